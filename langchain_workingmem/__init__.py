@@ -1,0 +1,1 @@
+"""Memory for LangChain and LangGraph agents on Redis."""

@@ -1,0 +1,104 @@
+"""Every error that this package raises on purpose.
+
+    WorkingMemError
+    ├── OptionError (ValueError)               an option or argument that cannot work
+    ├── IdError (ValueError)                   a thread, resource or message id that is missing or not allowed
+    ├── ThreadNotFoundError (LookupError)
+    ├── MessageNotFoundError (LookupError)
+    ├── ThreadExistsError (ValueError)
+    ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
+    ├── EmbeddingError (RuntimeError)          the embedding model failed; the messages are stored
+    ├── EmbeddingSizeError (ValueError)        vectors of another size than the index holds
+    ├── RedisConnectionError (ConnectionError) Redis cannot be reached, or went away
+    ├── RedisReplyError (RuntimeError)         Redis refused a command
+    └── RedisCapabilityError (RuntimeError)    the server lacks Search, or no server can run here
+
+Each is also the builtin that a caller would expect, so `except LookupError` works.
+"""
+
+
+class WorkingMemError(Exception):
+    """Root of the errors of langchain-workingmem."""
+
+
+class OptionError(WorkingMemError, ValueError):
+    """An option or argument that cannot work; the message names the ones that do."""
+
+
+class IdError(WorkingMemError, ValueError):
+    """An id that is missing, empty, too long, or holds a character that is not allowed."""
+
+
+class ThreadNotFoundError(WorkingMemError, LookupError):
+    """No thread has this id. Create it with `threads.create`, or append a message to it."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(
+            f"no thread {thread_id!r}: create it with threads.create(), or append a message to it"
+        )
+        self.thread_id = thread_id
+
+
+class MessageNotFoundError(WorkingMemError, LookupError):
+    """The thread holds no message with this id."""
+
+    def __init__(self, message_id: str, thread_id: str) -> None:
+        super().__init__(
+            f"no message {message_id!r} in thread {thread_id!r}: history.page() lists the ids"
+        )
+        self.message_id = message_id
+        self.thread_id = thread_id
+
+
+class ThreadExistsError(WorkingMemError, ValueError):
+    """A thread with this id exists; nothing was written."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(
+            f"thread {thread_id!r} exists: read it with threads.get(), change it with threads.update()"
+        )
+        self.thread_id = thread_id
+
+
+class ThreadOwnershipError(WorkingMemError, PermissionError):
+    """The thread belongs to another resource; nothing was read or written.
+
+    The owner is not named, because the caller may not be entitled to know it.
+    """
+
+    def __init__(self, thread_id: str, resource_id: str) -> None:
+        super().__init__(
+            f"thread {thread_id!r} does not belong to resource {resource_id!r}: use a thread of "
+            "that resource, or hand the thread over with threads.transfer()"
+        )
+        self.thread_id = thread_id
+        self.resource_id = resource_id
+
+
+class EmbeddingError(WorkingMemError, RuntimeError):
+    """The embedding model failed. Messages that were being saved are stored, without vectors."""
+
+
+class EmbeddingSizeError(WorkingMemError, ValueError):
+    """The embedding model gives vectors of another size than the index holds."""
+
+    def __init__(self, message: str, *, expected: int, actual: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.actual = actual
+
+
+class RedisConnectionError(WorkingMemError, ConnectionError):
+    """Redis cannot be reached, refused the login, or closed the connection."""
+
+
+class RedisReplyError(WorkingMemError, RuntimeError):
+    """Redis refused a command; `code` is the first word of its reply, such as `OOM`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = message.split(" ", 1)[0]
+
+
+class RedisCapabilityError(WorkingMemError, RuntimeError):
+    """The server has no Search module, or no Redis server can be started here."""
