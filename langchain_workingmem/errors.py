@@ -33,9 +33,7 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id. Create it with `threads.create`, or append a message to it."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"no thread {thread_id!r}: create it with threads.create(), or append a message to it"
-        )
+        super().__init__(f"no thread {thread_id!r}: create it with threads.create(), or append a message to it")
         self.thread_id = thread_id
 
 
@@ -43,9 +41,7 @@ class MessageNotFoundError(WorkingMemError, LookupError):
     """The thread holds no message with this id."""
 
     def __init__(self, message_id: str, thread_id: str) -> None:
-        super().__init__(
-            f"no message {message_id!r} in thread {thread_id!r}: history.page() lists the ids"
-        )
+        super().__init__(f"no message {message_id!r} in thread {thread_id!r}: history.page() lists the ids")
         self.message_id = message_id
         self.thread_id = thread_id
 
@@ -54,9 +50,7 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} exists: read it with threads.get(), change it with threads.update()"
-        )
+        super().__init__(f"thread {thread_id!r} exists: read it with threads.get(), change it with threads.update()")
         self.thread_id = thread_id
 
 

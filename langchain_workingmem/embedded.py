@@ -1,0 +1,133 @@
+"""A private Redis server with Search, for programs that have none to connect to."""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, get_args
+
+from langchain_workingmem.errors import OptionError, RedisCapabilityError
+
+AppendFsync = Literal["always", "everysec", "no"]
+
+
+class EmbeddedRedis:
+    """A Redis server with Search in a data directory, started on demand and stopped when nobody uses it.
+
+        with EmbeddedRedis("data/memory") as server:
+            client = redis.Redis.from_url(server.url)
+
+    Any number of objects and processes may open the same path: they share one server. It stops within
+    two seconds after the last has called `close`, was garbage collected or has ended, even by SIGKILL.
+    A child made by `os.fork` counts as a user for as long as it lives; a program run by `subprocess`
+    does not. The server listens on a Unix socket that only this user of the machine can open.
+
+    path: the data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
+        the server.
+    appendfsync: when writes reach the disk: before the reply, every second, or when the system likes.
+        What was acknowledged survives a crash of the server with any of them; this is about power
+        failures. A server that several share follows the strictest wish.
+    start_timeout: how long `start` may take, loading included.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        appendfsync: AppendFsync = "everysec",
+        start_timeout: timedelta = timedelta(seconds=10),
+    ) -> None:
+        if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
+            raise OptionError(f"path is {path!r}: give the name of a directory, or None for a temporary one")
+        if appendfsync not in (allowed := get_args(AppendFsync)):
+            raise OptionError(f"appendfsync is {appendfsync!r}: use one of {', '.join(allowed)}")
+        if start_timeout <= timedelta(0):
+            raise OptionError(f"start_timeout is {start_timeout}: give a positive time")
+        self._given = None if path is None else Path(path).expanduser().absolute()
+        self._appendfsync = appendfsync
+        self._start_timeout = start_timeout
+        self._mutex = threading.Lock()
+        self._claim: tuple[Path, int] | None = None  # the directory, without links, and its lock
+        self._release: weakref.finalize[[int], EmbeddedRedis] | None = None
+        self._url: str | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory; None as long as a temporary one is not made, before `start`."""
+        return self._given or (self._claim[0] if self._claim else None)
+
+    @property
+    def url(self) -> str:
+        """URL of the server for `redis.Redis.from_url`; `OptionError` before `start` and after `close`."""
+        if self._url is None:
+            raise OptionError("the embedded server has no URL yet: call start(), or use it in a `with` block")
+        return self._url
+
+    def start(self) -> None:
+        """Start the server or join the one that runs. Blocks for about 0.1 s, more if there is much to load.
+
+        Call it again at any time: it does nothing if the server answers, and starts it again, with its
+        data, if it died. `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if
+        no server with Search is installed, `RedisConnectionError` with the end of the server's log if it
+        does not get ready.
+        """
+        if sys.platform == "win32":
+            raise RedisCapabilityError(
+                "the embedded server does not run on Windows: run `docker run -p 6379:6379 redis:8` and "
+                "pass its URL, redis://localhost:6379/0, instead"
+            )
+        from langchain_workingmem.io import server  # its locks do not exist on Windows
+
+        deadline = time.monotonic() + self._start_timeout.total_seconds()
+        with self._mutex:
+            if self._claim and not server.is_current(*self._claim):
+                self._give_up()  # somebody removed the directory
+            fresh = self._claim is None
+            if self._claim is None:
+                wanted = self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
+                self._claim = server.claim(wanted, deadline)
+                self._release = weakref.finalize(self, os.close, self._claim[1])
+            try:
+                socket_path = server.ensure_running(
+                    self._claim[0],
+                    appendfsync=self._appendfsync,
+                    temporary=self._given is None,
+                    deadline=deadline,
+                )
+            except BaseException:
+                if fresh:
+                    self._give_up()
+                raise
+            self._url = server.url_of(socket_path)
+
+    def close(self) -> None:
+        """Stop using the server, at once and without waiting: it ends soon if nobody else uses it."""
+        with self._mutex:
+            self._give_up()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "started" if self._url else "not started"
+        return f"<EmbeddedRedis {self.path or 'in a temporary directory'} ({state})>"
+
+    def _give_up(self) -> None:
+        if self._claim is None or self._release is None:
+            return
+        from langchain_workingmem.io import server
+
+        self._release()
+        server.discard(self._claim[0], temporary=self._given is None)
+        self._claim = self._release = self._url = None

@@ -1,0 +1,79 @@
+"""Embedding models: one that comes inside a pip package, and others by name."""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LocalEmbeddings(Embeddings):
+    """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, nothing downloaded, no key.
+
+    Loads in 0.2 to 0.5 s at first use, then takes 0.03 ms a text on one core. Light, good for demos, tests and short
+    messages: it brought back .677 of the gold evidence of LoCoMo at 500 tokens where MiniLM brought .737. Vectors are
+    normalised; a blank text has the zero vector. Needs the extra `local`.
+    """
+
+    model = "wordllama-l2-supercat-256"
+
+    @cached_property
+    def _wordllama(self) -> Any:
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        try:
+            import wordllama
+        except ImportError as error:
+            msg = "LocalEmbeddings needs its extra: pip install 'langchain-workingmem[local]'"
+            raise OptionError(msg) from error
+        finally:
+            # importing wordllama configures the root logger of the whole program
+            root.handlers[:], root.level = handlers, level
+        return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+
+    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
+        """Return a vector of 256 floats per text."""
+        given = list(texts)
+        if not given:
+            return []
+        vectors: list[list[float]] = self._wordllama.embed(given, norm=True).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one text; questions are embedded as documents are."""
+        return self.embed_documents([text])[0]
+
+
+def embeddings_by_name(name: str) -> Embeddings:
+    """Make a model from "local", "openai:<model>" or any "provider:model" that langchain's `init_embeddings` knows."""
+    if name == "local":
+        return LocalEmbeddings()
+    provider, _, model = name.partition(":")
+    if not model:
+        msg = f"embeddings={name!r}: use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
+        raise OptionError(msg)
+    if provider == "openai":
+        try:
+            from langchain_openai import OpenAIEmbeddings
+        except ImportError as error:
+            msg = f"embeddings={name!r} needs its extra: pip install 'langchain-workingmem[openai]'"
+            raise OptionError(msg) from error
+        return OpenAIEmbeddings(model=model)
+    from langgraph.store.base.embed import ensure_embeddings
+
+    try:
+        return ensure_embeddings(name)
+    except ImportError as error:
+        msg = f"embeddings={name!r}: {error}. pip install 'langchain-workingmem[agents]' and the provider's package"
+        raise OptionError(msg) from error
+    except ValueError as error:
+        msg = f"embeddings={name!r}: {error}"
+        raise OptionError(msg) from error

@@ -1,0 +1,106 @@
+"""The embedding model behind an LRU cache, for sync and async callers alike."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from langchain_workingmem.errors import EmbeddingError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_workingmem.plans.effects import Embed
+
+    Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Embedder:
+    """Embeds texts; each distinct text is sent to the model once while the cache remembers it."""
+
+    def __init__(self, embeddings: Embeddings | None, cache_size: int) -> None:
+        self.embeddings = embeddings
+        self._size = cache_size
+        self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()
+        self._lock = Lock()
+
+    def embed(self, effect: Embed) -> Vectors:
+        """Return an array of shape (texts, dimensions). Whatever the model raises becomes `EmbeddingError`."""
+        known, missing = self._look_up(effect)
+        if missing:
+            model = self._model
+            try:
+                fresh = (
+                    [model.embed_query(text) for text in missing] if effect.query else model.embed_documents(missing)
+                )
+            except Exception as error:  # a model may raise anything
+                raise _failure(error) from error
+            self._keep(effect, known, missing, fresh)
+        return self._stack(effect, known)
+
+    async def aembed(self, effect: Embed) -> Vectors:
+        """Async twin of `embed`."""
+        known, missing = self._look_up(effect)
+        if missing:
+            model = self._model
+            try:
+                fresh = (
+                    [await model.aembed_query(text) for text in missing]
+                    if effect.query
+                    else await model.aembed_documents(missing)
+                )
+            except Exception as error:  # a model may raise anything
+                raise _failure(error) from error
+            self._keep(effect, known, missing, fresh)
+        return self._stack(effect, known)
+
+    @property
+    def _model(self) -> Embeddings:
+        if self.embeddings is None:
+            msg = "semantic recall needs an embedding model: pass embeddings=... to Memory"
+            raise OptionError(msg)
+        return self.embeddings
+
+    def _look_up(self, effect: Embed) -> tuple[dict[str, Vectors], list[str]]:
+        known: dict[str, Vectors] = {}
+        missing: dict[str, None] = {}
+        with self._lock:
+            for text in effect.texts:
+                vector = self._cache.get((effect.query, text))
+                if vector is None:
+                    missing[text] = None
+                else:
+                    self._cache.move_to_end((effect.query, text))
+                    known[text] = vector
+        return known, list(missing)
+
+    def _keep(
+        self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
+    ) -> None:
+        if len(fresh) != len(texts):
+            msg = f"the embedding model gave {len(fresh)} vectors for {len(texts)} texts: check the model"
+            raise EmbeddingError(msg)
+        for text, vector in zip(texts, fresh, strict=True):
+            known[text] = np.asarray(vector, dtype=np.float32)
+        with self._lock:
+            for text in texts:
+                self._cache[effect.query, text] = known[text]
+            while len(self._cache) > self._size:
+                self._cache.popitem(last=False)
+
+    def _stack(self, effect: Embed, known: dict[str, Vectors]) -> Vectors:
+        rows = [known[text] for text in effect.texts]
+        if len({row.shape for row in rows}) > 1 or rows[0].ndim != 1 or not rows[0].size:
+            sizes = sorted({str(row.shape) for row in rows})
+            msg = f"the embedding model gave vectors of shapes {', '.join(sizes)}: they must be flat and of one size"
+            raise EmbeddingError(msg)
+        return np.stack(rows)
+
+
+def _failure(error: Exception) -> EmbeddingError:
+    return EmbeddingError(f"the embedding model failed: {type(error).__name__}: {error}")

@@ -1,0 +1,309 @@
+"""`Memory`: message history, semantic recall and one turn of an agent, over one Redis."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, get_args
+from uuid import uuid4
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
+from langchain_workingmem.io.clients import DEFAULT_URL, async_client, check_url, sync_client
+from langchain_workingmem.io.embedder import Embedder
+from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.options import HistoryOptions, OnError, RecallOptions, one_of
+from langchain_workingmem.parts.base import Core
+from langchain_workingmem.parts.history import History
+from langchain_workingmem.parts.recall import Recall
+from langchain_workingmem.parts.threads import Threads
+from langchain_workingmem.plans import turn
+from langchain_workingmem.plans.codec import as_messages
+from langchain_workingmem.plans.keys import Keys, check_id
+from langchain_workingmem.plans.recall import Query
+from langchain_workingmem.plans.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from os import PathLike
+    from types import TracebackType
+
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.messages import MessageLikeRepresentation
+
+    from langchain_workingmem.io.clients import AsyncClient, SyncClient
+    from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.options import Scope
+    from langchain_workingmem.plans.effects import Plan
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+class Memory:
+    """The memory of agents on one Redis.
+
+    Parts: `threads`, `history`, `recall`. Every method that does I/O has an async twin with the prefix `a`. One
+    object serves sync and async callers, threads and event loops. Nothing is connected to before the first use.
+
+    Args:
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; without it the environment's REDIS_URL, else
+            redis://localhost:6379.
+        client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
+        async_client: The same for async calls, bound to the event loop that it was made for.
+        embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
+            `init_embeddings` of langchain knows. Used by recall only.
+        history: What a turn shows of the thread.
+        recall: Options of semantic recall; None: off, and no model is needed.
+        key_prefix: In front of every key; memories with different prefixes do not see each other.
+        create_index: False: attach only, as a Redis user that may not create indexes.
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        client: SyncClient | None = None,
+        async_client: AsyncClient | None = None,
+        embeddings: Embeddings | str | None = None,
+        history: HistoryOptions | None = None,
+        recall: RecallOptions | None = None,
+        key_prefix: str = "wm",
+        create_index: bool = True,
+        on_error: OnError = "raise",
+    ) -> None:
+        one_of(on_error, get_args(OnError), "on_error")
+        if recall is not None and embeddings is None:
+            msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
+            raise OptionError(msg)
+        model = _model(embeddings) if recall is not None else None
+        embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
+        given = client is not None or async_client is not None
+        if given and redis_url is not None:
+            msg = "redis_url beside client or async_client: pass one or the other"
+            raise OptionError(msg)
+        url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
+        self._runner = Runner(partial(_connect, sync_client, url, "client"), embedder, borrowed=client)
+        self._async_runner = AsyncRunner(
+            partial(_connect, _async_client, url, "async_client"), embedder, borrowed=async_client
+        )
+        self._server: Any = None
+        self._on_error: OnError = on_error
+        self._history_options = history or HistoryOptions()
+        self._space = Space(
+            keys=Keys(key_prefix), recall=recall, model=_name(model) if model else "", create=create_index
+        )
+        core = Core(
+            space=self._space,
+            run=self._runner.run,
+            arun=self._async_runner.run,
+            new_id=lambda: str(uuid4()),
+            on_error=on_error,
+        )
+        self.threads = Threads(core)
+        self.history = History(core)
+        self.recall = Recall(core)
+
+    @classmethod
+    def embedded(
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        embeddings: Embeddings | str | None = None,
+        history: HistoryOptions | None = None,
+        recall: RecallOptions | None = None,
+        key_prefix: str = "wm",
+        on_error: OnError = "raise",
+    ) -> Self:
+        """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
+
+        `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
+        may open the same path and share one server, which lives as long as any of them, or until `close`.
+        """
+        from langchain_workingmem.embedded import EmbeddedRedis
+
+        server = EmbeddedRedis(path)
+        server.start()
+        try:
+            memory = cls(
+                server.url,
+                embeddings=embeddings,
+                history=history,
+                recall=recall,
+                key_prefix=key_prefix,
+                on_error=on_error,
+            )
+        except BaseException:
+            server.close()
+            raise
+        memory._server = server
+        return memory
+
+    # ------------------------------------------------------------------ one turn
+
+    def context(
+        self,
+        messages: Iterable[MessageLikeRepresentation] | str,
+        *,
+        thread_id: str,
+        resource_id: str,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
+    ) -> MemoryContext:
+        """Assemble what a model is shown at this turn; nothing is written.
+
+        `messages` are the new ones, or a str as the user's message. `.messages` holds, in order, what is recalled from
+        this thread, its history, and the new messages, such that every provider accepts it; messages recalled from
+        the same thread are marked `lc_source`. `.system` holds text blocks to put behind your system prompt: what is
+        recalled from other threads, dated, labelled, escaped. The last message of the user is what recall looks for.
+        Two round trips, one without recall; the other arguments are those of `recall.search`.
+        """
+        new, query = self._ask(
+            messages,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            scope=scope,
+            top_k=top_k,
+            message_range=message_range,
+            threshold=threshold,
+            metadata=metadata,
+            exclude_message_ids=exclude_message_ids,
+        )
+        return self._runner.run(self._context(new, thread_id, resource_id, query))
+
+    async def acontext(
+        self,
+        messages: Iterable[MessageLikeRepresentation] | str,
+        *,
+        thread_id: str,
+        resource_id: str,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
+    ) -> MemoryContext:
+        """Async twin of `context`."""
+        new, query = self._ask(
+            messages,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            scope=scope,
+            top_k=top_k,
+            message_range=message_range,
+            threshold=threshold,
+            metadata=metadata,
+            exclude_message_ids=exclude_message_ids,
+        )
+        return await self._async_runner.run(self._context(new, thread_id, resource_id, query))
+
+    def _ask(
+        self, messages: Iterable[MessageLikeRepresentation] | str, **arguments: Any
+    ) -> tuple[list[BaseMessage], Query | None]:
+        check_id(arguments["resource_id"], "resource_id")
+        new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
+        options = self._space.recall
+        if options is None:
+            return new, None
+        return new, Query.of(options, turn.question(new), **arguments)
+
+    def _context(
+        self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+    ) -> Plan[MemoryContext]:
+        space, options = self._space, self._history_options
+        try:
+            return (yield from turn.context(space, new, thread_id, resource_id, options, query))
+        except (EmbeddingError, EmbeddingSizeError) as error:
+            if self._on_error == "raise":
+                raise
+            _log.warning("%s; this turn goes without recall", error)
+        return (yield from turn.context(space, new, thread_id, resource_id, options, None))
+
+    def save_turn(
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
+    ) -> list[BaseMessage]:
+        """Save the messages of a turn, as `history.append` does. One round trip, atomic, safe to repeat."""
+        return self.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+
+    async def asave_turn(
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
+    ) -> list[BaseMessage]:
+        """Async twin of `save_turn`."""
+        return await self.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+
+    # ------------------------------------------------------------------ life
+
+    def setup(self) -> None:
+        """Create the indexes now rather than at first use. Idempotent; one embedding the very first time."""
+        self._runner.run(self._space.setup())
+
+    async def asetup(self) -> None:
+        """Async twin of `setup`."""
+        await self._async_runner.run(self._space.setup())
+
+    def close(self) -> None:
+        """Close what was opened here: the sync connections, and the embedded server unless others use it."""
+        self._runner.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop, and all that `close` does."""
+        await self._async_runner.aclose()
+        self.close()
+
+    def __enter__(self) -> Self:
+        self.setup()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.asetup()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        parts = "history" if self._space.recall is None else "history, recall"
+        return f"<Memory {self._space.keys.prefix!r}: {parts}>"
+
+
+_async_client = async_client  # the constructor has an argument of that name
+
+
+def _connect(make: Callable[[str], Any], url: str | None, missing: str) -> Any:
+    if url is None:
+        calls = "sync" if missing == "client" else "async"
+        msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
+        raise OptionError(msg)
+    return make(url)
+
+
+def _model(embeddings: Embeddings | str | None) -> Embeddings | None:
+    if not isinstance(embeddings, str):
+        return embeddings
+    from langchain_workingmem.embeddings import embeddings_by_name
+
+    return embeddings_by_name(embeddings)
+
+
+def _name(embeddings: Embeddings) -> str:
+    """Name a model such that another model has another name, as far as it tells."""
+    for attribute in ("model", "model_name", "model_id"):
+        if isinstance(name := getattr(embeddings, attribute, None), str) and name:
+            return name
+    return type(embeddings).__qualname__

@@ -1,0 +1,157 @@
+"""The records that operations return: frozen, slotted, times in UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from langchain_core.documents import Document
+
+from langchain_workingmem.text.rendering import conversation, message_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from langchain_core.messages import BaseMessage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """One conversation."""
+
+    id: str
+    resource_id: str
+    title: str | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    message_count: int
+    clone_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClonedThread:
+    """A new thread, and where each message of the source went."""
+
+    thread: Thread
+    message_ids: dict[str, str]  # id in the source -> id in the clone, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """A part of a listing. Iterating a page iterates its items."""
+
+    items: list[T]
+    total: int  # of the whole listing
+    next_cursor: str | None = None  # pass it as `cursor` for the next page; None: this was the last
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """A message with what the store knows about it."""
+
+    message: BaseMessage
+    thread_id: str
+    seq: int  # position in the thread, given by the server: rising, never reused
+    stored_at: datetime  # strictly rising within a thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallHit:
+    """A message that was recalled, with its window."""
+
+    message: BaseMessage
+    thread_id: str
+    score: float  # what hits are ranked by, comparable within one result
+    similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
+    before: list[BaseMessage]  # messages in front of it in its thread, in order
+    after: list[BaseMessage]
+    stored_at: datetime
+    thread_title: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallResult:
+    """What recall brings back: hits with the best first, and their windows as one list of messages."""
+
+    hits: list[RecallHit] = field(default_factory=list)
+    rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """Return the merged windows: each message once, in chronological order."""
+        return [row.message for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[RecallHit]:
+        return iter(self.hits)
+
+    def to_documents(self) -> list[Document]:
+        """Give one document per hit: its window as text, and ids, similarity and time as metadata."""
+        return [
+            Document(
+                id=hit.message.id,
+                page_content="\n".join(map(message_text, [*hit.before, hit.message, *hit.after])),
+                metadata={
+                    "thread_id": hit.thread_id,
+                    "thread_title": hit.thread_title,
+                    "message_id": hit.message.id,
+                    "role": hit.message.type,
+                    "similarity": hit.similarity,
+                    "score": hit.score,
+                    "stored_at": hit.stored_at.isoformat(),
+                },
+            )
+            for hit in self.hits
+        ]
+
+    def conversations(self) -> list[str]:
+        """Render each thread's windows as an escaped, dated, labelled element, in chronological order."""
+        titles = {hit.thread_id: hit.thread_title for hit in self.hits}
+        threads: dict[str, list[tuple[datetime, BaseMessage]]] = {}
+        for row in self.rows:
+            threads.setdefault(row.thread_id, []).append((row.stored_at, row.message))
+        return [conversation(titles.get(id) or id, messages) for id, messages in threads.items()]
+
+    def as_text(self) -> str:
+        """Render the windows for a model or a log: escaped, dated, labelled by conversation."""
+        return "\n".join(self.conversations())
+
+    def _repr_html_(self) -> str:
+        titles = {hit.thread_id: hit.thread_title for hit in self.hits}
+        found = {(hit.thread_id, hit.message.id): hit for hit in self.hits}
+        lines = []
+        for row in self.rows:
+            hit = found.get((row.thread_id, row.message.id))
+            cells = (
+                titles.get(row.thread_id) or row.thread_id,
+                f"{row.stored_at:%Y-%m-%d %H:%M}",
+                row.message.type,
+                message_text(row.message),
+                f"{hit.similarity:.2f}" if hit else "",
+            )
+            weight = ' style="font-weight:bold"' if hit else ""
+            lines.append(f"<tr{weight}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+        head = "".join(f"<th>{name}</th>" for name in ("thread", "time", "role", "message", "similarity"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext:
+    """What a model is shown at one turn."""
+
+    messages: list[BaseMessage]  # recalled from this thread, its history, and what is new
+    system: list[str]  # blocks to put behind your own system prompt, in this order
+    recalled: RecallResult

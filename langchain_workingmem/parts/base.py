@@ -1,0 +1,40 @@
+"""What the parts of a `Memory` share: the space, and the two ways to run a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_workingmem.options import OnError
+    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem.plans.space import Space
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a plan now."""
+
+    def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Return the plan's result."""
+
+
+class AsyncRun(Protocol):
+    """Runs a plan in the running event loop."""
+
+    async def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Return the plan's result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What a part works with."""
+
+    space: Space
+    run: Run
+    arun: AsyncRun
+    new_id: Callable[[], str]
+    on_error: OnError

@@ -1,0 +1,137 @@
+"""Recall: older messages that matter to a question."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.plans import recall as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from langchain_workingmem.models import RecallResult
+    from langchain_workingmem.options import Scope
+    from langchain_workingmem.parts.base import Core
+    from langchain_workingmem.plans.effects import Plan
+
+
+class Recall:
+    """Semantic recall of a memory, as `memory.recall`. It is off, and costs nothing, without `RecallOptions`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def search(
+        self,
+        query: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
+    ) -> RecallResult:
+        """Find the messages nearest in meaning, the best first, each with the messages around it.
+
+        What is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id` (or of the
+        owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are inclusive,
+        `metadata` compares keys named in `RecallOptions.filterable`: they are looked up in a message's
+        `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
+        One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
+        known, or when the pieces of a few long messages fill the whole list of candidates. A blank query finds nothing.
+        """
+        return self._core.run(
+            self._search(
+                query,
+                thread_id=thread_id,
+                resource_id=resource_id,
+                scope=scope,
+                top_k=top_k,
+                message_range=message_range,
+                threshold=threshold,
+                since=since,
+                until=until,
+                roles=roles,
+                metadata=metadata,
+                exclude_message_ids=exclude_message_ids,
+            )
+        )
+
+    async def asearch(
+        self,
+        query: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
+    ) -> RecallResult:
+        """Async twin of `search`."""
+        return await self._core.arun(
+            self._search(
+                query,
+                thread_id=thread_id,
+                resource_id=resource_id,
+                scope=scope,
+                top_k=top_k,
+                message_range=message_range,
+                threshold=threshold,
+                since=since,
+                until=until,
+                roles=roles,
+                metadata=metadata,
+                exclude_message_ids=exclude_message_ids,
+            )
+        )
+
+    def _search(self, query: str, **arguments: Any) -> Plan[RecallResult]:
+        space = self._core.space
+        return plans.search(space, plans.Query.of(space.recalling, query, **arguments))
+
+    def reindex(self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True) -> int:
+        """Embed every message that lacks vectors of the present model, and return how many got them.
+
+        It heals what a crash or a failing model left without vectors, takes in messages saved while recall was off,
+        and, without ids, changes the embedding model, the roles, `chunk_tokens` or the index: then the index is
+        rebuilt and recall finds what is done so far. Safe to interrupt, to repeat, and beside writers. `progress`
+        shows a bar. Per 100 messages two round trips and one call of the model.
+        """
+        plan = plans.reindex(self._core.space, resource_id, thread_id)
+        with _bar(shown=progress) as advance:
+            return self._core.run(plan, advance)
+
+    async def areindex(
+        self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True
+    ) -> int:
+        """Async twin of `reindex`."""
+        plan = plans.reindex(self._core.space, resource_id, thread_id)
+        with _bar(shown=progress) as advance:
+            return await self._core.arun(plan, advance)
+
+
+@contextmanager
+def _bar(*, shown: bool) -> Iterator[Callable[[int, int], object]]:
+    from tqdm.auto import tqdm
+
+    with tqdm(desc="reindex", unit=" messages", disable=not shown) as bar:
+
+        def advance(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield advance

@@ -1,0 +1,281 @@
+"""Threads: conversations and who owns them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.options import at_least
+from langchain_workingmem.plans import threads as plans
+from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.rows import Wanted
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+    from types import EllipsisType
+
+    from langchain_workingmem.models import ClonedThread, Page, Thread
+    from langchain_workingmem.parts.base import Core
+    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem.plans.threads import OrderBy
+
+
+class Threads:
+    """The threads of a memory, as `memory.threads`.
+
+    Wherever `resource_id` may be given beside a thread, another owner raises `ThreadOwnershipError` and nothing
+    happens; left out, whoever owns the thread is accepted.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def create(
+        self,
+        *,
+        resource_id: str,
+        thread_id: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Create a thread; without `thread_id` it gets a random one. One round trip.
+
+        Metadata is any JSON under string keys. Raises `ThreadExistsError` when the id is taken, whoever owns it.
+        """
+        return self._core.run(self._create(resource_id, thread_id, title, metadata))
+
+    async def acreate(
+        self,
+        *,
+        resource_id: str,
+        thread_id: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """Async twin of `create`."""
+        return await self._core.arun(self._create(resource_id, thread_id, title, metadata))
+
+    def _create(
+        self, resource_id: str, thread_id: str | None, title: str | None, metadata: Mapping[str, Any] | None
+    ) -> Plan[Thread]:
+        new_id = self._core.new_id() if thread_id is None else thread_id
+        return plans.create(self._core.space, new_id, resource_id, title, metadata)
+
+    def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+        """Return a thread, None when there is none. One round trip."""
+        return self._core.run(plans.get(self._core.space, thread_id, resource_id))
+
+    async def aget(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+        """Async twin of `get`."""
+        return await self._core.arun(plans.get(self._core.space, thread_id, resource_id))
+
+    def list(
+        self,
+        *,
+        resource_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        order_by: OrderBy = "updated_at",
+        descending: bool = True,
+    ) -> Page[Thread]:
+        """List threads, of one resource or of all, newest first. One round trip a page, any number of pages.
+
+        `metadata` keeps the threads that hold all of its pairs, compared as JSON. Threads that change while you page
+        through `updated_at` move to its new end; by `created_at` each is seen exactly once.
+        """
+        return self._core.run(self._list(resource_id, metadata, limit, cursor, order_by, descending))
+
+    async def alist(
+        self,
+        *,
+        resource_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        order_by: OrderBy = "updated_at",
+        descending: bool = True,
+    ) -> Page[Thread]:
+        """Async twin of `list`."""
+        return await self._core.arun(self._list(resource_id, metadata, limit, cursor, order_by, descending))
+
+    def _list(
+        self,
+        resource_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        limit: int,
+        cursor: str | None,
+        order_by: OrderBy,
+        descending: bool,  # noqa: FBT001 - the public twins take it by keyword
+    ) -> Plan[Page[Thread]]:
+        return plans.listed(self._core.space, resource_id, metadata, limit, cursor, order_by, descending=descending)
+
+    def update(
+        self,
+        thread_id: str,
+        *,
+        resource_id: str | None = None,
+        title: str | EllipsisType | None = ...,
+        metadata: Mapping[str, Any] | EllipsisType | None = ...,
+    ) -> Thread:
+        """Change what is given: a title (None removes it), metadata key by key (None deletes a key). One round trip.
+
+        Atomic: two updates of different keys keep both. Raises `ThreadNotFoundError`.
+        """
+        return self._core.run(plans.update(self._core.space, thread_id, resource_id, title, metadata))
+
+    async def aupdate(
+        self,
+        thread_id: str,
+        *,
+        resource_id: str | None = None,
+        title: str | EllipsisType | None = ...,
+        metadata: Mapping[str, Any] | EllipsisType | None = ...,
+    ) -> Thread:
+        """Async twin of `update`."""
+        return await self._core.arun(plans.update(self._core.space, thread_id, resource_id, title, metadata))
+
+    def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
+        """Delete a thread with its messages and vectors, and tell whether there was one. One round trip, atomic."""
+        return self._core.run(plans.delete(self._core.space, thread_id, resource_id))
+
+    async def adelete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
+        """Async twin of `delete`."""
+        return await self._core.arun(plans.delete(self._core.space, thread_id, resource_id))
+
+    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
+        """Hand a thread and its vectors from `resource_id` to another resource. One round trip, atomic.
+
+        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner.
+        """
+        return self._core.run(plans.transfer(self._core.space, thread_id, resource_id, to))
+
+    async def atransfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
+        """Async twin of `transfer`."""
+        return await self._core.arun(plans.transfer(self._core.space, thread_id, resource_id, to))
+
+    def clone(
+        self,
+        thread_id: str,
+        *,
+        new_thread_id: str | None = None,
+        resource_id: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        last_messages: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        message_ids: Collection[str] | None = None,
+    ) -> ClonedThread:
+        """Copy a thread of `resource_id` for the same owner (`transfer` the copy to give it away).
+
+        Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title and
+        metadata of the source, changed by what is given. `last_messages`, a time range or ids choose a part.
+        One round trip, and two per 200 messages; up to 200 messages the copy appears in one step. Raises
+        `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
+        """
+        return self._core.run(
+            self._clone(
+                thread_id,
+                new_thread_id,
+                resource_id,
+                title,
+                metadata,
+                last_messages,
+                since,
+                until,
+                message_ids,
+            )
+        )
+
+    async def aclone(
+        self,
+        thread_id: str,
+        *,
+        new_thread_id: str | None = None,
+        resource_id: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        last_messages: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        message_ids: Collection[str] | None = None,
+    ) -> ClonedThread:
+        """Async twin of `clone`."""
+        return await self._core.arun(
+            self._clone(
+                thread_id,
+                new_thread_id,
+                resource_id,
+                title,
+                metadata,
+                last_messages,
+                since,
+                until,
+                message_ids,
+            )
+        )
+
+    def _clone(
+        self,
+        thread_id: str,
+        new_thread_id: str | None,
+        resource_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any] | None,
+        last_messages: int | None,
+        since: datetime | None,
+        until: datetime | None,
+        message_ids: Collection[str] | None,
+    ) -> Plan[ClonedThread]:
+        core = self._core
+        if isinstance(message_ids, str):
+            msg = f"message_ids={message_ids!r}: pass a list of ids"
+            raise OptionError(msg)
+        if new_thread_id is not None and new_thread_id == thread_id:
+            msg = "new_thread_id is the thread itself: pass another one, or none"
+            raise IdError(msg)
+        if last_messages is not None:
+            at_least(last_messages, 0, "last_messages")
+        wanted = Wanted.of(
+            limit=plans.CLONE_BATCH if last_messages is None else last_messages,
+            newest=last_messages is not None,
+            since=since,
+            until=until,
+        )
+        new_id = core.new_id() if new_thread_id is None else new_thread_id
+        return plans.clone(
+            core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
+        )
+
+    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+        """Return the thread that this one was cloned from, None when it is no clone or the source is gone."""
+        return self._core.run(self._source_of(thread_id, resource_id))
+
+    async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+        """Async twin of `source_of`."""
+        return await self._core.arun(self._source_of(thread_id, resource_id))
+
+    def _source_of(self, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
+        return plans.source(self._core.space, thread_id, resource_id)
+
+    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+        """Return the threads that were cloned from this one, oldest first."""
+        return self._core.run(self._clones_of(thread_id, resource_id))
+
+    async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+        """Async twin of `clones_of`."""
+        return await self._core.arun(self._clones_of(thread_id, resource_id))
+
+    def _clones_of(self, thread_id: str, resource_id: str | None) -> Plan[builtins.list[Thread]]:
+        return plans.every(self._core.space, resource_id, clone_of=check_id(thread_id, "thread_id"))
+
+    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+        """Return the chain of sources, the oldest first and the thread itself last. One round trip a generation."""
+        return self._core.run(plans.lineage(self._core.space, thread_id, resource_id))
+
+    async def alineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+        """Async twin of `lineage`."""
+        return await self._core.arun(plans.lineage(self._core.space, thread_id, resource_id))

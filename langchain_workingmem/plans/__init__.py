@@ -1,0 +1,1 @@
+"""Storage operations as generators of effects: no I/O, no clock, no randomness in here."""

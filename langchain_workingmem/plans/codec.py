@@ -1,0 +1,221 @@
+"""Messages to and from their stored form, and times to and from microseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import (
+    BaseMessage,
+    RemoveMessage,
+    SystemMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+    message_to_dict,
+    messages_from_dict,
+)
+from pydantic import BaseModel
+
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.text.chunks import count_tokens, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from langchain_core.messages import MessageLikeRepresentation
+
+    from langchain_workingmem.options import RecallOptions
+
+_log = logging.getLogger("langchain_workingmem")
+
+
+def to_micros(at: datetime) -> int:
+    """Convert a time; one without a zone is local time, as everywhere in Python."""
+    return round(at.timestamp() * 1_000_000)
+
+
+def from_micros(micros: int | bytes) -> datetime:
+    """Convert back, to UTC."""
+    seconds, rest = divmod(int(micros), 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def canonical(value: object, name: object) -> str:
+    """Write a value of metadata as JSON that is equal for equal values."""
+    if not isinstance(name, str) or not _is_utf8(name):
+        msg = f"metadata key {name!r}: use a str of valid Unicode"
+        raise OptionError(msg)
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        msg = f"metadata {name!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
+        raise OptionError(msg) from error
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def label(key: str, value: object) -> str:
+    """Give the tag of one pair of metadata; `refresh_labels` in Lua makes the same one."""
+    return hashlib.sha1(f"{key}={canonical(value, key)}".encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message on its way into the store."""
+
+    message: BaseMessage
+    id: str
+    body: bytes  # JSON without the first brace: the script puts its header in front
+    role: str
+    name: str
+    labels: str
+    tokens: int
+    chunks: list[str]  # what to embed
+
+
+def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
+    """Accept whatever LangChain accepts as messages, a lone message included."""
+    if isinstance(messages, BaseMessage):
+        return [messages]
+    if isinstance(messages, str):
+        msg = "a str is not a list of messages: pass [HumanMessage(text)]"
+        raise OptionError(msg)
+    given = list(messages)
+    # only what is not a message yet is converted: the caller's own objects must come back with their ids
+    return [item if isinstance(item, BaseMessage) else convert_to_messages([item])[0] for item in given]
+
+
+def is_ours_to_keep(message: BaseMessage) -> bool:
+    """Tell whether a message is part of the conversation: no prompt, no summary, nothing that memory put there."""
+    if isinstance(message, SystemMessage | RemoveMessage):
+        return False
+    return not message.additional_kwargs.get("lc_source")
+
+
+def drafts(
+    messages: Iterable[MessageLikeRepresentation], recall: RecallOptions | None, new_id: Callable[[], str]
+) -> list[Draft]:
+    """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
+    prepared = []
+    for given in filter(is_ours_to_keep, as_messages(messages)):
+        if given.id is None:
+            given.id = new_id()
+        prepared.append(_draft(message_chunk_to_message(given), recall))
+    return prepared
+
+
+def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
+    # a lone surrogate can be stored as JSON, but neither indexed nor embedded
+    text = str(message.text).encode(errors="replace").decode()
+    embeddable = recall is not None and message.type in recall.roles
+    return Draft(
+        message=message,
+        id=check_id(message.id, "message id"),
+        body=encode_body(message),
+        role=message.type,
+        name=message.name or "",
+        labels=",".join(_labels(message, recall.filterable)) if recall else "",
+        tokens=count_tokens(text),
+        chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
+    )
+
+
+def restored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
+    """Prepare a stored message for new vectors: its body stays the very bytes that are stored."""
+    return replace(_draft(message, recall), body=value[value.index(b'"type":') :])
+
+
+def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
+    nested = message.additional_kwargs.get("metadata")
+    places = [
+        message.additional_kwargs,
+        nested if isinstance(nested, dict) else {},
+        message.response_metadata,
+    ]
+    for key in keys:
+        for place in places:
+            if key in place:
+                yield label(key, place[key])
+                break
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, BaseModel):  # a parsed answer that with_structured_output leaves in additional_kwargs
+        return value.model_dump(mode="json")
+    msg = f"{type(value).__name__} is not JSON"
+    raise TypeError(msg)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_json(value: object) -> bool:
+    try:
+        _dump(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def encode_body(message: BaseMessage) -> bytes:
+    """Write a message as JSON without its first brace.
+
+    What LangChain allows to be any Python object (an artifact, provider extras) is left out, and said in the log,
+    where it is not JSON. Anything else that is not JSON raises `OptionError`.
+    """
+    record = message_to_dict(message)
+    try:
+        text = _dump(record)
+    except (TypeError, ValueError):
+        data = record["data"]
+        if not _is_json(data.get("artifact")):
+            data["artifact"] = None
+            _log.warning("message %s: its artifact is not JSON and was not stored", message.id)
+        for name in ("additional_kwargs", "response_metadata"):
+            kept = {key: value for key, value in data[name].items() if _is_json(value)}
+            if len(kept) < len(data[name]):
+                _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
+            data[name] = kept
+        try:
+            text = _dump(record)
+        except (TypeError, ValueError) as error:
+            msg = f"message {message.id!r} cannot be stored as JSON ({error}): use JSON values in it"
+            raise OptionError(msg) from error
+    try:
+        return text[1:].encode()
+    except UnicodeEncodeError:  # a lone surrogate survives as an escape
+        return json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
+
+
+def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
+    """Read a stored message."""
+    record = json.loads(value)
+    record["data"]["id"] = id.decode()
+    (message,) = messages_from_dict([record])
+    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=from_micros(record["stored_at"]))
+
+
+def model_of(value: bytes) -> bytes:
+    """Read from a stored message which embedding settings its vectors were made with, empty for none."""
+    start = value.index(b'"vectors":"') + 11
+    return value[start : value.index(b"/", start)]
+
+
+def as_dict(reply: Any) -> dict[bytes, Any]:
+    """Read a reply of fields and values: RESP3 gives a map, RESP2 a flat list."""
+    if isinstance(reply, dict):
+        return reply
+    return dict(zip(reply[::2], reply[1::2], strict=True))

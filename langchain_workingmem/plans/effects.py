@@ -1,0 +1,78 @@
+"""The effects of a storage plan, and `send`, the way that plans reach Redis.
+
+A plan is a generator: it yields effects, is sent their results, and returns a model. `io.runners` performs the
+effects, once for sync and once for async callers, so the operation itself is written a single time. One `Send`
+is one round trip; an error of the connection or of the embedding model is thrown into the plan at its `yield`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.plans.scripts import as_eval
+
+Argument: TypeAlias = "bytes | str | int | float"
+Command: TypeAlias = "tuple[Argument, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
+
+    commands: Sequence[Command]
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """One call of the embedding model. Its result is a float array of shape (texts, dimensions)."""
+
+    texts: Sequence[str]
+    query: bool = False  # models may embed a question otherwise than a document
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait before the next effect."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Tell whoever watches how far a long operation has come."""
+
+    done: int
+    total: int
+
+
+Effect: TypeAlias = "Send | Embed | Pause | Progress"
+T = TypeVar("T")
+Plan: TypeAlias = Generator[Effect, Any, T]
+
+
+def attempt(*commands: Command) -> Plan[list[Any]]:
+    """Send commands in one round trip and return every reply, refusals included.
+
+    A server that was restarted has forgotten our scripts; those calls are repeated with their source.
+    """
+    replies: list[Any] = list((yield Send(commands)))
+    lost = [
+        place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
+    ]
+    if lost:
+        again = yield Send([as_eval(commands[place]) for place in lost])
+        for place, reply in zip(lost, again, strict=True):
+            replies[place] = reply
+    return replies
+
+
+def send(*commands: Command) -> Plan[list[Any]]:
+    """Send commands in one round trip; raise the first refusal."""
+    replies = yield from attempt(*commands)
+    for reply in replies:
+        if isinstance(reply, RedisReplyError):
+            raise reply
+    return replies

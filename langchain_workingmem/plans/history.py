@@ -1,0 +1,162 @@
+"""Plans over the messages of a thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError, RedisReplyError
+from langchain_workingmem.models import Page, StoredMessage
+from langchain_workingmem.options import at_least
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.codec import to_micros
+from langchain_workingmem.plans.effects import Embed, Plan, attempt
+from langchain_workingmem.plans.keys import check_id, encode
+from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.search import pack
+from langchain_workingmem.plans.threads import every, owner_tag, run_script
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem.plans.codec import Draft
+    from langchain_workingmem.plans.effects import Argument
+    from langchain_workingmem.plans.space import Space
+
+
+def write(
+    space: Space,
+    drafts: Sequence[Draft],
+    thread_id: str,
+    resource_id: str | None,
+    mode: Literal["append", "update", "heal"],
+) -> Plan[tuple[list[BaseMessage], Exception | None]]:
+    """Embed messages, then write them in one atomic step. One round trip.
+
+    When the embedding model fails, the messages are written without vectors, and the error comes back beside them:
+    what to do about it is the caller's choice, what is lost is nothing.
+    """
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    owner = owner_tag(resource_id)
+    yield from space.ready()
+    texts = [text for draft in drafts for text in draft.chunks]
+    vectors: list[bytes] = []
+    mark = "" if space.recall is None or space.dims is None else space.mark(space.dims)
+    failure: Exception | None = None
+    if texts:
+        try:
+            found = yield Embed(texts)
+            yield from space.vectors_ready(found.shape[1])
+            vectors = pack(found, space.index.dtype)
+            mark = space.mark(found.shape[1])
+        except (EmbeddingError, EmbeddingSizeError) as error:
+            failure, mark = error, ""
+    arguments: list[Argument] = [mode, owner, encode(thread_id), mark]
+    at = 0
+    for draft in drafts:
+        chunks = draft.chunks if vectors else []
+        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.tokens, len(chunks)]
+        for chunk in chunks:
+            arguments += [chunk, vectors[at]]
+            at += 1
+    yield from run_script(thread_id, resource_id, scripts.WRITE.call(keys.all, *arguments))
+    return [draft.message for draft in drafts], failure
+
+
+def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:
+    """Read messages in order. One round trip."""
+    check_message_ids(wanted)
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    call = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+    (reply,) = yield from run_script(thread_id, resource_id, call)
+    return wanted.read(reply, thread_id)
+
+
+def check_message_ids(wanted: Wanted) -> None:
+    """Refuse ids that no message can have."""
+    for name in ("before", "after"):
+        if getattr(wanted, name) is not None:
+            check_id(getattr(wanted, name), name)
+
+
+def page(
+    space: Space, thread_id: str, resource_id: str | None, wanted: Wanted, cursor: str | None
+) -> Plan[Page[StoredMessage]]:
+    """Read one page of a thread. One round trip; the cursor is the last sequence number."""
+    at_least(wanted.limit, 1, "limit")
+    check_message_ids(wanted)
+    limit = wanted.limit or 0
+    ahead = replace(wanted, limit=limit + 1, count=True)
+    if cursor is not None:
+        if not cursor.isdecimal():
+            raise OptionError(_BAD_CURSOR.format(cursor))
+        at = int(cursor)
+        ahead = replace(ahead, below=at) if wanted.newest else replace(ahead, above=at)
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    call = scripts.READ.call(keys.all, owner_tag(resource_id), *ahead.arguments())
+    (reply,) = yield from run_script(thread_id, resource_id, call)
+    rows = replace(ahead, newest=False).read(reply, thread_id)
+    more = str(rows[limit - 1].seq) if len(rows) > limit else None
+    return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
+
+
+_BAD_CURSOR = "cursor={!r}: pass the next_cursor of the page before, unchanged"
+
+
+def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
+    """Delete messages, or all of them (None), with their vectors. One round trip."""
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
+    what = "all" if ids is None else "messages"
+    call = scripts.DELETE.call(keys.all, owner_tag(resource_id), what, *doomed)
+    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    return max(0, int(deleted))
+
+
+def of_resource(
+    space: Space,
+    resource_id: str,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    cursor: str | None,
+) -> Plan[Page[StoredMessage]]:
+    """Read the messages of all threads of a resource in order of time.
+
+    Two round trips, and one more per further 1,000 threads. Each page asks every thread for its next messages and
+    merges them; the cursor is the time and thread of the last one.
+    """
+    at_least(limit, 1, "limit")
+    check_id(resource_id, "resource_id")
+    threads = yield from every(space, resource_id)
+    at, _, last_thread = (cursor or "").partition(":")
+    if cursor is not None and not at.isdecimal():
+        raise OptionError(_BAD_CURSOR.format(cursor))
+    commands = []
+    for thread in threads:
+        keys = space.keys.of(thread.id)
+        # times rise strictly within a thread, so a thread behind the cursor's goes on just after that time
+        start = None if cursor is None else int(at) + (thread.id <= last_thread)
+        lower = max((x for x in (start, None if since is None else to_micros(since)) if x is not None), default=None)
+        wanted = Wanted(limit=limit + 1, since=lower, until=None if until is None else to_micros(until))
+        total = Wanted.of(limit=0, since=since, until=until, count=True)
+        commands += [
+            scripts.READ.call(keys.all, encode(resource_id), *wanted.arguments()),
+            scripts.READ.call(keys.all, encode(resource_id), *total.arguments()),
+        ]
+    replies: list[Any] = (yield from attempt(*commands)) if commands else []
+    for place, reply in enumerate(replies):
+        if isinstance(reply, RedisReplyError):
+            if reply.code != "WMOWNER":
+                raise reply
+            replies[place] = [0]  # handed over to somebody else in between
+    rows = [row for thread, reply in zip(threads, replies[::2], strict=True) for row in Wanted().read(reply, thread.id)]
+    rows.sort(key=lambda row: (row.stored_at, row.thread_id))
+    more = None
+    if len(rows) > limit:
+        last = rows[limit - 1]
+        more = f"{to_micros(last.stored_at)}:{last.thread_id}"
+    return Page(items=rows[:limit], total=sum(int(reply[0]) for reply in replies[1::2]), next_cursor=more)

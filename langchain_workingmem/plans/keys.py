@@ -1,0 +1,115 @@
+"""Names of keys and indexes, and the ids inside them.
+
+A thread's keys share the hash tag `{thread}`, so they live in one cluster slot and one script may touch them all.
+Ids are percent-encoded in keys and in tag fields: a brace cannot end the hash tag early, a separator, a trailing
+space or a wildcard cannot reach another tenant, and one encoding serves both places.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from langchain_workingmem.errors import IdError, OptionError
+
+MAX_ID_BYTES = 512
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+def check_id(value: object, name: str) -> str:
+    """Return a usable id, or raise `IdError` that says what is wrong with it."""
+    if not isinstance(value, str):
+        seen = "missing" if value is None else f"of type {type(value).__name__}"
+        msg = f"{name} is {seen}: pass a non-empty string"
+        raise IdError(msg)
+    if not value or "\0" in value:
+        msg = f"{name} is {'empty' if not value else 'not allowed to hold a NUL character'}: pass another string"
+        raise IdError(msg)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        msg = f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry: pass valid Unicode"
+        raise IdError(msg) from None
+    if size > MAX_ID_BYTES:
+        msg = f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}: use a shorter id or a hash of it"
+        raise IdError(msg)
+    return value
+
+
+def encode(id: str) -> str:
+    """Encode an id for a key or a tag: only letters, digits and `_.-~%` remain."""
+    return quote(id, safe="")
+
+
+def decode(encoded: str | bytes) -> str:
+    """Give back the id that was encoded."""
+    return unquote(encoded.decode() if isinstance(encoded, bytes) else encoded)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKeys:
+    """The keys of one thread, all in one cluster slot."""
+
+    thread: str  # HASH, indexed: owner, title, times, metadata
+    order: str  # ZSET: message id -> sequence number
+    messages: str  # HASH: message id -> JSON
+    vector: str  # prefix of the vector documents: + sequence number : chunk : tokens of the message
+
+    @property
+    def all(self) -> tuple[str, str, str, str]:
+        """Return the keys in the order that every script expects."""
+        return (self.thread, self.order, self.messages, self.vector)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Every key and index name under one prefix; `docs/storage-layout.md` is the contract."""
+
+    prefix: str = "wm"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prefix, str) or not _PREFIX.fullmatch(self.prefix):
+            msg = f"key_prefix {self.prefix!r}: use letters, digits and `_ . : -` only"
+            raise OptionError(msg)
+
+    def of(self, thread_id: str) -> ThreadKeys:
+        """Name the keys of a thread."""
+        tag = f"{{{encode(thread_id)}}}"
+        return ThreadKeys(
+            thread=f"{self.thread_prefix[:-1]}{tag}",
+            order=f"{self.prefix}:order:{tag}",
+            messages=f"{self.prefix}:messages:{tag}",
+            vector=f"{self.vector_prefix[:-1]}{tag}:",
+        )
+
+    @property
+    def threads_index(self) -> str:
+        """Name the index of threads."""
+        return f"{self.prefix}:threads"
+
+    @property
+    def vectors_index(self) -> str:
+        """Name the index of vectors."""
+        return f"{self.prefix}:vectors"
+
+    @property
+    def vectors_settings(self) -> str:
+        """Name the STRING that says what the vector index was built for (JSON)."""
+        return f"{self.prefix}:vectors:settings"
+
+    # An index takes every key that starts with its prefix. The brace is part of it, so that a second Memory
+    # whose key_prefix happens to extend ours cannot fall into our index.
+    @property
+    def thread_prefix(self) -> str:
+        """Give the prefix of thread documents."""
+        return f"{self.prefix}:thread:{{"
+
+    @property
+    def vector_prefix(self) -> str:
+        """Give the prefix of vector documents."""
+        return f"{self.prefix}:vector:{{"
+
+    def thread_of(self, key: bytes) -> str:
+        """Read the thread id out of a key of that thread."""
+        return decode(key[key.index(b"{") + 1 : key.index(b"}")])

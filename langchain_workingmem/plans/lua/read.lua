@@ -1,0 +1,106 @@
+-- ARGV  resource or '', then option, value, ...:
+--       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
+--       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted)
+-- Reply total (-1 unless wanted), then id, seq, value, [vector documents] for each message; WMOWNER,
+--       WMNOMESSAGE <id>.
+-- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
+local refusal = stranger(ARGV[1])
+if refusal then return refusal end
+local option = {}
+for place = 2, #ARGV, 2 do
+  option[ARGV[place]] = ARGV[place + 1]
+end
+local limit, roles = tonumber(option.limit or math.huge), option.roles
+
+-- before, after, since and until bound what is counted; the cursor, above and below, bounds what is returned
+local first, last = -1, math.huge
+for _, side in ipairs({'before', 'after'}) do
+  if option[side] then
+    local seq = redis.call('ZSCORE', KEYS[2], option[side])
+    if not seq then return redis.error_reply('WMNOMESSAGE ' .. option[side]) end
+    if side == 'before' then last = tonumber(seq) else first = tonumber(seq) end
+  end
+end
+
+-- Times rise strictly with the sequence, so bisection finds the first message stored at a time or later.
+local function first_at(micros)
+  local low, high = 0, redis.call('ZCARD', KEYS[2])
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local id = redis.call('ZRANGE', KEYS[2], middle, middle)[1]
+    local at = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+    if tonumber(at) < micros then low = middle + 1 else high = middle end
+  end
+  return tonumber(redis.call('ZRANGE', KEYS[2], low, low, 'WITHSCORES')[2] or math.huge)
+end
+if option.since then
+  first = math.max(first, first_at(tonumber(option.since)) - 1)
+end
+if option['until'] then
+  last = math.min(last, first_at(tonumber(option['until']) + 1))
+end
+
+local function bound(seq)
+  if seq == math.huge then return '+inf' end
+  return '(' .. whole(seq)
+end
+local total = -1
+if option.count then
+  total = roles and 0 or redis.call('ZCOUNT', KEYS[2], bound(first), bound(last))
+end
+local above = math.max(first, tonumber(option.above or -1))
+local below = math.min(last, tonumber(option.below or math.huge))
+local low, high = bound(above), bound(below)
+if roles and option.count then
+  low, high = bound(first), bound(last)
+end
+
+local function matches(value)
+  local role = string.match(value, '^{"stored_at":%d+,"vectors":"[%x/]*","type":"([^"]*)"')
+  return string.find(roles, ',' .. role .. ',', 1, true)
+end
+
+local function vectors_of(seq, value)
+  local found = {}
+  local _, _, tokens, chunks = string.match(value, HEADER)
+  for chunk = 0, chunks - 1 do
+    found[#found + 1] = redis.call('HGETALL', vector_key(seq, chunk, tokens))
+  end
+  return found
+end
+
+local reply, taken = {total}, 0
+local step = roles and 200 or math.min(limit, 500)
+while step > 0 do
+  local ranked
+  if option.newest then
+    ranked = redis.call('ZRANGE', KEYS[2], high, low, 'BYSCORE', 'REV', 'LIMIT', 0, step, 'WITHSCORES')
+    high = '(' .. (ranked[#ranked] or '')
+  else
+    ranked = redis.call('ZRANGE', KEYS[2], low, high, 'BYSCORE', 'LIMIT', 0, step, 'WITHSCORES')
+    low = '(' .. (ranked[#ranked] or '')
+  end
+  if #ranked == 0 then break end
+  local ids = {}
+  for at = 1, #ranked, 2 do
+    ids[#ids + 1] = ranked[at]
+  end
+  local values = redis.call('HMGET', KEYS[3], unpack(ids))
+  for at, id in ipairs(ids) do
+    local seq, value = ranked[2 * at], values[at]
+    if not roles or matches(value) then
+      if roles and option.count then total = total + 1 end
+      if taken < limit and tonumber(seq) > above and tonumber(seq) < below then
+        taken = taken + 1
+        reply[#reply + 1] = id
+        reply[#reply + 1] = seq
+        reply[#reply + 1] = value
+        if option.vectors then reply[#reply + 1] = vectors_of(seq, value) end
+      end
+    end
+  end
+  if taken >= limit and not (roles and option.count) then break end
+  if not roles then step = math.min(limit - taken, 500) end
+end
+reply[1] = total
+return reply

@@ -1,0 +1,30 @@
+-- ARGV  resource or '', messages before, messages after, sequence numbers of the hits
+-- Reply title ('' when none), then rank, seq, id, value for each message in a window, in order; empty when the thread
+--       is gone or belongs to another resource by now.
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
+if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
+local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
+local wanted = {}
+for place = 4, #ARGV do
+  local id = redis.call('ZRANGE', KEYS[2], ARGV[place], ARGV[place], 'BYSCORE')[1]
+  if id then
+    local rank = redis.call('ZRANK', KEYS[2], id)
+    wanted[#wanted + 1] = {math.max(0, rank - before), rank + after}
+  end
+end
+table.sort(wanted, function(a, b) return a[1] < b[1] end)
+local reply, reached = {thread[2] or ''}, -1
+for _, range in ipairs(wanted) do
+  local first = math.max(range[1], reached + 1)
+  if first <= range[2] then
+    local ranked = redis.call('ZRANGE', KEYS[2], first, range[2], 'WITHSCORES')
+    for at = 1, #ranked, 2 do
+      reply[#reply + 1] = first + (at - 1) / 2
+      reply[#reply + 1] = ranked[at + 1]
+      reply[#reply + 1] = ranked[at]
+      reply[#reply + 1] = redis.call('HGET', KEYS[3], ranked[at])
+    end
+    reached = range[2]
+  end
+end
+return reply

@@ -1,0 +1,353 @@
+"""Plans of semantic recall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import (
+    EmbeddingSizeError,
+    IdError,
+    OptionError,
+    RedisReplyError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+)
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.options import (
+    Scope,
+    at_least,
+    check_range,
+    check_roles,
+    check_threshold,
+    one_of,
+)
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
+from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send
+from langchain_workingmem.plans.history import write
+from langchain_workingmem.plans.keys import check_id, decode, encode
+from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.scoring import (
+    CANDIDATES,
+    Candidate,
+    Ranked,
+    rank_hybrid,
+    rank_semantic,
+)
+from langchain_workingmem.plans.search import Found, matching, nearest, pack, parse, similarity, wordy
+from langchain_workingmem.plans.space import is_stale
+from langchain_workingmem.plans.threads import every, get, run_script
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from redisvl.query.filter import FilterExpression
+
+    from langchain_workingmem.options import RecallOptions
+    from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem.plans.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A checked question to recall."""
+
+    text: str
+    thread_id: str | None
+    resource_id: str | None
+    scope: Scope
+    top_k: int
+    window: tuple[int, int]
+    threshold: float | None
+    where: Mapping[str, Any]  # filters beside the scope
+    exclude: frozenset[str]  # message ids
+
+    @classmethod
+    def of(
+        cls,
+        options: RecallOptions,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
+    ) -> Query:
+        """Check a caller's arguments, and fill in what the options say."""
+        if not isinstance(text, str):
+            msg = f"query is of type {type(text).__name__}: pass a str"
+            raise OptionError(msg)
+        scope = options.scope if scope is None else scope
+        one_of(scope, ("resource", "thread"), "scope")
+        if thread_id is not None:
+            check_id(thread_id, "thread_id")
+        if resource_id is not None:
+            check_id(resource_id, "resource_id")
+        if thread_id is None and (scope == "thread" or resource_id is None):
+            missing = "thread_id" if scope == "thread" else "resource_id"
+            msg = f"recall over a {scope} needs a {missing}: pass {missing}=..."
+            raise IdError(msg)
+        top_k = options.top_k if top_k is None else top_k
+        at_least(top_k, 1, "top_k")
+        check_threshold(threshold)
+        if unknown := [key for key in metadata or () if key not in options.filterable]:
+            msg = (
+                f"metadata {unknown} cannot be filtered on, {list(options.filterable)} can: name the keys in "
+                "RecallOptions(filterable=...) and run memory.recall.reindex()"
+            )
+            raise OptionError(msg)
+        return cls(
+            text=text,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            scope=scope,
+            top_k=top_k,
+            window=check_range(options.message_range if message_range is None else message_range),
+            threshold=options.threshold if threshold is None else threshold,
+            where={
+                "roles": () if roles is None else check_roles(roles),
+                "since": None if since is None else to_micros(since),
+                "until": None if until is None else to_micros(until),
+                "metadata": metadata,
+            },
+            exclude=frozenset([exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids),
+        )
+
+    def filter(self) -> FilterExpression:
+        """Build the filter: the tenant first, always."""
+        return matching(
+            resource_id=self.resource_id,
+            thread_id=self.thread_id if self.scope == "thread" else None,
+            **self.where,
+        )
+
+
+def search(space: Space, query: Query) -> Plan[RecallResult]:
+    """Embed the query, find candidates, fetch the windows of the best. Two round trips.
+
+    One more when only a thread is known and its owner must be looked up, and one more when the pieces of a few long
+    messages fill the whole list of candidates.
+    """
+    if not query.text.strip():
+        return RecallResult()
+    if query.resource_id is None and query.scope == "resource":
+        thread = yield from get(space, query.thread_id or "", None)
+        if thread is None:
+            raise ThreadNotFoundError(query.thread_id or "")
+        query = replace(query, resource_id=thread.resource_id)
+    vector = yield from embed_query(space, query.text)
+    checks = ownership(space, query)
+    ranked, replies = yield from candidates(space, query, vector, checks)
+    if checks:
+        check_owner(replies[0], query)
+    return (yield from windows(space, query, ranked))
+
+
+def embed_query(space: Space, text: str) -> Plan[bytes]:
+    """Embed a query as the index wants it."""
+    found = yield Embed([text.encode(errors="replace").decode()], query=True)
+    yield from space.ready()
+    yield from space.vectors_ready(found.shape[1])
+    return pack(found, space.index.dtype)[0]
+
+
+def ownership(space: Space, query: Query) -> list[Command]:
+    """Ask for the owner of a thread that is named beside a resource."""
+    if query.thread_id is None or query.resource_id is None:
+        return []
+    return [("HGET", space.keys.of(query.thread_id).thread, "resource")]
+
+
+def check_owner(reply: bytes | None, query: Query) -> None:
+    """Refuse a thread of somebody else."""
+    if reply is not None and decode(reply) != query.resource_id:
+        raise ThreadOwnershipError(query.thread_id or "", query.resource_id or "")
+
+
+def candidates(
+    space: Space,
+    query: Query,
+    vector: bytes,
+    beside: Sequence[Command],
+    *,
+    spare: int = 0,
+) -> Plan[tuple[list[Ranked], list[Any]]]:
+    """Search, and rank what is found. One round trip, which also carries the commands of `beside`.
+
+    `spare` messages more than `top_k` are looked for, because some may be dropped afterwards. A message has as many
+    candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper.
+    """
+    options = space.recalling
+    where = query.filter()
+    wanted = query.top_k + spare  # messages that the caller may drop
+    excluded = {id.encode() for id in query.exclude}
+    hybrid = options.search == "hybrid"
+    depth = 2 * (wanted + len(excluded)) + 8
+    depth = max(CANDIDATES, depth) if hybrid else depth
+    others: list[Any] | None = None
+    retried = False
+
+    def keep(row: Found) -> bool:
+        return row.fields.get(b"message", b"") not in excluded
+
+    while True:
+        name = space.keys.vectors_index
+        fields = ["message"] if query.exclude else []
+        words = wordy(name, query.text, where, depth, fields) if hybrid else None
+        near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
+        searches = [near_call, *([words] if words else [])]
+        replies = yield from attempt(*searches, *(beside if others is None else ()))
+        others = replies[len(searches) :] if others is None else others
+        failed = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
+        if failed is not None:
+            if retried or not is_stale(failed):
+                raise failed
+            # the index was dropped, or rebuilt for another model, since we looked
+            space.forget()
+            yield from space.ready()
+            yield from space.vectors_ready(len(vector) // (2 if options.index.dtype == "float16" else 4))
+            others, retried = None, True
+            continue
+        near = list(parse(replies[0]))
+        dense = [_candidate(row, similarity(row.fields, options.index.distance)) for row in near if keep(row)]
+        if hybrid:
+            found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
+            ranked = rank_hybrid(dense, [_candidate(row, row.score) for row in found if keep(row)])
+        else:
+            ranked = rank_semantic(dense)
+        if len(near) < depth or len(ranked) >= wanted:
+            break
+        depth *= 4
+    if query.threshold is not None:
+        ranked = [one for one in ranked if one.similarity >= query.threshold]
+    return ranked[:wanted], others
+
+
+def _candidate(row: Found, value: float) -> Candidate:
+    # wm:vector:{thread}:seq:chunk:tokens
+    start, end = row.key.index(b"{"), row.key.index(b"}")
+    seq, _, tokens = row.key[end + 2 :].split(b":")
+    return Candidate(decode(row.key[start + 1 : end]), int(seq), int(tokens), value)
+
+
+def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
+    """Fetch the messages around each hit. One round trip, none without hits."""
+    threads: dict[str, list[Ranked]] = {}
+    for one in ranked:
+        threads.setdefault(one.thread_id, []).append(one)
+    before, after = query.window
+    calls = [
+        scripts.WINDOWS.call(
+            space.keys.of(thread_id).all,
+            encode(query.resource_id or ""),
+            before,
+            after,
+            *(hit.seq for hit in hits),
+        )
+        for thread_id, hits in threads.items()
+    ]
+    replies = (yield from send(*calls)) if calls else []
+    ranks: dict[tuple[str, int], int] = {}  # (thread, seq) -> rank in the thread
+    rows: dict[tuple[str, int], StoredMessage] = {}  # (thread, rank) -> message
+    titles: dict[str, str | None] = {}
+    for thread_id, reply in zip(threads, replies, strict=True):
+        if not reply:
+            continue
+        titles[thread_id] = reply[0].decode() or None
+        for rank, seq, id, value in zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+            ranks[thread_id, int(seq)] = int(rank)
+            rows[thread_id, int(rank)] = decode_message(id, seq, value, thread_id)
+
+    hits: list[RecallHit] = []
+    shown: dict[tuple[str, int], StoredMessage] = {}
+    for one in ranked:
+        rank = ranks.get((one.thread_id, one.seq))
+        if rank is None:  # deleted, or handed over, since it was found
+            continue
+        row = rows[one.thread_id, rank]
+        around = {
+            near: rows[one.thread_id, near]
+            for near in range(rank - before, rank + after + 1)
+            if (one.thread_id, near) in rows
+        }
+        shown |= {(one.thread_id, near): found for near, found in around.items()}
+        hits.append(
+            RecallHit(
+                message=row.message,
+                thread_id=one.thread_id,
+                score=one.score,
+                similarity=one.similarity,
+                before=[found.message for near, found in around.items() if near < rank],
+                after=[found.message for near, found in around.items() if near > rank],
+                stored_at=row.stored_at,
+                thread_title=titles[one.thread_id],
+            )
+        )
+    return RecallResult(hits=hits, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
+
+
+REINDEX_BATCH = 100  # messages read, embedded and written at a time
+
+
+def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Plan[int]:
+    """Embed whatever has no vectors of the present model, and return how many messages that were.
+
+    Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
+    It may be interrupted and run again; messages written meanwhile are left as they are.
+    """
+    if thread_id is not None:
+        thread = yield from get(space, thread_id, resource_id)
+        if thread is None:
+            raise ThreadNotFoundError(thread_id)
+        threads = [thread]
+    else:
+        if resource_id is not None:
+            check_id(resource_id, "resource_id")
+        yield from space.ready()
+        threads = yield from every(space, resource_id)
+    dims = yield from (_measured(space) if resource_id or thread_id else space.rebuild())
+    mark = space.mark(dims).encode()
+    options = space.recalling
+    done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
+    yield Progress(done, total)
+    for thread in threads:
+        keys = space.keys.of(thread.id)
+        wanted = Wanted(limit=REINDEX_BATCH)
+        while True:
+            (reply,) = yield from run_script(thread.id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
+            rows = wanted.read(reply, thread.id)
+            prepared = [
+                restored(row.message, value, options)
+                for row, value in zip(rows, reply[3::3], strict=True)
+                if model_of(value) != mark
+            ]
+            if prepared:
+                _, failure = yield from write(space, prepared, thread.id, None, "heal")
+                if failure is not None:
+                    raise failure
+                healed += sum(1 for draft in prepared if draft.chunks)
+            done += len(rows)
+            yield Progress(done, max(done, total))
+            if len(rows) < REINDEX_BATCH:
+                break
+            wanted = replace(wanted, above=rows[-1].seq)
+    return healed
+
+
+def _measured(space: Space) -> Plan[int]:
+    dims = yield from space.measure()
+    try:
+        yield from space.vectors_ready(dims)
+    except (EmbeddingSizeError, OptionError) as error:
+        error.add_note("a change of the model or of the index concerns everybody: run reindex() without ids")
+        raise
+    return dims

@@ -1,0 +1,195 @@
+"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `parse` reads the replies."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from redisvl.query import CountQuery, FilterQuery, VectorQuery
+from redisvl.query.filter import FilterExpression, Num, Tag, Text
+from redisvl.schema import IndexSchema
+
+from langchain_workingmem.errors import EmbeddingError
+from langchain_workingmem.plans.codec import as_dict, label
+from langchain_workingmem.plans.keys import check_id, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from redisvl.query import BaseQuery
+
+    from langchain_workingmem.options import IndexOptions
+    from langchain_workingmem.plans.effects import Argument, Command
+    from langchain_workingmem.plans.keys import Keys
+
+_DISTANCE = "vector_distance"  # redisvl's name for it
+_TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
+_WORD = re.compile(r"\w+")
+MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
+
+
+# ---------------------------------------------------------------------- indexes
+
+
+def threads_schema(keys: Keys) -> Command:
+    """Build FT.CREATE for the index of threads."""
+    fields = [
+        {"name": "resource", "type": "tag", "attrs": _TAG},
+        {"name": "clone_of", "type": "tag", "attrs": _TAG},
+        {"name": "labels", "type": "tag", "attrs": _TAG},
+        {"name": "created_at", "type": "numeric", "attrs": {"sortable": True}},
+        {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
+    ]
+    return create_index(keys.threads_index, keys.thread_prefix, fields)
+
+
+def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
+    """Build FT.CREATE for the index of vectors."""
+    fields: list[dict[str, Any]] = [
+        {"name": "resource", "type": "tag", "attrs": _TAG},
+        {"name": "thread", "type": "tag", "attrs": _TAG},
+        {"name": "role", "type": "tag", "attrs": _TAG},
+        {"name": "labels", "type": "tag", "attrs": _TAG},
+        {"name": "created_at", "type": "numeric"},
+        {"name": "text", "type": "text"},
+        {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
+    ]
+    return create_index(keys.vectors_index, keys.vector_prefix, fields)
+
+
+def create_index(name: str, prefix: str, fields: list[dict[str, Any]]) -> Command:
+    """Build FT.CREATE over hashes whose keys start with the prefix."""
+    schema = IndexSchema.from_dict({"index": {"name": name, "prefix": prefix}, "fields": fields})
+    arguments = [argument for field in schema.redis_fields for argument in field.redis_args()]
+    return ("FT.CREATE", name, "ON", "HASH", "PREFIX", 1, prefix, "SCHEMA", *arguments)
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
+    """Write vectors as the index stores them; NaN and infinity raise `EmbeddingError`."""
+    if not np.isfinite(vectors).all():
+        msg = "the embedding model gave a vector with NaN or infinity: check the model"
+        raise EmbeddingError(msg)
+    return [row.tobytes() for row in vectors.astype(dtype)]
+
+
+def matching(
+    *,
+    resource_id: str | None = None,
+    thread_id: str | None = None,
+    not_thread_id: str | None = None,
+    clone_of: str | None = None,
+    roles: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    time: str = "created_at",
+) -> FilterExpression:
+    """Build the filter that every search carries; times are microseconds, both ends included."""
+    ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
+    parts: list[FilterExpression] = [
+        Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
+    ]
+    if not_thread_id is not None:
+        parts.append(Tag("thread") != encode(not_thread_id))
+    if roles:
+        parts.append(Tag("role") == list(roles))
+    if since is not None:
+        parts.append(Num(time) >= since)
+    if until is not None:
+        parts.append(Num(time) <= until)
+    parts += [Tag("labels") == label(key, value) for key, value in (metadata or {}).items()]
+    found = FilterExpression("*")
+    for part in parts:
+        found = found & part
+    return found
+
+
+def nearest(
+    index: str, vector: bytes, where: FilterExpression, depth: int, dtype: str, fields: Sequence[str] = ()
+) -> Command:
+    """Build a search for the `depth` nearest vectors; the fields come back beside the distance."""
+    query = VectorQuery(
+        vector, "vector", return_fields=list(fields), filter_expression=where, num_results=depth, dtype=dtype
+    )
+    return _search(index, query.query, "PARAMS", 2, "vector", vector)
+
+
+def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:
+    """Build a BM25 search for any of the words of a text, None where it has none."""
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))[:MAX_QUERY_WORDS]
+    if not words:
+        return None
+    query = FilterQuery((Text("text") % "|".join(words)) & where, return_fields=list(fields), num_results=depth)
+    query.scorer("BM25STD").with_scores()
+    if not fields:
+        query.no_content()
+    return _search(index, query)
+
+
+def listing(
+    index: str, where: FilterExpression, order_by: str, *, descending: bool, offset: int, limit: int
+) -> Command:
+    """Build a sorted search that returns whole documents."""
+    query = FilterQuery(where, num_results=limit, sort_by=(order_by, "DESC" if descending else "ASC"))
+    query.paging(offset, limit)
+    return _search(index, query)
+
+
+def counting(index: str, where: FilterExpression) -> Command:
+    """Build a search that returns a total only."""
+    return _search(index, CountQuery(where))
+
+
+def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
+    # Search's default is to stop after half a second and to return what it has, without a word
+    return ("FT.SEARCH", index, *query.get_args(), "TIMEOUT", 0, *rest)
+
+
+# ---------------------------------------------------------------------- replies
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One document of a search reply."""
+
+    key: bytes
+    score: float
+    fields: dict[bytes, bytes]
+
+
+def total_of(reply: Any) -> int:
+    """Read how many documents match, whatever the limit."""
+    return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
+
+
+def parse(reply: Any, *, scores: bool = False, content: bool = True) -> Iterator[Found]:
+    """Read the documents of a search reply, over RESP3 (a map) or RESP2 (a flat list)."""
+    if isinstance(reply, dict):
+        for row in reply[b"results"]:
+            score = float(row[b"score"]) if scores else math.nan
+            yield Found(row[b"id"], score, as_dict(row.get(b"extra_attributes") or {}))
+        return
+    step = 1 + scores + content
+    for at in range(1, len(reply), step):
+        score = float(reply[at + 1]) if scores else math.nan
+        fields = as_dict(reply[at + step - 1] or []) if content else {}  # nil: deleted while searching
+        yield Found(reply[at], score, fields)
+
+
+def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:
+    """Turn Redis's distance of a document into a similarity from 0 to 1.
+
+    cosine and ip: Redis gives 1 - product; opposite directions count as 0. l2: Redis gives the squared distance d,
+    which becomes 1 / (1 + d). A zero vector has no direction: 0.
+    """
+    seen = float(fields.get(_DISTANCE.encode(), b"nan"))
+    if math.isnan(seen):
+        return 0.0
+    value = 1 / (1 + seen) if distance == "l2" else 1 - seen
+    return min(1.0, max(0.0, value))

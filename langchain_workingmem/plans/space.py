@@ -1,0 +1,191 @@
+"""What every plan needs to know: names of keys, options, and what is known of the indexes so far."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import (
+    EmbeddingSizeError,
+    OptionError,
+    RedisCapabilityError,
+    RedisReplyError,
+)
+from langchain_workingmem.plans.codec import as_dict
+from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
+from langchain_workingmem.plans.search import threads_schema, vectors_schema
+
+if TYPE_CHECKING:
+    from langchain_workingmem.options import IndexOptions, RecallOptions
+    from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem.plans.keys import Keys
+
+_log = logging.getLogger("langchain_workingmem")
+
+_NO_SEARCH = (
+    "this Redis has no Search: {reply}. Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
+    "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
+    "listings, pass create_index=False"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Space:
+    """The keys and indexes of one `Memory`."""
+
+    keys: Keys
+    recall: RecallOptions | None = None
+    model: str = ""  # the embedding model by name
+    create: bool = True  # False: attach only, never create an index
+    threads_ready: bool = False
+    dims: int | None = None  # of the vector index, once it is known to exist
+    _digests: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def recalling(self) -> RecallOptions:
+        """Return the options of recall, or raise `OptionError` when it is off."""
+        if self.recall is None:
+            msg = "semantic recall is off: pass recall=RecallOptions() and embeddings=... to Memory"
+            raise OptionError(msg)
+        return self.recall
+
+    @property
+    def index(self) -> IndexOptions:
+        """Return the options of the vector index."""
+        return self.recalling.index
+
+    def mark(self, dims: int) -> str:
+        """Name all that decides what a message's vectors are; `reindex` renews those that carry another name."""
+        if dims not in self._digests:
+            recall = self.recalling
+            settings = [
+                self.model,
+                dims,
+                recall.chunk_tokens,
+                sorted(recall.roles),
+                sorted(recall.filterable),
+            ]
+            digest = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
+            self._digests[dims] = digest
+        return self._digests[dims]
+
+    def forget(self) -> None:
+        """Look at the server again before the next operation."""
+        self.threads_ready = False
+        self.dims = None
+
+    # ------------------------------------------------------------------ plans
+
+    def ready(self) -> Plan[None]:
+        """Create the index of threads if needed: one round trip the first time, none later."""
+        if self.threads_ready or not self.create:
+            return
+        yield from self._create(threads_schema(self.keys))
+        self.threads_ready = True
+
+    def setup(self) -> Plan[None]:
+        """Create all indexes; asks the model for one embedding where nothing tells its size yet."""
+        yield from self.ready()
+        if self.recall is not None and self.dims is None:
+            (stored,) = yield from send(("GET", self.keys.vectors_settings))
+            dims = json.loads(stored)["dims"] if stored else (yield from self.measure())
+            yield from self.vectors_ready(dims)
+
+    def measure(self) -> Plan[int]:
+        """Ask the model how large its vectors are."""
+        vectors = yield Embed(["How large are the vectors?"])
+        return int(vectors.shape[1])
+
+    def vectors_ready(self, dims: int) -> Plan[None]:
+        """Create or check the vector index: two round trips the first time, none later.
+
+        Raises `EmbeddingSizeError` when the index holds vectors of another size, `OptionError` when it was built
+        with other index options.
+        """
+        if self.dims is None:
+            wanted = self.settings(dims)
+            if self.create:
+                (before,) = yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted), "NX", "GET"))
+            else:
+                (before,) = yield from send(("GET", self.keys.vectors_settings))
+                if before is None:
+                    msg = (
+                        f"there is no index {self.keys.vectors_index!r} and create_index=False: "
+                        "run Memory(...).setup() once with a user that may create it"
+                    )
+                    raise RedisCapabilityError(msg)
+            self._compare(json.loads(before) if before else wanted, wanted)
+            if self.create:
+                yield from self._create(vectors_schema(self.keys, self.index, dims))
+            self.dims = dims
+        elif dims != self.dims:
+            self._refuse(self.dims, dims)
+
+    def settings(self, dims: int) -> dict[str, Any]:
+        """Say what the vector index is built for."""
+        return {"model": self.model, **self.index.attributes(dims)}
+
+    def _compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+        if stored["dims"] != wanted["dims"]:
+            self._refuse(stored["dims"], wanted["dims"])
+        changed = {name: value for name, value in stored.items() if wanted.get(name) != value}
+        model = changed.pop("model", None)
+        if changed:
+            msg = (
+                f"the vector index was built with {changed}, these options differ: use those, or rebuild it with "
+                "memory.recall.reindex()"
+            )
+            raise OptionError(msg)
+        if model is not None:
+            _log.warning(
+                "the vectors were made by %s, the model is now %s: recall finds little until "
+                "memory.recall.reindex() has run",
+                model,
+                self.model,
+            )
+
+    def _refuse(self, expected: int, actual: int) -> None:
+        msg = (
+            f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} gives "
+            f"{actual}: use the model that the index was made with, or embed everything again with "
+            "memory.recall.reindex()"
+        )
+        raise EmbeddingSizeError(msg, expected=expected, actual=actual)
+
+    def _create(self, command: Command) -> Plan[None]:
+        (reply,) = yield from attempt(command)
+        if isinstance(reply, RedisReplyError):
+            if "already exists" in str(reply):
+                return
+            if "unknown command" in str(reply).lower():
+                raise RedisCapabilityError(_NO_SEARCH.format(reply=reply))
+            raise reply
+        # documents that were there before are taken in by the server in the background
+        name = command[1]
+        while True:
+            (info,) = yield from send(("FT.INFO", name))
+            if not int(as_dict(info)[b"indexing"]):
+                return
+            yield Pause(0.02)
+
+    def rebuild(self) -> Plan[int]:
+        """Make the vector index what the options and the model say, dropping one that was built otherwise."""
+        dims = yield from self.measure()
+        wanted = self.settings(dims)
+        (stored,) = yield from send(("GET", self.keys.vectors_settings))
+        if stored and json.loads(stored) != wanted:
+            # the documents stay: each is replaced when its message is embedded again
+            yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
+            yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
+        self.dims = None
+        yield from self.vectors_ready(dims)
+        return dims
+
+
+def is_stale(error: RedisReplyError) -> bool:
+    """Tell whether a search failed because the index is gone, or was rebuilt for another model."""
+    text = str(error).lower()
+    return "no such index" in text or "unknown index" in text or "blob size" in text

@@ -1,0 +1,104 @@
+"""One turn: what a model is shown before it answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+
+from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.models import MemoryContext, RecallResult
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.recall import candidates, embed_query, windows
+from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.threads import owner_tag, refusal, run_script
+from langchain_workingmem.plans.windows import history_window, provenance, valid, without_loose_calls
+from langchain_workingmem.text.rendering import recalled_block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem.plans.recall import Query
+    from langchain_workingmem.plans.space import Space
+
+
+def question(messages: Sequence[BaseMessage]) -> str:
+    """Return the text of the last message of the user: what recall looks for."""
+    asked = (str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage))
+    return next(asked, "")
+
+
+def context(
+    space: Space,
+    new: Sequence[BaseMessage],
+    thread_id: str,
+    resource_id: str,
+    history: HistoryOptions,
+    query: Query | None,
+) -> Plan[MemoryContext]:
+    """Read the history and search in one round trip, fetch the windows of the hits in another.
+
+    Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
+    message that is also in `new` stands where `new` has it.
+    """
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    limit = history.last_messages
+    wanted = Wanted(limit=limit, newest=limit is not None)
+    read = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+    if query is None or not query.text.strip():
+        (reply,) = yield from run_script(thread_id, resource_id, read)
+        return assemble(new, _window(wanted, reply, new, thread_id, history), RecallResult(), thread_id)
+    vector = yield from embed_query(space, query.text)
+    if limit is None:  # all of this thread is shown anyway
+        query = replace(query, where={**query.where, "not_thread_id": thread_id})
+    query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
+    try:
+        ranked, (reply,) = yield from candidates(space, query, vector, [read], spare=limit or 0)
+    except RedisReplyError as error:
+        raise refusal(error, thread_id, resource_id) from None
+    stored = _window(wanted, reply, new, thread_id, history)
+    shown = {(thread_id, row.seq) for row in stored}
+    fresh = [one for one in ranked if (one.thread_id, one.seq) not in shown]
+    recalled = yield from windows(space, query, fresh[: query.top_k])
+    return assemble(new, stored, recalled, thread_id)
+
+
+def _window(
+    wanted: Wanted, reply: list[bytes], new: Sequence[BaseMessage], thread_id: str, options: HistoryOptions
+) -> list[StoredMessage]:
+    given = {message.id for message in new}
+    rows = {row.message.id: row for row in wanted.read(reply, thread_id) if row.message.id not in given}
+    kept = history_window([row.message for row in rows.values()], options, new)
+    return [replace(rows[message.id], message=message) for message in kept]
+
+
+def assemble(
+    new: Sequence[BaseMessage], stored: Sequence[StoredMessage], recalled: RecallResult, thread_id: str
+) -> MemoryContext:
+    """Put a context together; pure."""
+    present = {message.id for message in new if message.id} | {row.message.id for row in stored}
+    similarity = {hit.message.id: hit.similarity for hit in recalled.hits if hit.thread_id == thread_id}
+    here, elsewhere = [], []
+    for row in recalled.rows:
+        if row.thread_id != thread_id:
+            elsewhere.append(row)
+        elif row.message.id not in present:
+            data = {"thread_id": thread_id, "similarity": similarity.get(row.message.id)}
+            here.append(replace(row, message=provenance(row.message, data)))
+    past = [row.message for row in sorted([*here, *stored], key=lambda row: row.seq)]
+    answered = {message.tool_call_id for message in (*past, *new) if isinstance(message, ToolMessage)}
+    prompts = [message for message in new if isinstance(message, SystemMessage)]
+    rest = [message for message in new if not isinstance(message, SystemMessage)]
+    conversations = replace(recalled, rows=elsewhere).conversations()
+    return MemoryContext(
+        messages=[*prompts, *valid([*without_loose_calls(past, answered), *rest])],
+        system=[recalled_block(conversations)] if conversations else [],
+        recalled=recalled,
+    )

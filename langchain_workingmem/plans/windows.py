@@ -1,0 +1,130 @@
+"""What a model may be shown: pure functions over lists of messages, no I/O.
+
+Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages
+without content. Whatever memory puts together passes through `valid`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from langchain_workingmem.options import HistoryOptions
+
+SOURCE = "langchain_workingmem"
+
+
+def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
+    """Cut a conversation into what must stay together: a call with its results right behind it, or one message.
+
+    A result is found wherever it stands behind its call; a provider that numbers its calls anew in each answer is
+    understood. Left out: results without a call, calls of which any result is missing, messages without content, and
+    repetitions of an id (the later one stays, at the first's place).
+    """
+    unique: dict[object, BaseMessage] = {}
+    for message in messages:
+        unique[message.id if message.id is not None else object()] = message
+    found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
+    waiting: dict[str, dict[str, BaseMessage | None]] = {}
+    for message in unique.values():
+        if isinstance(message, ToolMessage):
+            if answers := waiting.pop(message.tool_call_id, None):
+                answers[message.tool_call_id] = message
+        elif calls := _calls(message):
+            if len(set(calls)) == len(calls):
+                answers = dict.fromkeys(calls)
+                found.append((message, answers))
+                waiting.update(dict.fromkeys(calls, answers))
+        elif _has_content(message):
+            found.append((message, {}))
+    whole = ([message, *answers.values()] for message, answers in found)
+    return [[part for part in group if part] for group in whole if None not in group]
+
+
+def _has_content(message: BaseMessage) -> bool:
+    return bool(message.content.strip() if isinstance(message.content, str) else message.content)
+
+
+def _calls(message: BaseMessage) -> list[str]:
+    if not isinstance(message, AIMessage):
+        return []
+    # providers are sent malformed calls as well, so those need results too
+    return [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+
+
+def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
+    """Copy a message, marked as put there by memory: it is not saved again, and no provider is sent the mark."""
+    marks: dict[str, Any] = {"lc_source": SOURCE}
+    if data is not None:
+        marks["lc_data"] = data
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **marks}, **update})
+
+
+def with_calls(message: AIMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
+    """Copy an answer with only these of its tool calls. Content blocks would still carry the others: words remain."""
+    return provenance(message, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
+
+
+def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
+    """Put groups back into one list."""
+    return [message for group in grouped for message in group]
+
+
+def valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages that every provider accepts, in order."""
+    return flat(groups(messages))
+
+
+def history_window(
+    messages: Sequence[BaseMessage], options: HistoryOptions, new: Sequence[BaseMessage] = ()
+) -> list[BaseMessage]:
+    """Cut stored messages to what the options allow, whole groups at a time, the newest kept.
+
+    A stored call whose results are among the `new` messages belongs to the present turn, and stays whatever the options.
+    """
+    fresh = {id(message) for message in new}
+    present: list[BaseMessage] = []
+    kept: list[list[BaseMessage]] = []
+    for group in groups([*messages, *new]):
+        old = [message for message in group if id(message) not in fresh]
+        if len(old) < len(group):
+            present += old
+        else:
+            kept += _without_tools(group, options.exclude_tools)
+    if options.roles is not None:
+        kept = [group for group in kept if all(message.type in options.roles for message in group)]
+    if options.max_tokens is not None:
+        count = count_tokens_approximately if options.token_counter == "approximate" else options.token_counter
+        room = options.max_tokens
+        start = len(kept)
+        while start and (size := count(kept[start - 1])) <= room:
+            room -= size
+            start -= 1
+        kept = kept[start:]
+    return [*flat(kept), *present]
+
+
+def without_loose_calls(messages: Sequence[BaseMessage], answered: Container[str]) -> list[BaseMessage]:
+    """Take the tool calls off answers whose results did not come along; the words stay."""
+    return [
+        message if all(call in answered for call in _calls(message)) else with_calls(cast("AIMessage", message))
+        for message in messages
+    ]
+
+
+def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
+    call, *results = group
+    if not results or not isinstance(call, AIMessage) or not names:
+        return [group]
+    if names is not True and not any(one["name"] in names for one in call.tool_calls):
+        return [group]
+    kept = [] if names is True else [one for one in call.tool_calls if one["name"] not in names]
+    ids = {one["id"] for one in kept}
+    lean = with_calls(call, kept)
+    left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
+    return [[lean, *left]] if kept or lean.content else []

@@ -1,0 +1,1 @@
+"""What a model or a person reads: prompt blocks, escaping, chunks."""
