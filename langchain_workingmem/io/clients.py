@@ -55,6 +55,25 @@ def async_client(url: str) -> AsyncClient:
     return redis.asyncio.Redis.from_url(url)
 
 
+def close(client: Any) -> None:
+    """Close a client, and those that its Sentinel asks for the master, which nobody else closes."""
+    client.close()
+    for watcher in _sentinels(client):
+        watcher.close()
+
+
+async def aclose(client: Any) -> None:
+    """Async twin of `close`."""
+    await client.aclose()
+    for watcher in _sentinels(client):
+        await watcher.aclose()
+
+
+def _sentinels(client: Any) -> list[Any]:
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return list(manager.sentinels) if manager else []
+
+
 def _login(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("username", "password") if name in options}
 

@@ -22,6 +22,7 @@ from redis.exceptions import (
 )
 
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.io.clients import aclose, close
 from langchain_workingmem.plans.effects import Effect, Embed, Pause, Plan, Progress, Send
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Runner:
     def close(self) -> None:
         """Close the client that was made here."""
         if self._own is not None:
-            self._own.close()
+            close(self._own)
             self._own = None
 
 
@@ -175,7 +176,7 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await client.aclose()
+        await aclose(client)
 
 
 def _checked(replies: list[Any]) -> list[Any]:

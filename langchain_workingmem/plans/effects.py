@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 Argument: TypeAlias = "bytes | str | int | float"
@@ -49,6 +49,12 @@ class Progress:
 
 
 Effect: TypeAlias = "Send | Embed | Pause | Progress"
+_NO_SEARCH = (
+    "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
+    "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
+    "listings, pass create_index=False"
+)
+
 T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 
@@ -56,7 +62,8 @@ Plan: TypeAlias = Generator[Effect, Any, T]
 def attempt(*commands: Command) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    A server that was restarted has forgotten our scripts; those calls are repeated with their source.
+    A server that was restarted has forgotten our scripts; those calls are repeated with their source. A server
+    without Search raises `RedisCapabilityError`.
     """
     replies: list[Any] = list((yield Send(commands)))
     lost = [
@@ -66,6 +73,9 @@ def attempt(*commands: Command) -> Plan[list[Any]]:
         again = yield Send([as_eval(commands[place]) for place in lost])
         for place, reply in zip(lost, again, strict=True):
             replies[place] = reply
+    for reply in replies:
+        if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
+            raise RedisCapabilityError(_NO_SEARCH.format(reply))
     return replies
 
 

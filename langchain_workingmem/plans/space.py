@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-_NO_SEARCH = (
-    "this Redis has no Search: {reply}. Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
-    "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
-    "listings, pass create_index=False"
-)
-
-
 @dataclass(slots=True, kw_only=True)
 class Space:
     """The keys and indexes of one `Memory`."""
@@ -160,8 +153,6 @@ class Space:
         if isinstance(reply, RedisReplyError):
             if "already exists" in str(reply):
                 return
-            if "unknown command" in str(reply).lower():
-                raise RedisCapabilityError(_NO_SEARCH.format(reply=reply))
             raise reply
         # documents that were there before are taken in by the server in the background
         name = command[1]

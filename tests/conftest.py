@@ -1,0 +1,164 @@
+"""One real Redis for the whole run, a key prefix per test, and every test through both faces."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import redis
+import redis.asyncio.connection
+import redis.connection
+from langchain_core.embeddings import Embeddings
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+
+
+class WordEmbeddings(Embeddings):
+    """A small real model: a text is the sum of its words' directions, so texts that share words are near."""
+
+    def __init__(self, dims: int = 64, model: str = "words") -> None:
+        self.dims = dims
+        self.model = model
+        self.calls: list[list[str]] = []  # the texts of each call of the model
+        self.broken: Exception | None = None  # raised instead of an answer
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken is not None:
+            raise self.broken
+        self.calls.append(list(texts))
+        return [self._vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    def _vector(self, text: str) -> list[float]:
+        total = np.full(self.dims, 1e-6)
+        for word in re.findall(r"\w+", text.lower()):
+            total += np.random.default_rng(zlib.crc32(word.encode())).standard_normal(self.dims)
+        return cast("list[float]", (total / np.linalg.norm(total)).tolist())
+
+
+class _AsyncFace:
+    """Looks like a Memory or a part of it, and answers every call with the async twin."""
+
+    def __init__(self, target: Any, runner: asyncio.Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        twin = getattr(type(self._target), f"a{name}", None)
+        if twin is not None:
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return self._runner.run(twin(self._target, *args, **kwargs))
+
+            return call
+        value = getattr(self._target, name)
+        is_part = type(value).__module__.startswith("langchain_workingmem.parts")
+        return _AsyncFace(value, self._runner) if is_part and not inspect.isroutine(value) else value
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def loop_runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"t{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def raw(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """A bare client, to look at what is stored."""
+    with redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make_memory(
+    server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner
+) -> Iterator[Callable[..., Memory]]:
+    """Make memories on the test server; in the async run their sync methods are the async twins."""
+    made: list[Memory] = []
+
+    def make(redis_url: str | None = None, **options: Any) -> Memory:
+        options.setdefault("key_prefix", prefix)
+        borrowed = "client" in options or "async_client" in options
+        memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
+        made.append(memory)
+        return memory if face == "sync" else cast("Memory", _AsyncFace(memory, loop_runner))
+
+    yield make
+    for memory in made:
+        loop_runner.run(memory.aclose())
+
+
+@pytest.fixture
+def embeddings() -> WordEmbeddings:
+    return WordEmbeddings()
+
+
+@pytest.fixture
+def memory(make_memory: Callable[..., Memory], embeddings: WordEmbeddings) -> Memory:
+    """A memory with recall."""
+    return make_memory(embeddings=embeddings, recall=RecallOptions())
+
+
+@pytest.fixture
+def plain(make_memory: Callable[..., Memory]) -> Memory:
+    """A memory without recall, hence without a model."""
+    return make_memory()
+
+
+class Trips:
+    """Counts round trips where they happen: what is written to a socket at once is one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def of(self, call: Callable[[], Any]) -> int:
+        """Return how many round trips a call makes, after a first one that sets everything up."""
+        call()
+        before = self.count
+        call()
+        return self.count - before
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
+    counter = Trips()
+    send = redis.connection.AbstractConnection.send_packed_command
+    asend = redis.asyncio.connection.AbstractConnection.send_packed_command
+
+    def counted(self: Any, command: Any, check_health: bool = True) -> None:
+        counter.count += 1
+        send(self, command, check_health)
+
+    async def acounted(self: Any, command: Any, check_health: bool = True) -> None:
+        counter.count += 1
+        await asend(self, command, check_health)
+
+    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
+    monkeypatch.setattr(redis.asyncio.connection.AbstractConnection, "send_packed_command", acounted)
+    return counter

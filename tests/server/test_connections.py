@@ -1,0 +1,289 @@
+"""Ways to Redis: URLs, borrowed clients, event loops, old servers, and servers that are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, OptionError, RecallOptions, RedisCapabilityError, RedisConnectionError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.io.server import chosen_engine
+from tests.conftest import WordEmbeddings
+
+HELLO = HumanMessage("hello", id="1")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Start bare servers, without modules, and return their ports."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run(*arguments: str, port: int | None = None) -> int:
+        port = port or free_port()
+        folder = tmp_path / str(port)
+        folder.mkdir()
+        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
+        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.01)
+            else:
+                return port
+        raise TimeoutError(command)
+
+    yield run
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+# ------------------------------------------------------------------ URLs
+
+
+@pytest.mark.parametrize("url", ["http://host", "localhost:6379", "redis+cluster://host"])
+def test_a_url_of_another_kind_is_refused_with_the_ones_that_work(url: str) -> None:
+    with pytest.raises(OptionError, match=r"use one of redis://, rediss://, unix://, redis\+sentinel://"):
+        Memory(url)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://host", "redis+sentinel://:x/mymaster", "redis+sentinel://h:1/m/db"])
+def test_a_sentinel_url_that_lacks_something_is_refused_with_the_form(url: str) -> None:
+    with pytest.raises(OptionError, match="host:port,host:port/service"):
+        Memory(url)
+
+
+def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", server.url)
+    with Memory(key_prefix=prefix) as memory:
+        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        assert memory.history.messages("t") == [HELLO]
+
+
+def test_a_constructor_connects_to_nothing() -> None:
+    assert "history" in repr(Memory("redis://127.0.0.1:1"))
+
+
+def test_a_client_beside_a_url_is_refused() -> None:
+    with redis.Redis() as client, pytest.raises(OptionError, match="one or the other"):
+        Memory("redis://localhost", client=client)
+
+
+def test_a_prefix_that_would_break_keys_is_refused() -> None:
+    with pytest.raises(OptionError, match="key_prefix"):
+        Memory(key_prefix="a{b}")
+
+
+# ------------------------------------------------------------------ servers that are not there
+
+
+def test_no_server_is_a_connection_error(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(f"redis://:hunter2@127.0.0.1:{free_port()}?socket_connect_timeout=0.2&retry_on_timeout=0")
+    with pytest.raises(RedisConnectionError, match="check that it runs") as caught:
+        memory.history.append([HELLO], thread_id="t", resource_id="u")
+    assert "hunter2" not in str(caught.value)
+    assert isinstance(caught.value, ConnectionError)
+
+
+def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
+    start: Callable[..., int], make_memory: Callable[..., Memory]
+) -> None:
+    port = start("--requirepass", "right")
+    with pytest.raises(RedisConnectionError, match="refused the login") as caught:
+        make_memory(f"redis://:hunter2@127.0.0.1:{port}").history.messages("t")
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(make_memory(f"redis://:hunter2@127.0.0.1:{port}"))
+
+
+# ------------------------------------------------------------------ servers without Search
+
+
+def test_a_server_without_search_is_a_capability_error_with_the_remedy(
+    start: Callable[..., int], make_memory: Callable[..., Memory]
+) -> None:
+    memory = make_memory(f"redis://127.0.0.1:{start()}")
+    with pytest.raises(RedisCapabilityError, match="docker run -p 6379:6379 redis:8"):
+        memory.setup()
+    with pytest.raises(RedisCapabilityError, match=r"Memory\.embedded\(\)"):
+        memory.history.append([HELLO], thread_id="t", resource_id="u")
+
+
+def test_history_needs_no_search_when_no_index_is_wanted(
+    start: Callable[..., int], make_memory: Callable[..., Memory]
+) -> None:
+    memory = make_memory(f"redis://127.0.0.1:{start()}", create_index=False)
+    memory.history.append([HELLO], thread_id="t", resource_id="u")
+    assert memory.history.messages("t") == [HELLO]
+    assert memory.context("next", thread_id="t", resource_id="u").messages[0] == HELLO
+    with pytest.raises(RedisCapabilityError, match="no Search"):
+        memory.threads.list()
+
+
+def test_attaching_uses_the_indexes_of_somebody_else(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
+) -> None:
+    options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
+    guest = make_memory(create_index=False, **options)
+    with pytest.raises(RedisCapabilityError, match="run Memory.*setup"):
+        guest.recall.search("hello", resource_id="u")
+    make_memory(**options).setup()
+    guest.history.append([HELLO], thread_id="t", resource_id="u")
+    assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
+
+
+# ------------------------------------------------------------------ borrowed clients
+
+
+@pytest.mark.parametrize("options", [{"protocol": 2}, {"protocol": 3}, {"decode_responses": True, "protocol": 2}])
+def test_borrowed_clients_of_any_kind_work_and_stay_open(
+    server: EmbeddedRedis, prefix: str, options: dict[str, Any], embeddings: WordEmbeddings
+) -> None:
+    with redis.Redis.from_url(server.url, **options) as client:
+        memory = Memory(client=client, embeddings=embeddings, recall=RecallOptions(), key_prefix=prefix)
+        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        assert memory.recall.search("hello", resource_id="u").hits[0].similarity == pytest.approx(1, abs=1e-3)
+        assert memory.threads.list(resource_id="u").items[0].message_count == 1
+        assert memory.threads.clone("t").thread.message_count == 1
+        memory.close()
+        assert client.ping()
+
+
+def test_a_sync_client_alone_does_not_serve_async_calls(server: EmbeddedRedis, prefix: str) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        memory = Memory(client=client, key_prefix=prefix)
+        with pytest.raises(OptionError, match="pass async_client="):
+            asyncio.run(memory.history.amessages("t"))
+
+
+async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: str) -> None:
+    async with redis.asyncio.Redis.from_url(server.url) as client:
+        memory = Memory(async_client=client, key_prefix=prefix)
+        await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+        assert await memory.history.amessages("t") == [HELLO]
+        await memory.aclose()
+        assert await client.ping()
+
+
+# ------------------------------------------------------------------ event loops and threads
+
+
+def test_one_memory_serves_one_event_loop_after_another(server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+        asyncio.run(memory.history.aappend([HELLO], thread_id="t", resource_id="u"))
+        assert asyncio.run(memory.history.amessages("t")) == [HELLO]
+        assert memory.history.messages("t") == [HELLO]
+
+
+def test_an_event_loop_that_ends_closes_its_connections(server: EmbeddedRedis, prefix: str, raw: redis.Redis) -> None:
+    memory = Memory(server.url, key_prefix=prefix)
+    before = len(raw.client_list())
+    asyncio.run(memory.history.amessages("t"))
+    assert len(raw.client_list()) == before
+
+
+def test_one_memory_serves_threads_and_tasks_at_once(server: EmbeddedRedis, prefix: str) -> None:
+    memory = Memory(server.url, key_prefix=prefix)
+
+    def save(place: int) -> None:
+        memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+
+    async def save_many() -> None:
+        turns = ([HumanMessage(f"async {place}")] for place in range(50))
+        await asyncio.gather(*(memory.history.aappend(turn, thread_id="t", resource_id="u") for turn in turns))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(save, range(100)))
+        asyncio.run(save_many())
+    with memory:
+        assert memory.history.page("t", limit=1).total == 150
+
+
+# ------------------------------------------------------------------ sentinel and cluster
+
+
+def test_a_sentinel_leads_to_the_master(
+    start: Callable[..., int], tmp_path: Path, make_memory: Callable[..., Memory]
+) -> None:
+    master = start()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"sentinel monitor mymaster 127.0.0.1 {master} 1\n")
+    sentinel = start(str(config), "--sentinel")
+    memory = make_memory(f"redis+sentinel://127.0.0.1:{sentinel}/mymaster/2", create_index=False)
+    memory.history.append([HELLO], thread_id="t", resource_id="u")
+    assert memory.history.messages("t") == [HELLO]
+    with redis.Redis(port=master, db=2) as client:
+        assert client.keys("*:thread:*")
+
+
+@pytest.fixture
+def cluster(start: Callable[..., int]) -> int:
+    """Start three masters that share the slots, and return one port."""
+    ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
+    clients = [redis.Redis(port=port) for port in ports]
+    for place, client in enumerate(clients):
+        low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
+        client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+    bus = {
+        port: int(client.config_get("cluster-port")["cluster-port"])
+        for port, client in zip(ports, clients, strict=True)
+    }
+    for port in ports[1:]:
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus[port])
+    deadline = time.monotonic() + 20
+    while not all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients):
+        assert time.monotonic() < deadline, clients[0].cluster("INFO")
+        time.sleep(0.05)
+    for client in clients:
+        client.close()
+    return ports[0]
+
+
+def test_everything_but_search_works_on_a_cluster(cluster: int, prefix: str) -> None:
+    async def use_async() -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster) as client:
+            memory = Memory(async_client=client, key_prefix=prefix, create_index=False)
+            assert await memory.history.amessages("thread 7") == [HumanMessage("hello 7", id="7")]
+
+    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
+        memory = Memory(client=client, key_prefix=prefix, create_index=False)
+        for place in range(30):  # spread over the slots of all nodes
+            message = HumanMessage(f"hello {place}", id=str(place))
+            memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
+        copy = memory.threads.clone("thread 7", new_thread_id="elsewhere")
+        assert [message.content for message in memory.history.messages("elsewhere")] == ["hello 7"]
+        assert memory.threads.transfer("elsewhere", resource_id="u", to="v").id == copy.thread.id
+        assert memory.threads.delete("thread 8")
+        assert memory.context("next", thread_id="thread 9", resource_id="u").messages[0].content == "hello 9"
+    asyncio.run(use_async())
+
+
+def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        child = os.fork()
+        if not child:
+            ok = memory.history.messages("t") == [HELLO]
+            os._exit(0 if ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert memory.history.messages("t") == [HELLO]

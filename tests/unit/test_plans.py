@@ -1,0 +1,107 @@
+"""Plans driven by hand, and the runners around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.io.embedder import Embedder
+from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.effects import Command, Effect, Pause, Plan, Progress, Send, attempt, send
+
+
+def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
+    """Play the server: give a plan these results, and return its effects and what it makes of them."""
+    effects: list[Effect] = []
+    feed = iter([None, *results])
+    try:
+        while True:
+            effects.append(plan.send(next(feed)))
+    except StopIteration as done:
+        return effects, done.value
+
+
+def test_send_is_one_round_trip() -> None:
+    effects, value = drive(send(("PING",), ("ECHO", "x")), [b"PONG", b"x"])
+    assert effects == [Send((("PING",), ("ECHO", "x")))]
+    assert value == [b"PONG", b"x"]
+
+
+def test_send_raises_the_first_refusal() -> None:
+    with pytest.raises(RedisReplyError, match="OOM command not allowed"):
+        drive(send(("SET", "a", 1), ("GET", "a")), [RedisReplyError("OOM command not allowed"), b"1"])
+
+
+def test_attempt_returns_refusals_among_the_replies() -> None:
+    refusal = RedisReplyError("ERR no")
+    _, value = drive(attempt(("SET", "a", 1), ("GET", "a")), [refusal, b"1"])
+    assert value == [refusal, b"1"]
+
+
+def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
+    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    forgotten = RedisReplyError("NOSCRIPT No matching script")
+    effects, value = drive(attempt(("INCR", "n"), call), [1, forgotten], [5])
+    assert value == [1, 5]
+    (again,) = effects[1].commands  # type: ignore[union-attr]
+    assert again[0] == "EVAL"
+    assert "doomed" not in again[1]
+    assert again[2:] == call[2:]
+
+
+@pytest.mark.parametrize("name", ["CREATE", "CHANGE", "TRANSFER", "WRITE", "READ", "WINDOWS", "DELETE", "RESTORE"])
+def test_every_script_says_what_it_takes_and_returns(name: str) -> None:
+    script: scripts.Script = getattr(scripts, name)
+    source = str(scripts.as_eval(script.call([]))[1])
+    own = source.partition("refresh_labels")[2]
+    assert "-- ARGV" in own
+    assert "-- Reply" in own
+
+
+def no_client() -> Any:
+    raise AssertionError
+
+
+def watched(log: list[str]) -> Plan[str]:
+    try:
+        yield Progress(1, 2)
+        yield Pause(0)
+        raise LookupError
+    finally:
+        log.append("closed")
+
+
+def test_a_plan_is_closed_when_it_fails() -> None:
+    log: list[str] = []
+    seen: list[tuple[int, int]] = []
+    runner = Runner(no_client, Embedder(None, 0))
+    with pytest.raises(LookupError):
+        runner.run(watched(log), lambda done, total: seen.append((done, total)))
+    assert log == ["closed"]
+    assert seen == [(1, 2)]
+
+
+def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
+    log: list[str] = []
+
+    def endless() -> Plan[None]:
+        try:
+            while True:
+                yield Pause(60)
+        finally:
+            log.append("closed")
+
+    async def main() -> None:
+        task = asyncio.create_task(AsyncRunner(no_client, Embedder(None, 0)).run(endless()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert log == ["closed"]
