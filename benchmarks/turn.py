@@ -11,11 +11,11 @@ import pstats
 import random
 import time
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
-from uuid import uuid4
 
 import numpy as np
 import redis
@@ -23,35 +23,21 @@ import redis.asyncio
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import history, recall, turn
-from langchain_workingmem.plans.codec import drafts
-from langchain_workingmem.plans.effects import Embed, Send
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.recall import Query
-from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from langchain_workingmem.plans.effects import Command, Plan
-
+    Command: TypeAlias = tuple[Any, ...]
     Trips: TypeAlias = "list[Sequence[Command]]"  # what is sent, one item per round trip
     Pair: TypeAlias = "tuple[Callable[[], object], Callable[[], object]]"  # one call of ours, and its bare commands
 
 BATCH = 100  # messages a call while filling
 RECALL = RecallOptions(top_k=5, message_range=2)
 HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
-PREFIX = "bench"
-# The words that Search leaves out, in about the order of English: the head of every distribution of words.
-STOPWORDS = (
-    *("the", "of", "and", "to", "in", "a", "is", "that", "it", "was", "for", "on", "are", "as", "with", "they"),
-    *("be", "at", "this", "or", "not", "by", "but", "an", "will", "no", "if", "their", "there", "then", "into"),
-)
-
-
-# ---------------------------------------------------------------------- material
+# Words that Search leaves out of its index, in about the order of English: the head of the distribution.
+STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
 
 
 class Slices(Embeddings):
@@ -81,7 +67,7 @@ class Words:
         self._rng = np.random.default_rng(2)
         syllables = [first + second for first in "bcdfghjklmnprstvwz" for second in "aeiou"]
         made = {"".join(self._rng.choice(syllables, size=size)) for size in self._rng.integers(2, 5, 40_000)}
-        self._words = np.array([*STOPWORDS, *sorted(made, key=lambda word: (len(word), word))][:20_000])
+        self._words = np.array([*STOP_WORDS, *sorted(made, key=lambda word: (len(word), word))][:20_000])
         self._ends = np.cumsum(1 / np.arange(1, len(self._words) + 1))
 
     def texts(self, number: int, shortest: int = 5, longest: int = 60) -> list[str]:
@@ -93,55 +79,73 @@ class Words:
         return [AIMessage(text) if at % 2 else HumanMessage(text) for at, text in enumerate(self.texts(number))]
 
 
-# ---------------------------------------------------------------------- bare redis-py
+class Recorder:
+    """A client for `Memory` that notes what is sent."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.trips: Trips = []
+        self.dry = False  # answer 0 to single commands instead of sending them
+
+    def execute_command(self, *command: Any, **_: Any) -> Any:
+        self.trips.append([command])
+        return 0 if self.dry else self._client.execute_command(*command)
+
+    @contextmanager
+    def pipeline(self, *, transaction: bool) -> Iterator[Any]:
+        with self._client.pipeline(transaction=transaction) as pipe:
+            send = pipe.execute_command
+            self.trips.append(commands := [])
+
+            def note(*command: Any, **_: Any) -> None:
+                commands.append(command)
+                send(*command)
+
+            pipe.execute_command = note
+            yield pipe
 
 
-def record(plan: Plan[Any], model: Slices, client: Any | None) -> Trips:
-    """Drive a plan by hand and return what it sends; without a client it stops short of the first round trip."""
-    trips: Trips = []
-    result: Any = None
-    try:
-        while True:
-            match plan.send(result):
-                case Embed(texts):
-                    result = np.stack(model.embed_documents(list(texts)))
-                case Send(commands):
-                    trips.append(commands)
-                    if client is None:
-                        return trips
-                    result = replay(client, [commands])
-    except StopIteration:
-        return trips
-    finally:
-        plan.close()
-
-
-def replay(client: Any, trips: Trips) -> list[Any]:
-    """Send as the runner does, and leave the replies as they are; those of the last round trip come back."""
-    replies: list[Any] = []
+def replay(client: Any, trips: Trips) -> None:
+    """Send as the runner does, and leave the replies as they are."""
     for commands in trips:
         if len(commands) == 1:
-            replies = [client.execute_command(*commands[0])]
-            continue
-        with client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            replies = pipe.execute()
-    return replies
+            client.execute_command(*commands[0])
+        else:
+            pipeline(client, commands).execute()
 
 
 async def areplay(client: Any, trips: Trips) -> None:
     for commands in trips:
-        if len(commands) == 1:
-            await client.execute_command(*commands[0])
-            continue
-        async with client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            await pipe.execute()
+        await (client.execute_command(*commands[0]) if len(commands) == 1 else pipeline(client, commands).execute())
 
 
-# ---------------------------------------------------------------------- measuring
+def pipeline(client: Any, commands: Sequence[Command]) -> Any:
+    pipe = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command)
+    return pipe
+
+
+class Target:
+    """A server as `Memory` sees it, and as a bare client does; a twin of the memory says what the client must send."""
+
+    def __init__(self, url: str, model: Slices, words: Words, options: RecallOptions = RECALL) -> None:
+        self.client: Any = redis.Redis.from_url(url)
+        self._recorder = Recorder(self.client)
+        self.memory = Memory(url, embeddings=model, recall=options)
+        self._twin = Memory(client=cast("redis.Redis", self._recorder), embeddings=model, recall=options)
+        messages = words.messages(BATCH)
+        for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
+            memory.setup()
+            memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")
+            memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
+        self.memory.threads.delete("warm-up")
+
+    def trips(self, call: Callable[[Memory], object], *, dry: bool = False) -> Trips:
+        """Return what a call sends, one item per round trip; a dry one writes nothing."""
+        self._recorder.trips, self._recorder.dry = [], dry
+        call(self._twin)
+        return self._recorder.trips
 
 
 @dataclass
@@ -175,25 +179,11 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, large: str, small: str) -> None:
         self.args, self.tenth = args, max(1, args.resources // 10)
-        self.model, self.words = Slices(args.dims), Words()
-        self.large: Any = redis.Redis.from_url(large)
-        self.small: Any = redis.Redis.from_url(small)
-        self.alarge = redis.asyncio.Redis.from_url(large)
-        self.memory, self.few, self.hybrid = self.open(large), self.open(small), self.open(large, HYBRID)
-        self.amemory = self.open(large)  # its own, so that it does not find its questions in the twin's cache
-
-    def open(self, url: str, options: RecallOptions = RECALL) -> Memory:
-        memory = Memory(url, embeddings=self.model, recall=options, key_prefix=PREFIX)
-        memory.setup()
-        messages = self.words.messages(BATCH)
-        memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")  # the server keeps the scripts
-        memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
-        memory.threads.delete("warm-up")
-        return memory
-
-    def space(self, options: RecallOptions = RECALL) -> Space:
-        """Give plans what `Memory` would, everything set up."""
-        return Space(keys=Keys(PREFIX), recall=options, model="slices", threads_ready=True, dims=self.args.dims)
+        self.model, self.words, self.asked = Slices(args.dims), Words(), count()
+        self.large, self.small = Target(large, self.model, self.words), Target(small, self.model, self.words)
+        self.hybrid = Target(large, self.model, self.words, HYBRID)
+        self.memory = Memory(large, embeddings=self.model, recall=RECALL)  # for async, with a cache of its own
+        self.client = redis.asyncio.Redis.from_url(large)
 
     def ids(self, resource: int, thread: int) -> dict[str, Any]:
         return {"thread_id": f"thread-{resource}-{thread}", "resource_id": f"user-{resource}"}
@@ -203,44 +193,37 @@ class Bench:
 
     def question(self) -> str:
         """Make a text that was not asked before, so that the cache of embeddings does not serve it."""
-        return f"{uuid4()} {self.words.texts(1, 4, 12)[0]}"
+        return f"{self.words.texts(1, 4, 12)[0]} {next(self.asked)}"
 
-    # ------------------------------------------------------------------ pairs of calls
-
-    def append(self, messages: list[BaseMessage], ids: dict[str, Any]) -> Trips:
-        prepared = drafts(messages, RECALL, lambda: str(uuid4()))
-        return record(history.write(self.space(), prepared, **ids, mode="append"), self.model, None)
+    def append(self, target: Target, number: int, ids: dict[str, Any]) -> Pair:
+        """Let ours write to `large`, and the bare client as much to the target."""
+        messages, others = self.words.messages(number), self.words.messages(number)
+        trips = target.trips(lambda memory: memory.save_turn(others, **ids), dry=True)
+        return partial(self.large.memory.save_turn, messages, **ids), partial(replay, target.client, trips)
 
     def save(self) -> Pair:
-        ids = self.pick(self.args.resources)
-        trips = self.append(self.words.messages(2), ids)
-        return partial(self.memory.save_turn, self.words.messages(2), **ids), partial(replay, self.large, trips)
+        return self.append(self.large, 2, self.pick(self.args.resources))
 
-    def fill_batch(self, ids: dict[str, Any], number: int) -> Pair:
-        messages = self.words.messages(number)
-        trips = self.append([message.model_copy() for message in messages], ids)
-        return partial(self.memory.save_turn, messages, **ids), partial(replay, self.small, trips)
-
-    def context(self, call: Callable[..., object], client: Any, resources: int, send: Any = replay) -> Pair:
+    def context(self, target: Target, resources: int) -> Pair:
         ids, text = self.pick(resources), self.question()
-        query = Query.of(RECALL, text, **ids)
-        plan = turn.context(self.space(), [HumanMessage(text)], **ids, history=HistoryOptions(), query=query)
-        trips = record(plan, self.model, client)
-        return partial(call, text, **ids), partial(send, self.alarge if send is areplay else client, trips)
+        trips = target.trips(lambda memory: memory.context(text, **ids))
+        return partial(target.memory.context, text, **ids), partial(replay, target.client, trips)
 
-    def search(self, memory: Memory, options: RecallOptions) -> Pair:
+    def acontext(self) -> Pair:
+        ids, text = self.pick(self.args.resources), self.question()
+        trips = self.large.trips(lambda memory: memory.context(text, **ids))
+        return partial(self.memory.acontext, text, **ids), partial(areplay, self.client, trips)
+
+    def search(self, target: Target) -> Pair:
         user, text = self.pick(self.args.resources)["resource_id"], self.question()
-        plan = recall.search(self.space(options), Query.of(options, text, resource_id=user))
-        trips = record(plan, self.model, self.large)
-        return partial(memory.recall.search, text, resource_id=user), partial(replay, self.large, trips)
-
-    # ------------------------------------------------------------------ the run
+        trips = target.trips(lambda memory: memory.recall.search(text, resource_id=user))
+        return partial(target.memory.recall.search, text, resource_id=user), partial(replay, target.client, trips)
 
     async def fill(self) -> None:
         args, spent = self.args, 0.0
         each = args.messages // (args.resources * args.threads)
-        before = self.large.info("memory")["used_memory"]
-        beside = Case("", lambda: self.fill_batch(ids, number))
+        before = self.large.client.info("memory")["used_memory"]
+        beside = Case("", lambda: self.append(self.small, number, ids))
         for resource, thread, at in product(range(args.resources), range(args.threads), range(0, each, BATCH)):
             ids, number = self.ids(resource, thread), min(BATCH, each - at)
             if resource < self.tenth:
@@ -248,30 +231,24 @@ class Bench:
                 continue
             messages = self.words.messages(number)
             start = time.perf_counter()
-            self.memory.history.append(messages, **ids)
+            self.large.memory.history.append(messages, **ids)
             spent += time.perf_counter() - start
         total, both = each * args.threads * args.resources, each * args.threads * self.tenth
         ours, bare = sum(beside.ours), sum(beside.bare)
-        used = (self.large.info("memory")["used_memory"] - before) / total
-        print(
-            f"ingest by {min(BATCH, each)}: {total / (spent + ours):,.0f} messages/s, {used:,.0f} bytes each in Redis;"
-        )
+        used = (self.large.client.info("memory")["used_memory"] - before) / total
+        print(f"ingest by {min(BATCH, each)}: {total / (spent + ours):,.0f} messages/s of {used:,.0f} bytes in Redis")
         print(f"  the first {both:,}: {both / ours:,.0f}/s, bare {both / bare:,.0f}/s, ratio {ours / bare:.2f}\n")
 
     async def turns(self) -> None:
-        everyone, memory, large = self.args.resources, self.memory, self.large
-        context = partial(self.context, memory.context, large, everyone)
+        context = Case("context", partial(self.context, self.large, self.args.resources))
+        save = Case("save_turn of 2 messages", self.save)
         cases = [
-            Case("context", context),
-            Case(
-                "acontext, bare: redis.asyncio", partial(self.context, self.amemory.acontext, large, everyone, areplay)
-            ),
-            Case(
-                f"context, of {self.tenth} resources", partial(self.context, self.few.context, self.small, self.tenth)
-            ),
-            Case("save_turn of 2 messages", self.save),
-            Case("recall.search, semantic", partial(self.search, memory, RECALL)),
-            Case("recall.search, hybrid", partial(self.search, self.hybrid, HYBRID)),
+            context,
+            Case("acontext, bare: redis.asyncio", self.acontext),
+            Case(f"context, {self.tenth} resources only", partial(self.context, self.small, self.tenth)),
+            save,
+            Case("recall.search, semantic", partial(self.search, self.large)),
+            Case("recall.search, hybrid", partial(self.search, self.hybrid)),
         ]
         warm_up = max(5, self.args.turns // 10)
         for _ in range(self.args.turns + warm_up):
@@ -279,26 +256,22 @@ class Bench:
                 await case.step()
         print(f"{'milliseconds':<32}{'ours p50':>10}{'p95':>10}{'bare p50':>10}{'p95':>10}{'ratio':>9}")
         print("\n".join(case.row(warm_up) for case in cases))
-        if self.args.profile:
-            for name, pair in (("context", context), ("save_turn", self.save)):
-                calls = [pair()[0] for _ in range(self.args.turns)]
-                profiler = cProfile.Profile()
-                for call in calls:
-                    profiler.runcall(call)
-                print(f"\n{name}, {self.args.turns} calls")
-                pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(25)
+        for case in (context, save) if self.args.profile else ():
+            profiler = cProfile.Profile()
+            for ours, _ in [case.pair() for _ in range(self.args.turns)]:
+                profiler.runcall(ours)
+            print(f"\n{case.name}, {self.args.turns} calls")
+            pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(25)
 
     async def run(self) -> None:
         texts = self.words.texts(1000)
         start = time.perf_counter()
         self.model.embed_documents(texts)
-        print(
-            f"(the stub model takes {(time.perf_counter() - start) * 1000:.1f} us a text of ours, bare has its vectors)"
-        )
+        print(f"the stub model takes {(time.perf_counter() - start) * 1000:.1f} us a text, counted to ours alone")
         await self.fill()
         await self.turns()
-        await self.amemory.aclose()
-        await self.alarge.aclose()
+        await self.memory.aclose()
+        await self.client.aclose()
 
 
 def main() -> None:
@@ -311,11 +284,9 @@ def main() -> None:
     with EmbeddedRedis() as large, EmbeddedRedis() as small:
         with redis.Redis.from_url(large.url) as client:
             server = client.info("server")
-        print(
-            f"{args.messages:,} messages of {args.resources} resources x {args.threads} threads, {args.dims} dimensions; "
-            f"Python {platform.python_version()}, redis-py {redis.__version__}, "
-            f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}"
-        )
+        engine = f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}"
+        print(f"Python {platform.python_version()}, redis-py {redis.__version__}, {engine}")
+        print(f"{args.messages:,} messages, {args.resources} resources x {args.threads} threads, {args.dims} dims")
         asyncio.run(Bench(args, large.url, small.url).run())
 
 

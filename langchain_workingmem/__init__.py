@@ -1,4 +1,4 @@
-"""Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, and the turn of an agent.
+"""Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
 Every name is imported when it is first used, so that `import langchain_workingmem` costs next to nothing and an
 extra is needed only by who uses it.
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
         IdError,
         MessageNotFoundError,
         OptionError,
+        ReadOnlyError,
         RedisCapabilityError,
         RedisConnectionError,
         RedisReplyError,
+        RevisionNotFoundError,
         ThreadExistsError,
         ThreadNotFoundError,
         ThreadOwnershipError,
         WorkingMemError,
+        WorkingMemoryConflictError,
+        WorkingMemoryValidationError,
     )
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
@@ -34,8 +38,9 @@ if TYPE_CHECKING:
         RecallResult,
         StoredMessage,
         Thread,
+        WorkingMemoryState,
     )
-    from langchain_workingmem.options import HistoryOptions, IndexOptions, RecallOptions
+    from langchain_workingmem.options import HistoryOptions, IndexOptions, RecallOptions, WorkingMemoryOptions
 
 __all__ = [
     "ClonedThread",
@@ -50,28 +55,40 @@ __all__ = [
     "MessageNotFoundError",
     "OptionError",
     "Page",
+    "ReadOnlyError",
     "RecallHit",
     "RecallOptions",
     "RecallResult",
     "RedisCapabilityError",
     "RedisConnectionError",
     "RedisReplyError",
+    "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
     "ThreadExistsError",
     "ThreadNotFoundError",
     "ThreadOwnershipError",
     "WorkingMemError",
+    "WorkingMemoryConflictError",
+    "WorkingMemoryOptions",
+    "WorkingMemoryState",
+    "WorkingMemoryValidationError",
 ]
 
 _HOMES = {
-    "LocalEmbeddings": "embeddings",
-    "Memory": "memory",
-    **dict.fromkeys(("HistoryOptions", "IndexOptions", "RecallOptions"), "options"),
-    **dict.fromkeys(
-        ("ClonedThread", "MemoryContext", "Page", "RecallHit", "RecallResult", "StoredMessage", "Thread"),
-        "models",
-    ),
+    "embeddings": ["LocalEmbeddings"],
+    "memory": ["Memory"],
+    "models": [
+        "ClonedThread",
+        "MemoryContext",
+        "Page",
+        "RecallHit",
+        "RecallResult",
+        "StoredMessage",
+        "Thread",
+        "WorkingMemoryState",
+    ],
+    "options": ["HistoryOptions", "IndexOptions", "RecallOptions", "WorkingMemoryOptions"],
 }
 
 
@@ -79,7 +96,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    home = next((home for home, names in _HOMES.items() if name in names), "errors")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

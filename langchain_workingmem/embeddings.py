@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+DIMENSIONS = 256
+
+
 class LocalEmbeddings(Embeddings):
     """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, nothing downloaded, no key.
 
@@ -42,10 +45,9 @@ class LocalEmbeddings(Embeddings):
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
         """Return a vector of 256 floats per text."""
         given = list(texts)
-        if not given:
-            return []
-        vectors: list[list[float]] = self._wordllama.embed(given, norm=True).tolist()
-        return vectors
+        full = [text for text in given if text.strip()]
+        found = iter(self._wordllama.embed(full, norm=True).tolist() if full else ())
+        return [next(found) if text.strip() else [0.0] * DIMENSIONS for text in given]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of one text; questions are embedded as documents are."""
@@ -66,7 +68,13 @@ def embeddings_by_name(name: str) -> Embeddings:
         except ImportError as error:
             msg = f"embeddings={name!r} needs its extra: pip install 'langchain-workingmem[openai]'"
             raise OptionError(msg) from error
-        return OpenAIEmbeddings(model=model)
+        from openai import OpenAIError
+
+        try:
+            return OpenAIEmbeddings(model=model)
+        except OpenAIError as error:  # no key
+            msg = f"embeddings={name!r}: {error}"
+            raise OptionError(msg) from error
     from langgraph.store.base.embed import ensure_embeddings
 
     try:

@@ -7,6 +7,10 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
+    ├── ReadOnlyError (PermissionError)        a write to memory that is shown only
+    ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
+    ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
+    ├── RevisionNotFoundError (LookupError)    a revision of working memory that is not kept
     ├── EmbeddingError (RuntimeError)          the embedding model failed; the messages are stored
     ├── EmbeddingSizeError (ValueError)        vectors of another size than the index holds
     ├── RedisConnectionError (ConnectionError) Redis cannot be reached, or went away
@@ -67,6 +71,41 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
         )
         self.thread_id = thread_id
         self.resource_id = resource_id
+
+
+class ReadOnlyError(WorkingMemError, PermissionError):
+    """Working memory is read-only here; nothing was written."""
+
+
+class WorkingMemoryValidationError(WorkingMemError, ValueError):
+    """An update was refused; working memory is what it was.
+
+    The message is written for whoever made the update, a model included. `fields` names what the schema objects to.
+    """
+
+    def __init__(self, message: str, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
+    """Working memory has changed since the revision that the update was made for; nothing was written."""
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"working memory is at revision {actual}, the update was made for revision {expected}: read it again with "
+            "working_memory.get() and repeat the update"
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class RevisionNotFoundError(WorkingMemError, LookupError):
+    """This revision of working memory is not kept, or never was."""
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"revision {revision} is not kept: working_memory.revisions() lists those that are")
+        self.revision = revision
 
 
 class EmbeddingError(WorkingMemError, RuntimeError):

@@ -1,4 +1,4 @@
-"""`Memory`: message history, semantic recall and one turn of an agent, over one Redis."""
+"""`Memory`: message history, semantic recall, working memory and one turn of an agent, over one Redis."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, Opti
 from langchain_workingmem.io.clients import DEFAULT_URL, async_client, check_url, sync_client
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
-from langchain_workingmem.options import HistoryOptions, OnError, RecallOptions, one_of
+from langchain_workingmem.options import HistoryOptions, OnError, RecallOptions, WorkingMemoryOptions, one_of
 from langchain_workingmem.parts.base import Core
 from langchain_workingmem.parts.history import History
 from langchain_workingmem.parts.recall import Recall
 from langchain_workingmem.parts.threads import Threads
+from langchain_workingmem.parts.working_memory import WorkingMemory
 from langchain_workingmem.plans import turn
 from langchain_workingmem.plans.codec import as_messages
 from langchain_workingmem.plans.keys import Keys, check_id
@@ -26,12 +27,13 @@ from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.tools import BaseTool
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.models import MemoryContext
@@ -44,7 +46,7 @@ _log = logging.getLogger("langchain_workingmem")
 class Memory:
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`. Every method that does I/O has an async twin with the prefix `a`. One
+    Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One
     object serves sync and async callers, threads and event loops. Nothing is connected to before the first use.
 
     Args:
@@ -56,6 +58,7 @@ class Memory:
             `init_embeddings` of langchain knows. Used by recall only.
         history: What a turn shows of the thread.
         recall: Options of semantic recall; None: off, and no model is needed.
+        working_memory: Options of working memory; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
@@ -70,6 +73,7 @@ class Memory:
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
         recall: RecallOptions | None = None,
+        working_memory: WorkingMemoryOptions | None = None,
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
@@ -93,9 +97,13 @@ class Memory:
         self._on_error: OnError = on_error
         self._history_options = history or HistoryOptions()
         self._space = Space(
-            keys=Keys(key_prefix), recall=recall, model=_name(model) if model else "", create=create_index
+            keys=Keys(key_prefix),
+            recall=recall,
+            working_memory=working_memory,
+            model=_name(model) if model else "",
+            create=create_index,
         )
-        core = Core(
+        self._core = core = Core(
             space=self._space,
             run=self._runner.run,
             arun=self._async_runner.run,
@@ -105,6 +113,7 @@ class Memory:
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)
+        self.working_memory = WorkingMemory(core)
 
     @classmethod
     def embedded(
@@ -114,6 +123,7 @@ class Memory:
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
         recall: RecallOptions | None = None,
+        working_memory: WorkingMemoryOptions | None = None,
         key_prefix: str = "wm",
         on_error: OnError = "raise",
     ) -> Self:
@@ -132,6 +142,7 @@ class Memory:
                 embeddings=embeddings,
                 history=history,
                 recall=recall,
+                working_memory=working_memory,
                 key_prefix=key_prefix,
                 on_error=on_error,
             )
@@ -155,13 +166,15 @@ class Memory:
         threshold: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
+        read_only: bool = False,
     ) -> MemoryContext:
         """Assemble what a model is shown at this turn; nothing is written.
 
         `messages` are the new ones, or a str as the user's message. `.messages` holds, in order, what is recalled from
         this thread, its history, and the new messages, such that every provider accepts it; messages recalled from
         the same thread are marked `lc_source`. `.system` holds text blocks to put behind your system prompt: what is
-        recalled from other threads, dated, labelled, escaped. The last message of the user is what recall looks for.
+        recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
+        `read_only`. The last message of the user is what recall looks for.
         Two round trips, one without recall; the other arguments are those of `recall.search`.
         """
         new, query = self._ask(
@@ -175,7 +188,7 @@ class Memory:
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
         )
-        return self._runner.run(self._context(new, thread_id, resource_id, query))
+        return self._runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
 
     async def acontext(
         self,
@@ -189,6 +202,7 @@ class Memory:
         threshold: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
+        read_only: bool = False,
     ) -> MemoryContext:
         """Async twin of `context`."""
         new, query = self._ask(
@@ -202,7 +216,7 @@ class Memory:
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
         )
-        return await self._async_runner.run(self._context(new, thread_id, resource_id, query))
+        return await self._async_runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
 
     def _ask(
         self, messages: Iterable[MessageLikeRepresentation] | str, **arguments: Any
@@ -211,20 +225,25 @@ class Memory:
         new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
         options = self._space.recall
         if options is None:
+            asked = {name for name, value in arguments.items() if value not in (None, ())}
+            if asked - {"thread_id", "resource_id"}:
+                self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
             return new, None
         return new, Query.of(options, turn.question(new), **arguments)
 
     def _context(
-        self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+        self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
     ) -> Plan[MemoryContext]:
-        space, options = self._space, self._history_options
+        plan = partial(
+            turn.context, self._space, new, thread_id, resource_id, self._history_options, read_only=read_only
+        )
         try:
-            return (yield from turn.context(space, new, thread_id, resource_id, options, query))
-        except (EmbeddingError, EmbeddingSizeError) as error:
+            return (yield from plan(query))
+        except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             if self._on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
-        return (yield from turn.context(space, new, thread_id, resource_id, options, None))
+        return (yield from plan(None))
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
@@ -237,6 +256,26 @@ class Memory:
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
         return await self.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+
+    # ------------------------------------------------------------------ faces
+
+    def tools(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        include: Sequence[str] | None = None,
+    ) -> list[BaseTool]:
+        """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
+
+        `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
+        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: its context, or
+        `config["configurable"]`. They are never arguments, so a model cannot choose them. What a tool refuses it says
+        to the model, instead of raising.
+        """
+        from langchain_workingmem.tools import memory_tools
+
+        return memory_tools(self._core, thread_id=thread_id, resource_id=resource_id, include=include)
 
     # ------------------------------------------------------------------ life
 
@@ -278,7 +317,8 @@ class Memory:
         await self.aclose()
 
     def __repr__(self) -> str:
-        parts = "history" if self._space.recall is None else "history, recall"
+        on = {"recall": self._space.recall, "working memory": self._space.working_memory}
+        parts = ", ".join(["history", *(name for name, options in on.items() if options)])
         return f"<Memory {self._space.keys.prefix!r}: {parts}>"
 
 

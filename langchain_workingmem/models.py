@@ -149,9 +149,22 @@ class RecallResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingMemoryState:
+    """Working memory at one revision."""
+
+    value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
+    text: str  # as it is stored: Markdown, text or JSON
+    revision: int  # 0: never written
+    updated_at: datetime | None  # None: never written
+    is_empty: bool  # nothing, or the bare template
+    origin: str | None = None  # what wrote it: update, tool, edit, clear, revert, seed, clone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext:
     """What a model is shown at one turn."""
 
     messages: list[BaseMessage]  # recalled from this thread, its history, and what is new
     system: list[str]  # blocks to put behind your own system prompt, in this order
     recalled: RecallResult
+    working_memory: WorkingMemoryState | None = None  # None: switched off

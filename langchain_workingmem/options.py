@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem.text.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -34,9 +38,24 @@ def at_least(value: object, least: int, name: str) -> None:
         raise OptionError(msg)
 
 
+def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
+    """Freeze a list, or raise `OptionError` for what is none; a str is no list of strings."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        msg = f"{name}={values!r}: use a list"
+        raise OptionError(msg)
+    return tuple(values)
+
+
+def at_most(value: int, most: int, name: str) -> None:
+    """Raise `OptionError` when the value is larger."""
+    if value > most:
+        msg = f"{name}={value}: use at most {most}"
+        raise OptionError(msg)
+
+
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
     """Return message types; "user" and "assistant" are understood."""
-    given = (roles,) if isinstance(roles, str) else tuple(roles)
+    given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
     types = tuple(_ALIASES.get(role, role) for role in given)
     for role in types:
         one_of(role, (*get_args(Role), *_ALIASES), name)
@@ -48,7 +67,8 @@ def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, .
 
 def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     """Return the messages before and after a hit."""
-    pair = (message_range, message_range) if isinstance(message_range, int) else tuple(message_range)
+    both = isinstance(message_range, int)
+    pair = (message_range, message_range) if both else as_tuple(message_range, "message_range")
     if len(pair) != 2:
         msg = f"message_range={message_range!r}: use an int, or a pair (before, after)"
         raise OptionError(msg)
@@ -59,7 +79,8 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
 
 def check_threshold(threshold: float | None) -> None:
     """Raise `OptionError` unless the threshold is a similarity."""
-    if threshold is not None and not (isinstance(threshold, int | float) and 0 <= threshold <= 1):
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if threshold is not None and not (is_number and 0 <= threshold <= 1):
         msg = f"threshold={threshold!r}: use a similarity from 0 to 1, or None"
         raise OptionError(msg)
 
@@ -86,9 +107,8 @@ class HistoryOptions:
         if self.token_counter != "approximate" and not callable(self.token_counter):
             msg = f"token_counter={self.token_counter!r}: use 'approximate' or a function of a list of messages"
             raise OptionError(msg)
-        if isinstance(self.exclude_tools, str):
-            msg = f"exclude_tools={self.exclude_tools!r}: use True, False or a list of tool names"
-            raise OptionError(msg)
+        if not isinstance(self.exclude_tools, bool):
+            object.__setattr__(self, "exclude_tools", as_tuple(self.exclude_tools, "exclude_tools"))
         if self.roles is not None:
             object.__setattr__(self, "roles", check_roles(self.roles))
 
@@ -137,7 +157,7 @@ class RecallOptions:
     message_range: int | tuple[int, int] = 1  # messages around a hit: n on both sides, or (before, after)
     scope: Scope = "resource"  # all threads of the resource, or the one thread
     threshold: float | None = None  # least similarity of a hit, 0 to 1
-    search: Literal["semantic", "hybrid"] = "semantic"  # vectors alone, or fused with BM25 (see plans/scoring.py)
+    search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (see plans/scoring.py), or vectors alone
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
     embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
@@ -153,7 +173,47 @@ class RecallOptions:
         object.__setattr__(self, "roles", check_roles(self.roles))
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
-        if isinstance(self.filterable, str):
-            msg = f"filterable={self.filterable!r}: use a list of metadata keys"
+        object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingMemoryOptions:
+    """What an agent keeps about its user or task, and how it may change it.
+
+    Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
+    the default template; `template=""`: free text.
+    """
+
+    template: str | None = None
+    schema: Any = None
+    scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
+    mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
+    read_only: bool = False  # shown, but neither the model nor `update` may change it
+    instructions: str | None = None  # in the prompt, in place of our own about what to remember and when
+    revisions: int = 20  # how many are kept, the present one included
+    max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
+    tools: Sequence[str] = ("update",)  # that `memory.tools()` gives: "get", "update", "clear"
+
+    def __post_init__(self) -> None:
+        if self.template is not None and self.schema is not None:
+            msg = "template and schema: pass one of them, working memory has one format"
             raise OptionError(msg)
-        object.__setattr__(self, "filterable", tuple(self.filterable))
+        if self.template is not None and not isinstance(self.template, str):
+            msg = f"template is of type {type(self.template).__name__}: pass Markdown as a str, or a schema"
+            raise OptionError(msg)
+        one_of(self.scope, get_args(Scope), "scope")
+        if self.mode is not None:
+            one_of(self.mode, get_args(Mode), "mode")
+        at_least(self.revisions, 1, "revisions")
+        at_least(self.max_bytes, 1, "max_bytes")
+        object.__setattr__(self, "tools", as_tuple(self.tools, "tools"))
+        for tool in self.tools:
+            one_of(tool, ("get", "update", "clear"), "tools")
+        self.format  # noqa: B018 - a mistake in template, schema or mode shows here
+
+    @cached_property
+    def format(self) -> Format:
+        """Return what reads and writes the document."""
+        if self.schema is not None:
+            return JsonFormat(schema_of(self.schema), self.mode)
+        return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)

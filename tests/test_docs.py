@@ -29,7 +29,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_the_quickstart_runs_and_says_what_it_shows() -> None:
     command = [sys.executable, "-W", "error", "examples/quickstart.py"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=without_key()).stdout
-    for expected in ("Nougat", "Kestrel", "shellfish", "Still there: 9 threads, 269 messages", "Skipped: set OPENAI_API_KEY"):
+    for expected in (
+        "Nougat",
+        "Kestrel",
+        "shellfish",
+        "Still there: 9 threads, 269 messages",
+        "Skipped: set OPENAI_API_KEY",
+    ):
         assert expected in output
     maya = output.partition("maya asks: What is the name of my dog?")[2].partition("asks:")[0]
     assert "Kestrel" not in maya

@@ -87,8 +87,7 @@ def _sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any
     for place in filter(None, places.split(",")):
         host, _, port = place.rpartition(":") if ":" in place else (place, "", str(_SENTINEL_PORT))
         if not port.isdecimal():
-            hosts: list[tuple[str, int]] = []
-            break
+            raise OptionError(_SENTINEL_URL)
         hosts.append((host, int(port)))
     if not hosts or not service or not (db or "0").isdecimal():
         raise OptionError(_SENTINEL_URL)

@@ -41,7 +41,7 @@ class Embedder:
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
-        return self._stack(effect, known)
+        return np.stack([known[text] for text in effect.texts])
 
     async def aembed(self, effect: Embed) -> Vectors:
         """Async twin of `embed`."""
@@ -57,7 +57,7 @@ class Embedder:
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
-        return self._stack(effect, known)
+        return np.stack([known[text] for text in effect.texts])
 
     @property
     def _model(self) -> Embeddings:
@@ -85,21 +85,24 @@ class Embedder:
         if len(fresh) != len(texts):
             msg = f"the embedding model gave {len(fresh)} vectors for {len(texts)} texts: check the model"
             raise EmbeddingError(msg)
-        for text, vector in zip(texts, fresh, strict=True):
-            known[text] = np.asarray(vector, dtype=np.float32)
+        try:
+            rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
+        except (TypeError, ValueError) as error:
+            raise _failure(error) from error
+        sizes = {row.shape for row in (*rows, *known.values())}
+        if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
+            seen = ", ".join(sorted(map(str, sizes)))
+            msg = f"the embedding model gave vectors of shapes {seen}: they must be flat and of one size"
+            raise EmbeddingError(msg)
+        if not all(np.isfinite(row).all() for row in rows):
+            msg = "the embedding model gave a vector with NaN or infinity: check the model"
+            raise EmbeddingError(msg)
+        known.update(zip(texts, rows, strict=True))
         with self._lock:
             for text in texts:
                 self._cache[effect.query, text] = known[text]
             while len(self._cache) > self._size:
                 self._cache.popitem(last=False)
-
-    def _stack(self, effect: Embed, known: dict[str, Vectors]) -> Vectors:
-        rows = [known[text] for text in effect.texts]
-        if len({row.shape for row in rows}) > 1 or rows[0].ndim != 1 or not rows[0].size:
-            sizes = sorted({str(row.shape) for row in rows})
-            msg = f"the embedding model gave vectors of shapes {', '.join(sizes)}: they must be flat and of one size"
-            raise EmbeddingError(msg)
-        return np.stack(rows)
 
 
 def _failure(error: Exception) -> EmbeddingError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -86,8 +87,8 @@ class Runner:
                     return _refused(error)
             case Embed():
                 return self._embedder.embed(effect)
-            case Pause(seconds):
-                time.sleep(seconds)
+            case Pause():
+                time.sleep(_seconds(effect))
             case Progress(done, total) if progress is not None:
                 progress(done, total)
         return None
@@ -154,8 +155,8 @@ class AsyncRunner:
                     return _refused(error)
             case Embed():
                 return await self._embedder.aembed(effect)
-            case Pause(seconds):
-                await asyncio.sleep(seconds)
+            case Pause():
+                await asyncio.sleep(_seconds(effect))
             case Progress(done, total) if progress is not None:
                 progress(done, total)
         return None
@@ -177,6 +178,10 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
         yield
     finally:
         await aclose(client)
+
+
+def _seconds(pause: Pause) -> float:
+    return random.uniform(0, pause.seconds) if pause.jitter else pause.seconds  # noqa: S311 - no secret
 
 
 def _checked(replies: list[Any]) -> list[Any]:

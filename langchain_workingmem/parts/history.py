@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import history as plans
-from langchain_workingmem.plans.codec import drafts
+from langchain_workingmem.plans.codec import as_messages, drafts, is_ours_to_keep
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
 
@@ -74,11 +74,13 @@ class History:
     def _update(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str | None
     ) -> Plan[list[BaseMessage]]:
-        def without_id() -> str:
-            msg = "a message to update has no id: take it from history.messages()"
-            raise OptionError(msg)
-
-        prepared = drafts(messages, self._core.space.recall, without_id)
+        given = as_messages(messages)
+        for message in given:
+            check_id(message.id, "message id")
+            if not is_ours_to_keep(message):
+                msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
+                raise OptionError(msg)
+        prepared = drafts(given, self._core.space.recall, self._core.new_id)
         return self._report(thread_id, plans.write(self._core.space, prepared, thread_id, resource_id, "update"))
 
     def _write(

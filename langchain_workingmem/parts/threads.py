@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import threads as plans
-from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.working_memory import create_thread as create_with_memory
 
 if TYPE_CHECKING:
     import builtins
@@ -39,12 +39,14 @@ class Threads:
         thread_id: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        working_memory: Any = None,
     ) -> Thread:
-        """Create a thread; without `thread_id` it gets a random one. One round trip.
+        """Create a thread; without `thread_id` it gets a random one. One round trip, two with working memory.
 
-        Metadata is any JSON under string keys. Raises `ThreadExistsError` when the id is taken, whoever owns it.
+        Metadata is any JSON under string keys. `working_memory` is the whole first content of the working memory that
+        the thread or its owner has, unless there is one already. Raises `ThreadExistsError` when the id is taken, whoever owns it.
         """
-        return self._core.run(self._create(resource_id, thread_id, title, metadata))
+        return self._core.run(self._create(resource_id, thread_id, title, metadata, working_memory))
 
     async def acreate(
         self,
@@ -53,15 +55,23 @@ class Threads:
         thread_id: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        working_memory: Any = None,
     ) -> Thread:
         """Async twin of `create`."""
-        return await self._core.arun(self._create(resource_id, thread_id, title, metadata))
+        return await self._core.arun(self._create(resource_id, thread_id, title, metadata, working_memory))
 
     def _create(
-        self, resource_id: str, thread_id: str | None, title: str | None, metadata: Mapping[str, Any] | None
+        self,
+        resource_id: str,
+        thread_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any] | None,
+        working_memory: Any,
     ) -> Plan[Thread]:
-        new_id = self._core.new_id() if thread_id is None else thread_id
-        return plans.create(self._core.space, new_id, resource_id, title, metadata)
+        space, new_id = self._core.space, self._core.new_id() if thread_id is None else thread_id
+        if working_memory is None:
+            return plans.create(space, new_id, resource_id, title, metadata)
+        return create_with_memory(space, new_id, resource_id, title, metadata, working_memory)
 
     def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Return a thread, None when there is none. One round trip."""
@@ -251,7 +261,7 @@ class Threads:
         )
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Return the thread that this one was cloned from, None when it is no clone or the source is gone."""
+        """Return the thread that this one was cloned from; None when it is no clone, or the source is gone or not theirs."""
         return self._core.run(self._source_of(thread_id, resource_id))
 
     async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
@@ -259,21 +269,22 @@ class Threads:
         return await self._core.arun(self._source_of(thread_id, resource_id))
 
     def _source_of(self, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-        return plans.source(self._core.space, thread_id, resource_id)
+        chain = yield from plans.lineage(self._core.space, thread_id, resource_id)
+        return chain[-2] if len(chain) > 1 else None
 
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Return the threads that were cloned from this one, oldest first."""
-        return self._core.run(self._clones_of(thread_id, resource_id))
+        """Return the threads that were cloned from this one and belong to its owner, oldest first."""
+        return self._core.run(plans.clones(self._core.space, thread_id, resource_id))
 
     async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Async twin of `clones_of`."""
-        return await self._core.arun(self._clones_of(thread_id, resource_id))
-
-    def _clones_of(self, thread_id: str, resource_id: str | None) -> Plan[builtins.list[Thread]]:
-        return plans.every(self._core.space, resource_id, clone_of=check_id(thread_id, "thread_id"))
+        return await self._core.arun(plans.clones(self._core.space, thread_id, resource_id))
 
     def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Return the chain of sources, the oldest first and the thread itself last. One round trip a generation."""
+        """Return the chain of sources, the oldest first and the thread itself last. One round trip a generation.
+
+        It ends where a source is gone, or belongs to somebody else. Raises `ThreadNotFoundError` for the thread itself.
+        """
         return self._core.run(plans.lineage(self._core.space, thread_id, resource_id))
 
     async def alineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:

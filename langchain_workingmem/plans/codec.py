@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_core.messages import (
     BaseMessage,
+    BaseMessageChunk,
     RemoveMessage,
     SystemMessage,
     convert_to_messages,
@@ -22,48 +24,57 @@ from pydantic import BaseModel
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.options import Role
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.messages import MessageLikeRepresentation
 
     from langchain_workingmem.options import RecallOptions
 
 _log = logging.getLogger("langchain_workingmem")
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def to_micros(at: datetime) -> int:
     """Convert a time; one without a zone is local time, as everywhere in Python."""
-    return round(at.timestamp() * 1_000_000)
+    if not isinstance(at, datetime):
+        msg = f"{at!r} is of type {type(at).__name__}: pass a datetime"
+        raise OptionError(msg)
+    try:
+        at = at.astimezone(UTC)
+    except (OverflowError, ValueError):  # at the very ends of the calendar there is no other zone
+        at = at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
 def from_micros(micros: int | bytes) -> datetime:
     """Convert back, to UTC."""
-    seconds, rest = divmod(int(micros), 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    return _EPOCH + timedelta(microseconds=int(micros))
 
 
-def canonical(value: object, name: object) -> str:
+def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
-    if not isinstance(name, str) or not _is_utf8(name):
-        msg = f"metadata key {name!r}: use a str of valid Unicode"
-        raise OptionError(msg)
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        msg = f"metadata {name!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
         raise OptionError(msg) from error
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def check_key(key: object) -> None:
+    """Refuse what cannot be a key of metadata."""
+    if not is_utf8(key):
+        msg = f"metadata key {key!r}: use a str of valid Unicode"
+        raise OptionError(msg)
+
+
+def is_utf8(text: object) -> bool:
+    """Tell whether something is a str that UTF-8 can carry."""
+    return isinstance(text, str) and text.encode(errors="replace").decode() == text
 
 
 def label(key: str, value: object) -> str:
@@ -87,12 +98,11 @@ class Draft:
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
     """Accept whatever LangChain accepts as messages, a lone message included."""
-    if isinstance(messages, BaseMessage):
-        return [messages]
-    if isinstance(messages, str):
-        msg = "a str is not a list of messages: pass [HumanMessage(text)]"
+    if isinstance(messages, str) or not isinstance(messages, BaseMessage | Iterable):
+        msg = f"a {type(messages).__name__} is not a list of messages: pass [HumanMessage(text)]"
         raise OptionError(msg)
-    given = list(messages)
+    pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
+    given: list[Any] = [messages] if pair or isinstance(messages, BaseMessage | dict) else list(messages)
     # only what is not a message yet is converted: the caller's own objects must come back with their ids
     return [item if isinstance(item, BaseMessage) else convert_to_messages([item])[0] for item in given]
 
@@ -112,24 +122,37 @@ def drafts(
     for given in filter(is_ours_to_keep, as_messages(messages)):
         if given.id is None:
             given.id = new_id()
-        prepared.append(_draft(message_chunk_to_message(given), recall))
+        prepared.append(_draft(_whole(given), recall))
     return prepared
+
+
+def _whole(message: BaseMessage) -> BaseMessage:
+    while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk first
+        message = message_chunk_to_message(message)
+    if message.type not in get_args(Role):
+        msg = f"a message of type {message.type!r} cannot be read back: use one of {', '.join(get_args(Role))}"
+        raise OptionError(msg)
+    return message
 
 
 def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
     # a lone surrogate can be stored as JSON, but neither indexed nor embedded
-    text = str(message.text).encode(errors="replace").decode()
+    text = _clean(str(message.text))
     embeddable = recall is not None and message.type in recall.roles
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
         body=encode_body(message),
         role=message.type,
-        name=message.name or "",
+        name=_clean(message.name or ""),
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         tokens=count_tokens(text),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
     )
+
+
+def _clean(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def restored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
@@ -147,7 +170,8 @@ def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         for place in places:
             if key in place:
-                yield label(key, place[key])
+                if _is_json(place[key]):
+                    yield label(key, place[key])
                 break
 
 
@@ -165,7 +189,7 @@ def _dump(value: object) -> str:
 def _is_json(value: object) -> bool:
     try:
         _dump(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
 
@@ -179,19 +203,19 @@ def encode_body(message: BaseMessage) -> bytes:
     record = message_to_dict(message)
     try:
         text = _dump(record)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         data = record["data"]
         if not _is_json(data.get("artifact")):
             data["artifact"] = None
             _log.warning("message %s: its artifact is not JSON and was not stored", message.id)
         for name in ("additional_kwargs", "response_metadata"):
-            kept = {key: value for key, value in data[name].items() if _is_json(value)}
+            kept = {key: value for key, value in data[name].items() if _is_json({key: value})}
             if len(kept) < len(data[name]):
                 _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
             data[name] = kept
         try:
             text = _dump(record)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             msg = f"message {message.id!r} cannot be stored as JSON ({error}): use JSON values in it"
             raise OptionError(msg) from error
     try:

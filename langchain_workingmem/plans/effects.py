@@ -38,6 +38,7 @@ class Pause:
     """Wait before the next effect."""
 
     seconds: float
+    jitter: bool = False  # wait for a random part of that time, so that rivals do not meet again
 
 
 @dataclass(frozen=True, slots=True)

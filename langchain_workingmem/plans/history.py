@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,7 @@ from langchain_workingmem.plans.effects import Embed, Plan, attempt
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
-from langchain_workingmem.plans.threads import every, owner_tag, run_script
+from langchain_workingmem.plans.threads import every, owner_tag, read_cursor, run_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def write(
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
-    When the embedding model fails, the messages are written without vectors, and the error comes back beside them:
+    When the model fails, or does not fit the index, the messages are written without vectors, and the error comes back:
     what to do about it is the caller's choice, what is lost is nothing.
     """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
@@ -52,7 +53,7 @@ def write(
             yield from space.vectors_ready(found.shape[1])
             vectors = pack(found, space.index.dtype)
             mark = space.mark(found.shape[1])
-        except (EmbeddingError, EmbeddingSizeError) as error:
+        except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             failure, mark = error, ""
     arguments: list[Argument] = [mode, owner, encode(thread_id), mark]
     at = 0
@@ -62,24 +63,20 @@ def write(
         for chunk in chunks:
             arguments += [chunk, vectors[at]]
             at += 1
-    yield from run_script(thread_id, resource_id, scripts.WRITE.call(keys.all, *arguments))
+    ids = {str(number): draft.id for number, draft in enumerate(drafts)}
+    yield from run_script(thread_id, resource_id, scripts.WRITE.call(keys.all, *arguments), message_ids=ids)
     return [draft.message for draft in drafts], failure
 
 
 def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:
     """Read messages in order. One round trip."""
-    check_message_ids(wanted)
+    edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
+    for name, id in edges.items():
+        check_id(id, name)
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    (reply,) = yield from run_script(thread_id, resource_id, call, message_ids=edges)
     return wanted.read(reply, thread_id)
-
-
-def check_message_ids(wanted: Wanted) -> None:
-    """Refuse ids that no message can have."""
-    for name in ("before", "after"):
-        if getattr(wanted, name) is not None:
-            check_id(getattr(wanted, name), name)
 
 
 def page(
@@ -87,13 +84,11 @@ def page(
 ) -> Plan[Page[StoredMessage]]:
     """Read one page of a thread. One round trip; the cursor is the last sequence number."""
     at_least(wanted.limit, 1, "limit")
-    check_message_ids(wanted)
     limit = wanted.limit or 0
     ahead = replace(wanted, limit=limit + 1, count=True)
     if cursor is not None:
-        if not cursor.isdecimal():
-            raise OptionError(_BAD_CURSOR.format(cursor))
-        at = int(cursor)
+        (seq,) = read_cursor(cursor, _PAGE_CURSOR)
+        at = int(seq)
         ahead = replace(ahead, below=at) if wanted.newest else replace(ahead, above=at)
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.READ.call(keys.all, owner_tag(resource_id), *ahead.arguments())
@@ -103,7 +98,8 @@ def page(
     return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
 
 
-_BAD_CURSOR = "cursor={!r}: pass the next_cursor of the page before, unchanged"
+_PAGE_CURSOR = re.compile(r"(\d{1,16})")
+_RESOURCE_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
 
 
 def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
@@ -131,15 +127,13 @@ def of_resource(
     """
     at_least(limit, 1, "limit")
     check_id(resource_id, "resource_id")
+    at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _RESOURCE_CURSOR)
     threads = yield from every(space, resource_id)
-    at, _, last_thread = (cursor or "").partition(":")
-    if cursor is not None and not at.isdecimal():
-        raise OptionError(_BAD_CURSOR.format(cursor))
     commands = []
     for thread in threads:
         keys = space.keys.of(thread.id)
         # times rise strictly within a thread, so a thread behind the cursor's goes on just after that time
-        start = None if cursor is None else int(at) + (thread.id <= last_thread)
+        start = None if at is None else int(at) + (thread.id <= last_thread)
         lower = max((x for x in (start, None if since is None else to_micros(since)) if x is not None), default=None)
         wanted = Wanted(limit=limit + 1, since=lower, until=None if until is None else to_micros(until))
         total = Wanted.of(limit=0, since=since, until=until, count=True)

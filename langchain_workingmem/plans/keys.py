@@ -14,14 +14,17 @@ from urllib.parse import quote, unquote
 from langchain_workingmem.errors import IdError, OptionError
 
 MAX_ID_BYTES = 512
+FROM_WHERE = "pass {0}=..., or put {0!r} into the context or the config['configurable'] of the run"
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def check_id(value: object, name: str) -> str:
     """Return a usable id, or raise `IdError` that says what is wrong with it."""
     if not isinstance(value, str):
-        seen = "missing" if value is None else f"of type {type(value).__name__}"
-        msg = f"{name} is {seen}: pass a non-empty string"
+        if value is None:
+            msg = f"{name} is missing: {FROM_WHERE.format(name)}"
+            raise IdError(msg)
+        msg = f"{name} is of type {type(value).__name__}: pass a non-empty string"
         raise IdError(msg)
     if not value or "\0" in value:
         msg = f"{name} is {'empty' if not value else 'not allowed to hold a NUL character'}: pass another string"
@@ -55,11 +58,13 @@ class ThreadKeys:
     order: str  # ZSET: message id -> sequence number
     messages: str  # HASH: message id -> JSON
     vector: str  # prefix of the vector documents: + sequence number : chunk : tokens of the message
+    memory: str  # HASH: working memory of the thread
+    revisions: str  # STREAM: its last revisions
 
     @property
-    def all(self) -> tuple[str, str, str, str]:
+    def all(self) -> tuple[str, ...]:
         """Return the keys in the order that every script expects."""
-        return (self.thread, self.order, self.messages, self.vector)
+        return (self.thread, self.order, self.messages, self.vector, self.memory, self.revisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,14 @@ class Keys:
             order=f"{self.prefix}:order:{tag}",
             messages=f"{self.prefix}:messages:{tag}",
             vector=f"{self.vector_prefix[:-1]}{tag}:",
+            memory=f"{self.prefix}:memory:t:{tag}",
+            revisions=f"{self.prefix}:revisions:t:{tag}",
         )
+
+    def of_resource(self, resource_id: str) -> tuple[str, str]:
+        """Name the keys of a resource's working memory: HASH and STREAM of revisions."""
+        tag = f"{{{encode(resource_id)}}}"
+        return f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
     @property
     def threads_index(self) -> str:

@@ -11,7 +11,6 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisReplyError,
     ThreadNotFoundError,
-    ThreadOwnershipError,
 )
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.options import (
@@ -26,7 +25,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send
 from langchain_workingmem.plans.history import write
-from langchain_workingmem.plans.keys import check_id, decode, encode
+from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
@@ -37,7 +36,7 @@ from langchain_workingmem.plans.scoring import (
 )
 from langchain_workingmem.plans.search import Found, matching, nearest, pack, parse, similarity, wordy
 from langchain_workingmem.plans.space import is_stale
-from langchain_workingmem.plans.threads import every, get, run_script
+from langchain_workingmem.plans.threads import check_owner, every, get, run_script
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -94,7 +93,7 @@ class Query:
             check_id(resource_id, "resource_id")
         if thread_id is None and (scope == "thread" or resource_id is None):
             missing = "thread_id" if scope == "thread" else "resource_id"
-            msg = f"recall over a {scope} needs a {missing}: pass {missing}=..."
+            msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
             raise IdError(msg)
         top_k = options.top_k if top_k is None else top_k
         at_least(top_k, 1, "top_k")
@@ -148,7 +147,7 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
     checks = ownership(space, query)
     ranked, replies = yield from candidates(space, query, vector, checks)
     if checks:
-        check_owner(replies[0], query)
+        check_owner(replies[0], query.thread_id or "", query.resource_id)
     return (yield from windows(space, query, ranked))
 
 
@@ -165,12 +164,6 @@ def ownership(space: Space, query: Query) -> list[Command]:
     if query.thread_id is None or query.resource_id is None:
         return []
     return [("HGET", space.keys.of(query.thread_id).thread, "resource")]
-
-
-def check_owner(reply: bytes | None, query: Query) -> None:
-    """Refuse a thread of somebody else."""
-    if reply is not None and decode(reply) != query.resource_id:
-        raise ThreadOwnershipError(query.thread_id or "", query.resource_id or "")
 
 
 def candidates(
@@ -304,6 +297,7 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
     Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
     It may be interrupted and run again; messages written meanwhile are left as they are.
     """
+    options = space.recalling
     if thread_id is not None:
         thread = yield from get(space, thread_id, resource_id)
         if thread is None:
@@ -316,7 +310,6 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
         threads = yield from every(space, resource_id)
     dims = yield from (_measured(space) if resource_id or thread_id else space.rebuild())
     mark = space.mark(dims).encode()
-    options = space.recalling
     done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Progress(done, total)
     for thread in threads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.options import at_least, check_roles
+from langchain_workingmem.options import check_roles
 from langchain_workingmem.plans.codec import decode_message, to_micros
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ class Wanted:
         **rest: Any,
     ) -> Wanted:
         """Take what a caller says: times, role names."""
-        if rest.get("limit") is not None:
-            at_least(rest["limit"], 0, "limit")
         return cls(
             since=None if since is None else to_micros(since),
             until=None if until is None else to_micros(until),

@@ -31,10 +31,41 @@ _WORD = re.compile(r"\w*[^\W_]\w*")  # a lone underscore is a syntax error to Se
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
 # Search's own list, named so that both sides agree on it: the words are not indexed, and must not be asked for,
 # because a union that begins with two of them crashes the query parser of RediSearch 2.10 (a null pointer).
-STOP_WORDS = tuple(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
-    "this to was will with".split()
-)
+STOP_WORDS = [
+    "a",
+    "an",
+    "and",
+    "are",
+    "as",
+    "at",
+    "be",
+    "but",
+    "by",
+    "for",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "no",
+    "not",
+    "of",
+    "on",
+    "or",
+    "such",
+    "that",
+    "the",
+    "their",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "to",
+    "was",
+    "will",
+    "with",
+]
 
 
 # ---------------------------------------------------------------------- indexes
@@ -78,11 +109,13 @@ def create_index(name: str, prefix: str, fields: list[dict[str, Any]]) -> Comman
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
-    """Write vectors as the index stores them; NaN and infinity raise `EmbeddingError`."""
-    if not np.isfinite(vectors).all():
-        msg = "the embedding model gave a vector with NaN or infinity: check the model"
+    """Write vectors as the index stores them; `EmbeddingError` when a number is too large for that."""
+    with np.errstate(over="ignore"):
+        packed = vectors.astype(dtype)
+    if not np.isfinite(packed).all():
+        msg = f"the embedding model gave numbers that {dtype} cannot hold: use IndexOptions(dtype='float32')"
         raise EmbeddingError(msg)
-    return [row.tobytes() for row in vectors.astype(dtype)]
+    return [row.tobytes() for row in packed]
 
 
 def matching(
@@ -139,12 +172,9 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
     return _search(index, query)
 
 
-def listing(
-    index: str, where: FilterExpression, order_by: str, *, descending: bool, offset: int, limit: int
-) -> Command:
+def listing(index: str, where: FilterExpression, order_by: str, *, descending: bool, limit: int) -> Command:
     """Build a sorted search that returns whole documents."""
     query = FilterQuery(where, num_results=limit, sort_by=(order_by, "DESC" if descending else "ASC"))
-    query.paging(offset, limit)
     return _search(index, query)
 
 

@@ -19,11 +19,12 @@ from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
 from langchain_workingmem.plans.search import threads_schema, vectors_schema
 
 if TYPE_CHECKING:
-    from langchain_workingmem.options import IndexOptions, RecallOptions
+    from langchain_workingmem.options import IndexOptions, RecallOptions, WorkingMemoryOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
+
 
 @dataclass(slots=True, kw_only=True)
 class Space:
@@ -31,6 +32,7 @@ class Space:
 
     keys: Keys
     recall: RecallOptions | None = None
+    working_memory: WorkingMemoryOptions | None = None
     model: str = ""  # the embedding model by name
     create: bool = True  # False: attach only, never create an index
     threads_ready: bool = False
@@ -46,6 +48,14 @@ class Space:
         return self.recall
 
     @property
+    def remembering(self) -> WorkingMemoryOptions:
+        """Return the options of working memory, or raise `OptionError` when it is off."""
+        if self.working_memory is None:
+            msg = "working memory is off: pass working_memory=WorkingMemoryOptions() to Memory"
+            raise OptionError(msg)
+        return self.working_memory
+
+    @property
     def index(self) -> IndexOptions:
         """Return the options of the vector index."""
         return self.recalling.index
@@ -57,6 +67,7 @@ class Space:
             settings = [
                 self.model,
                 dims,
+                recall.index.dtype,
                 recall.chunk_tokens,
                 sorted(recall.roles),
                 sorted(recall.filterable),
@@ -101,16 +112,19 @@ class Space:
         if self.dims is None:
             wanted = self.settings(dims)
             if self.create:
-                (before,) = yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted), "NX", "GET"))
+                # not SET ... GET: redis-py turns every reply of SET into a bool
+                _, stored = yield from send(
+                    ("SET", self.keys.vectors_settings, json.dumps(wanted), "NX"), ("GET", self.keys.vectors_settings)
+                )
             else:
-                (before,) = yield from send(("GET", self.keys.vectors_settings))
-                if before is None:
+                (stored,) = yield from send(("GET", self.keys.vectors_settings))
+                if stored is None:
                     msg = (
                         f"there is no index {self.keys.vectors_index!r} and create_index=False: "
                         "run Memory(...).setup() once with a user that may create it"
                     )
                     raise RedisCapabilityError(msg)
-            self._compare(json.loads(before) if before else wanted, wanted)
+            self._compare(json.loads(stored), wanted)
             if self.create:
                 yield from self._create(vectors_schema(self.keys, self.index, dims))
             self.dims = dims

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,15 +19,15 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.models import ClonedThread, Page, Thread
-from langchain_workingmem.options import at_least, one_of
+from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.codec import as_dict, canonical, from_micros
+from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros, is_utf8
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.rows import Wanted
@@ -35,15 +37,22 @@ OrderBy = Literal["updated_at", "created_at"]
 _METADATA = b"metadata:"
 
 
-def run_script(thread_id: str, resource_id: str | None, *commands: Command) -> Plan[list[Any]]:
-    """Send calls of scripts about one thread; their refusals become our errors."""
+def run_script(
+    thread_id: str, resource_id: str | None, *commands: Command, message_ids: Mapping[str, str] | None = None
+) -> Plan[list[Any]]:
+    """Send calls of scripts about one thread; their refusals become our errors.
+
+    A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
+    """
     try:
         return (yield from send(*commands))
     except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id) from None
+        raise refusal(error, thread_id, resource_id, message_ids) from None
 
 
-def refusal(error: RedisReplyError, thread_id: str, resource_id: str | None) -> WorkingMemError:
+def refusal(
+    error: RedisReplyError, thread_id: str, resource_id: str | None, message_ids: Mapping[str, str] | None = None
+) -> WorkingMemError:
     """Say in our words why a script refused."""
     match error.code:
         case "WMOWNER":
@@ -53,13 +62,19 @@ def refusal(error: RedisReplyError, thread_id: str, resource_id: str | None) -> 
         case "WMNOTHREAD":
             return ThreadNotFoundError(thread_id)
         case "WMNOMESSAGE":
-            return MessageNotFoundError(str(error).partition(" ")[2], thread_id)
+            return MessageNotFoundError((message_ids or {})[str(error).partition(" ")[2]], thread_id)
     return error
 
 
 def owner_tag(resource_id: str | None) -> str:
     """Write the owner as scripts expect it; empty: whoever it is."""
     return "" if resource_id is None else encode(check_id(resource_id, "resource_id"))
+
+
+def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> None:
+    """Raise `ThreadOwnershipError` when the `resource` field of a thread names another owner than the one given."""
+    if tag is not None and resource_id is not None and decode(tag) != resource_id:
+        raise ThreadOwnershipError(thread_id, resource_id)
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -91,14 +106,23 @@ def _need(thread_id: str, reply: Any) -> Thread:
     return thread
 
 
-def _fields(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
-    if title is not None and not isinstance(title, str):
-        msg = f"title={title!r}: use a str or None"
+def _fields(title: str | None, metadata: Mapping[str, Any]) -> list[str]:
+    if title is not None and not is_utf8(title):
+        msg = f"title={title!r}: use a str of valid Unicode, or None"
         raise OptionError(msg)
     fields = [] if title is None else ["title", title]
-    for key, value in (metadata or {}).items():
+    for key, value in metadata.items():
         fields += [f"metadata:{key}", canonical(value, key)]
     return fields
+
+
+def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        msg = f"metadata={metadata!r}: use a dict"
+        raise OptionError(msg)
+    for key in metadata or ():
+        check_key(key)
+    return metadata or {}
 
 
 def create(
@@ -106,7 +130,8 @@ def create(
 ) -> Plan[Thread]:
     """Create a thread. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    call = scripts.CREATE.call(keys.all, owner_tag(resource_id), *_fields(title, metadata))
+    owner = encode(check_id(resource_id, "resource_id"))
+    call = scripts.CREATE.call(keys.all, owner, *_fields(title, _checked(metadata)))
     yield from space.ready()
     (reply,) = yield from run_script(thread_id, resource_id, call)
     return _need(thread_id, reply)
@@ -136,38 +161,46 @@ def listed(
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip.
 
-    The cursor is a place in the order, not a number of rows: `<time>:<threads already given with that very time>`.
-    So no page repeats or skips a thread that did not move, and the last page costs as little as the first.
+    The cursor is a place in the order, not a number of rows: a time, and the threads of that very time that were given
+    already. So a thread that stays where it is is given exactly once, whatever others do, and the last page costs as
+    little as the first.
     """
     at_least(limit, 1, "limit")
+    at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
-    where = matching(resource_id=resource_id, metadata=metadata, clone_of=clone_of)
-    at, skip = _read_cursor(cursor)
-    bound = matching(since=None if descending else at, until=at if descending else None, time=order_by)
-    index = space.keys.threads_index
+    where = matching(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
+    at, *given = read_cursor(cursor, _CURSOR)[0].split(",") if cursor is not None else [None]
+    edge = None if at is None else int(at)
+    bound = matching(since=None if descending else edge, until=edge if descending else None, time=order_by)
+    index, width = space.keys.threads_index, limit + 1 + len(given)
     yield from space.ready()
-    rows, count = yield from send(
-        listing(index, where & bound, order_by, descending=descending, offset=skip, limit=limit + 1),
+    reply, count = yield from send(
+        listing(index, where & bound, order_by, descending=descending, limit=width),
         counting(index, where),
     )
-    threads = [thread for row in parse(rows) if (thread := read_thread(space.keys.thread_of(row.key), row.fields))]
-    page = threads[:limit]
+    found = list(parse(reply))
+    rows = [row for row in found if row.fields and encode(space.keys.thread_of(row.key)) not in given]
+    shown = rows[:limit]
     more = None
-    if len(threads) > limit:
-        times = [int(row.fields[order_by.encode()]) for row in parse(rows)][:limit]
-        same = times.count(times[-1])
-        more = f"{times[-1]}:{same + (skip if times[-1] == at else 0)}"
-    return Page(items=page, total=total_of(count), next_cursor=more)
+    if shown and (len(rows) > limit or len(found) == width):
+        last = shown[-1].fields[order_by.encode()]
+        same = [encode(space.keys.thread_of(row.key)) for row in shown if row.fields[order_by.encode()] == last]
+        more = ",".join([last.decode(), *(given if int(last) == edge else ()), *same])
+    threads = [read_thread(space.keys.thread_of(row.key), row.fields) for row in shown]
+    return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=more)
 
 
-def _read_cursor(cursor: str | None) -> tuple[int | None, int]:
-    if cursor is None:
-        return None, 0
-    at, _, skip = cursor.partition(":")
-    if not (at.isdecimal() and skip.isdecimal()):
+MOST_ROWS = 500_000  # of one page; Search refuses to return more than a million rows at once
+_CURSOR = re.compile(r"(\d{1,16}(?:,[\w.~%-]+)+)")
+
+
+def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
+    """Read a cursor, or raise `OptionError`."""
+    match = form.fullmatch(cursor) if isinstance(cursor, str) else None
+    if match is None:
         msg = f"cursor={cursor!r}: pass the next_cursor of the page before, unchanged"
         raise OptionError(msg)
-    return int(at), int(skip)
+    return match.groups()
 
 
 def every(space: Space, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
@@ -193,7 +226,7 @@ def update(
 ) -> Plan[Thread]:
     """Change title and metadata; None deletes a key. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    merged = {} if isinstance(metadata, EllipsisType) or metadata is None else dict(metadata)
+    merged = {} if isinstance(metadata, EllipsisType) else _checked(metadata)
     doomed = [f"metadata:{key}" for key, value in merged.items() if value is None]
     if title is None:
         doomed.append("title")
@@ -222,25 +255,28 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
     return _need(thread_id, reply)
 
 
-def source(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-    """Read the thread that a clone was made from. Two round trips."""
+def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
+    """Follow clones back to their source, oldest first. A round trip per generation.
+
+    The chain ends where a source is gone, belongs to another owner by now, or is a thread that took a source's id.
+    """
     thread = yield from get(space, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
-    return None if thread.clone_of is None else (yield from get(space, thread.clone_of, resource_id))
-
-
-def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """Follow clones back to the first thread that still exists, oldest first. A round trip per generation."""
-    found: list[Thread] = []
-    next_id: str | None = thread_id
-    while next_id is not None:
-        thread = yield from get(space, next_id, resource_id)
-        if thread is None:
+    found = {thread.id: thread}
+    while thread.clone_of is not None and thread.clone_of not in found:
+        before = yield from get(space, thread.clone_of, None)
+        if before is None or before.resource_id != thread.resource_id or before.created_at > thread.created_at:
             break
-        found.append(thread)
-        next_id = thread.clone_of
-    return found[::-1]
+        found[before.id] = thread = before
+    return list(found.values())[::-1]
+
+
+def clones(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
+    """List the clones of a thread that belong to its owner, oldest first. Two round trips per 1,000."""
+    thread = yield from get(space, thread_id, resource_id)
+    owner = resource_id if thread is None else thread.resource_id
+    return (yield from every(space, owner, clone_of=thread_id))
 
 
 CLONE_BATCH = 200  # messages that one step of a clone carries
@@ -254,7 +290,7 @@ def clone(
     title: str | None,
     metadata: Mapping[str, Any] | None,
     wanted: Wanted,
-    message_ids: Container[str] | None,
+    message_ids: Collection[str] | None,
     new_id: Callable[[], str],
 ) -> Plan[ClonedThread]:
     """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages.
@@ -266,38 +302,56 @@ def clone(
     if origin is None:
         raise ThreadNotFoundError(source)
     keys, target = space.keys.of(source), space.keys.of(check_id(new_thread_id, "new_thread_id"))
+    merged = origin.metadata | dict(_checked(metadata))
     fields = _fields(
         origin.title if title is None else title,
-        {k: v for k, v in (origin.metadata | dict(metadata or {})).items() if v is not None},
+        {key: value for key, value in merged.items() if value is not None},
     )
     header: list[Argument] = [len(fields) + 2, *fields, "clone_of", encode(source)]
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
     renamed: dict[str, str] = {}
     yield from space.ready()
-    while True:
-        (reply,) = yield from run_script(
-            source, resource_id, scripts.READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1)
-        )
-        rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-        if wanted.newest:
-            rows.reverse()
-        copies: list[Argument] = []
-        for id, _, value, vectors in rows:
-            old = id.decode()
-            if message_ids is None or old in message_ids:
-                renamed[old] = new_id()
-                copies += [renamed[old], value]
-                for vector in vectors:
-                    pairs = [part for pair in as_dict(vector).items() for part in pair]
-                    copies += [len(pairs), *pairs]
-        call = scripts.RESTORE.call(target.all, owner, tag, *header, *copies)
-        try:
+    try:
+        while True:
+            present, reply = yield from run_script(
+                source,
+                resource_id,
+                ("HEXISTS", keys.thread, "resource"),
+                scripts.READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
+            )
+            if not present:
+                raise ThreadNotFoundError(source)
+            rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
+            copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
+            call = scripts.RESTORE.call(target.all, owner, tag, *header, *copies)
             (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
-        except WorkingMemError:
-            if header == [0]:
-                yield from delete(space, new_thread_id, origin.resource_id)
-            raise
-        header = [0]
-        if wanted.newest or len(rows) < CLONE_BATCH:
-            return ClonedThread(thread=_need(new_thread_id, thread), message_ids=renamed)
-        wanted = replace(wanted, above=int(rows[-1][1]))
+            header = [0]
+            if wanted.newest or len(rows) < CLONE_BATCH:
+                break
+            wanted = replace(wanted, above=int(rows[-1][1]))
+        if missing := set(message_ids or ()) - renamed.keys():
+            raise MessageNotFoundError(min(missing), source)
+    except WorkingMemError:
+        if header == [0]:
+            yield from delete(space, new_thread_id, origin.resource_id)
+        raise
+    return ClonedThread(thread=_need(new_thread_id, thread), message_ids=renamed)
+
+
+def _copies(
+    rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
+    chosen: Collection[str] | None,
+    renamed: dict[str, str],
+    new_id: Callable[[], str],
+) -> list[Argument]:
+    """Write messages and their vectors as `restore.lua` reads them, under new ids."""
+    copies: list[Argument] = []
+    for id, _, value, vectors in rows:
+        old = id.decode()
+        if chosen is None or old in chosen:
+            renamed[old] = new_id()
+            copies += [renamed[old], value]
+            for vector in vectors:
+                pairs = [part for pair in as_dict(vector).items() for part in pair]
+                copies += [len(pairs), *pairs]
+    return copies

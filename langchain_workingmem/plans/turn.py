@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
-from langchain_workingmem.plans import scripts
+from langchain_workingmem.options import HistoryOptions
+from langchain_workingmem.plans import scripts, working_memory
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.recall import candidates, embed_query, windows
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import owner_tag, refusal, run_script
-from langchain_workingmem.plans.windows import history_window, provenance, valid, without_loose_calls
+from langchain_workingmem.plans.windows import history_window, provenance, valid
 from langchain_workingmem.text.rendering import recalled_block
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.models import StoredMessage
-    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.plans.effects import Plan
     from langchain_workingmem.plans.recall import Query
+    from langchain_workingmem.plans.scoring import Ranked
     from langchain_workingmem.plans.space import Space
 
 
@@ -42,8 +43,10 @@ def context(
     resource_id: str,
     history: HistoryOptions,
     query: Query | None,
+    *,
+    read_only: bool,
 ) -> Plan[MemoryContext]:
-    """Read the history and search in one round trip, fetch the windows of the hits in another.
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 
     Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
     message that is also in `new` stands where `new` has it.
@@ -51,23 +54,32 @@ def context(
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     limit = history.last_messages
     wanted = Wanted(limit=limit, newest=limit is not None)
-    read = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+    place = None
+    if space.working_memory is not None:
+        place = yield from working_memory.find(space, thread_id, resource_id)
+    calls = [
+        scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments()),
+        *(working_memory.reading(place) if place else ()),
+    ]
     if query is None or not query.text.strip():
-        (reply,) = yield from run_script(thread_id, resource_id, read)
-        return assemble(new, _window(wanted, reply, new, thread_id, history), RecallResult(), thread_id)
-    vector = yield from embed_query(space, query.text)
-    if limit is None:  # all of this thread is shown anyway
-        query = replace(query, where={**query.where, "not_thread_id": thread_id})
-    query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
-    try:
-        ranked, (reply,) = yield from candidates(space, query, vector, [read], spare=limit or 0)
-    except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id) from None
-    stored = _window(wanted, reply, new, thread_id, history)
+        ranked: list[Ranked] = []
+        replies = yield from run_script(thread_id, resource_id, *calls)
+    else:
+        vector = yield from embed_query(space, query.text)
+        if limit is None:  # all of this thread is shown anyway
+            query = replace(query, where={**query.where, "not_thread_id": thread_id})
+        query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
+        try:
+            ranked, replies = yield from candidates(space, query, vector, calls, spare=limit or 0)
+        except RedisReplyError as error:
+            raise refusal(error, thread_id, resource_id) from None
+    stored = _window(wanted, replies[0], new, thread_id, history)
+    state = working_memory.state_of(space, place, replies[1:]) if place else None
     shown = {(thread_id, row.seq) for row in stored}
     fresh = [one for one in ranked if (one.thread_id, one.seq) not in shown]
-    recalled = yield from windows(space, query, fresh[: query.top_k])
-    return assemble(new, stored, recalled, thread_id)
+    recalled = (yield from windows(space, query, fresh[: query.top_k])) if query and fresh else RecallResult()
+    remembered = [] if state is None else [working_memory.block(space, state, read_only=read_only)]
+    return assemble(new, stored, recalled, thread_id, history, state, remembered)
 
 
 def _window(
@@ -80,7 +92,13 @@ def _window(
 
 
 def assemble(
-    new: Sequence[BaseMessage], stored: Sequence[StoredMessage], recalled: RecallResult, thread_id: str
+    new: Sequence[BaseMessage],
+    stored: Sequence[StoredMessage],
+    recalled: RecallResult,
+    thread_id: str,
+    history: HistoryOptions,
+    state: WorkingMemoryState | None = None,
+    remembered: Sequence[str] = (),
 ) -> MemoryContext:
     """Put a context together; pure."""
     present = {message.id for message in new if message.id} | {row.message.id for row in stored}
@@ -93,12 +111,14 @@ def assemble(
             data = {"thread_id": thread_id, "similarity": similarity.get(row.message.id)}
             here.append(replace(row, message=provenance(row.message, data)))
     past = [row.message for row in sorted([*here, *stored], key=lambda row: row.seq)]
-    answered = {message.tool_call_id for message in (*past, *new) if isinstance(message, ToolMessage)}
+    # what is recalled brings no tools back that the history leaves out
+    tools = HistoryOptions(exclude_tools=history.exclude_tools)
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
     conversations = replace(recalled, rows=elsewhere).conversations()
     return MemoryContext(
-        messages=[*prompts, *valid([*without_loose_calls(past, answered), *rest])],
-        system=[recalled_block(conversations)] if conversations else [],
+        messages=[*prompts, *valid([*history_window(past, tools, rest), *rest])],
+        system=[*([recalled_block(conversations)] if conversations else []), *remembered],
         recalled=recalled,
+        working_memory=state,
     )

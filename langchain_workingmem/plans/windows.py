@@ -6,13 +6,13 @@ without content. Whatever memory puts together passes through `valid`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem.options import HistoryOptions
 
@@ -23,8 +23,8 @@ def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
     """Cut a conversation into what must stay together: a call with its results right behind it, or one message.
 
     A result is found wherever it stands behind its call; a provider that numbers its calls anew in each answer is
-    understood. Left out: results without a call, calls of which any result is missing, messages without content, and
-    repetitions of an id (the later one stays, at the first's place).
+    understood. Left out: results without a call, messages without content, and repetitions of an id (the later one
+    stays, at the first's place). Of an answer whose calls miss any result the words stay, in a copy.
     """
     unique: dict[object, BaseMessage] = {}
     for message in messages:
@@ -36,18 +36,28 @@ def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
             if answers := waiting.pop(message.tool_call_id, None):
                 answers[message.tool_call_id] = message
         elif calls := _calls(message):
-            if len(set(calls)) == len(calls):
-                answers = dict.fromkeys(calls)
-                found.append((message, answers))
+            answers = dict.fromkeys(calls)
+            found.append((message, answers))
+            if len(answers) == len(calls):  # the same id for two calls cannot be answered
                 waiting.update(dict.fromkeys(calls, answers))
-        elif _has_content(message):
+        else:
             found.append((message, {}))
-    whole = ([message, *answers.values()] for message, answers in found)
-    return [[part for part in group if part] for group in whole if None not in group]
+    whole = [
+        [message, *filter(None, answers.values())] if None not in answers.values() else [with_calls(message)]
+        for message, answers in found
+    ]
+    return [group for group in whole if len(group) > 1 or _has_content(group[0])]
 
 
 def _has_content(message: BaseMessage) -> bool:
-    return bool(message.content.strip() if isinstance(message.content, str) else message.content)
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    return any(map(_is_filled, blocks))
+
+
+def _is_filled(block: str | dict[Any, Any]) -> bool:
+    if isinstance(block, dict):
+        return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
+    return bool(block.strip())
 
 
 def _calls(message: BaseMessage) -> list[str]:
@@ -65,7 +75,7 @@ def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **updat
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **marks}, **update})
 
 
-def with_calls(message: AIMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
+def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
     """Copy an answer with only these of its tool calls. Content blocks would still carry the others: words remain."""
     return provenance(message, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
 
@@ -109,14 +119,6 @@ def history_window(
     return [*flat(kept), *present]
 
 
-def without_loose_calls(messages: Sequence[BaseMessage], answered: Container[str]) -> list[BaseMessage]:
-    """Take the tool calls off answers whose results did not come along; the words stay."""
-    return [
-        message if all(call in answered for call in _calls(message)) else with_calls(cast("AIMessage", message))
-        for message in messages
-    ]
-
-
 def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
     call, *results = group
     if not results or not isinstance(call, AIMessage) or not names:
@@ -127,4 +129,4 @@ def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> lis
     ids = {one["id"] for one in kept}
     lean = with_calls(call, kept)
     left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-    return [[lean, *left]] if kept or lean.content else []
+    return [[lean, *left]] if kept or _has_content(lean) else []

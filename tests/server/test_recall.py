@@ -270,7 +270,9 @@ def test_the_pieces_of_excluded_messages_do_not_push_others_out(chunky: Memory) 
 # ---------------------------------------------------------------------- windows
 
 
-@pytest.mark.parametrize(("window", "before", "after"), [(0, 0, 0), (1, 1, 1), ((0, 2), 0, 2), ((2, 0), 2, 0), (9, 2, 2)])
+@pytest.mark.parametrize(
+    ("window", "before", "after"), [(0, 0, 0), (1, 1, 1), ((0, 2), 0, 2), ((2, 0), 2, 0), (9, 2, 2)]
+)
 def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, before: int, after: int) -> None:
     say(memory, *FRUIT)
     (hit,) = memory.recall.search("cherry cake", resource_id="ann", top_k=1, message_range=window)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
@@ -14,9 +13,13 @@ import redis.asyncio
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RecallResult
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, ThreadNotFoundError
 from tests.conftest import Trips, WordEmbeddings
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from langchain_workingmem.embedded import EmbeddedRedis
 
 Make = Callable[..., Memory]
 
@@ -40,7 +43,7 @@ def stored(memory: Memory, thread: str = "t") -> set[str | None]:
     return {message.id for message in memory.history.messages(thread)}
 
 
-def vectors(raw: redis.Redis, prefix: str, thread: str = "*") -> list[bytes]:
+def vectors(raw: Any, prefix: str, thread: str = "*") -> list[bytes]:
     pattern = "*" if thread == "*" else f"{{{thread}}}:*"
     return sorted(raw.scan_iter(match=f"{prefix}:vector:{pattern}", count=1000))
 
@@ -59,7 +62,7 @@ def test_without_recall_no_model_is_called(make_memory: Make, embeddings: WordEm
     assert embeddings.calls == []
 
 
-def test_without_recall_there_is_no_vector_index(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix: str) -> None:
     plain.setup()
     say(plain, *FRUIT)
     assert f"{prefix}:threads".encode() in raw.execute_command("FT._LIST")
@@ -92,9 +95,7 @@ def test_messages_saved_while_recall_was_off_are_taken_in(plain: Memory, memory:
 # ---------------------------------------------------------------------- vectors follow messages
 
 
-def test_saving_twice_never_doubles_vectors(
-    memory: Memory, raw: redis.Redis, prefix: str, embeddings: WordEmbeddings
-) -> None:
+def test_saving_twice_never_doubles_vectors(memory: Memory, raw: Any, prefix: str, embeddings: WordEmbeddings) -> None:
     say(memory, *FRUIT)
     before = vectors(raw, prefix)
     say(memory, *FRUIT)
@@ -102,7 +103,7 @@ def test_saving_twice_never_doubles_vectors(
     assert len(before) == 5
 
 
-def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(chunk_tokens=5))
     say(memory, "cherry cake and a lot of cream. " * 5, "plum")
     memory.history.update([HumanMessage("pear", id="t-0")], thread_id="t")
@@ -112,28 +113,28 @@ def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: redi
     assert not memory.recall.search("cherry cream", resource_id="ann", threshold=0.4)
 
 
-def test_an_edit_to_nothing_takes_the_vectors_away(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_an_edit_to_nothing_takes_the_vectors_away(memory: Memory, raw: Any, prefix: str) -> None:
     say(memory, "cherry")
     memory.history.update([AIMessage("", id="t-0")], thread_id="t")
     assert vectors(raw, prefix) == []
     assert found(memory) == set()
 
 
-def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: Any, prefix: str) -> None:
     say(memory, *FRUIT)
     memory.history.delete(["t-0", "t-2"], thread_id="t")
     assert len(vectors(raw, prefix)) == 3
     assert found(memory) == {"t-1", "t-3", "t-4"}
 
 
-def test_a_cleared_thread_has_no_vectors(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_a_cleared_thread_has_no_vectors(memory: Memory, raw: Any, prefix: str) -> None:
     say(memory, *FRUIT)
     memory.history.clear("t")
     assert vectors(raw, prefix) == []
     assert found(memory) == set()
 
 
-def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: Any, prefix: str) -> None:
     say(memory, *FRUIT)
     say(memory, "cherry", thread="other")
     memory.threads.delete("t")
@@ -230,7 +231,7 @@ def test_with_on_error_log_the_messages_come_back(
 
 
 def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
-    memory: Memory, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+    memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
 ) -> None:
     say(memory, "cherry")
     embeddings.broken = RuntimeError("down")
@@ -262,7 +263,7 @@ def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmb
         memory.recall.search("pear", resource_id="ann")
 
 
-@pytest.mark.filterwarnings("default::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_values_that_float16_cannot_hold_are_an_error(make_memory: Make, faulty: Faulty) -> None:
     memory = make_memory(embeddings=faulty, recall=RecallOptions(index=IndexOptions(dtype="float16", distance="ip")))
     faulty.answer = lambda rows: [[1e6 * value for value in row] for row in rows]
@@ -305,6 +306,17 @@ def test_reindex_embeds_again_for_another_model_of_the_same_size(make_memory: Ma
     assert len(found(changed)) == 5
 
 
+def test_another_model_of_the_same_size_is_said_in_the_log(
+    make_memory: Make, memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(model="better words"), recall=RecallOptions())
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        found(changed)
+    assert "better words" in caplog.text
+    assert "reindex" in caplog.text
+
+
 def test_reindex_of_a_part_refuses_another_size(make_memory: Make, memory: Memory) -> None:
     say(memory, *FRUIT)
     changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
@@ -337,7 +349,7 @@ def test_other_index_options_need_reindex_which_finds_all(
 
 @pytest.mark.parametrize("options", [{"roles": ("ai",)}, {"chunk_tokens": 2}, {"filterable": ("k",)}], ids=str)
 def test_reindex_takes_in_other_options(
-    make_memory: Make, memory: Memory, raw: redis.Redis, prefix: str, options: dict[str, Any]
+    make_memory: Make, memory: Memory, raw: Any, prefix: str, options: dict[str, Any]
 ) -> None:
     messages = [HumanMessage("cherry cake", id="h"), AIMessage("cherry pie", id="a", additional_kwargs={"k": 1})]
     memory.history.append(messages, thread_id="t", resource_id="ann")
@@ -404,7 +416,7 @@ def test_without_progress_nothing_is_written(plain: Memory, memory: Memory, caps
 
 
 def test_reindex_beside_writers_loses_nothing(
-    plain: Memory, memory: Memory, server: EmbeddedRedis, prefix: str, raw: redis.Redis
+    plain: Memory, memory: Memory, server: EmbeddedRedis, prefix: str, raw: Any
 ) -> None:
     say(plain, *[f"cherry {at}" for at in range(300)])
     edited = [f"t-{at}" for at in range(0, 300, 3)]
@@ -440,7 +452,7 @@ def test_reindex_beside_writers_loses_nothing(
 
 
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
-def test_a_dropped_index_heals_itself(make_memory: Make, raw: redis.Redis, prefix: str, search: Any) -> None:
+def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, search: Any) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=search))
     say(memory, *FRUIT)
     assert len(found(memory)) == 5
@@ -452,7 +464,7 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: redis.Redis, prefi
 
 
 def test_an_index_dropped_while_nobody_looked_is_made_again(
-    make_memory: Make, memory: Memory, raw: redis.Redis, prefix: str
+    make_memory: Make, memory: Memory, raw: Any, prefix: str
 ) -> None:
     say(memory, *FRUIT)
     raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
@@ -493,7 +505,10 @@ def test_the_cache_forgets_what_was_used_longest_ago(make_memory: Make, embeddin
 # ---------------------------------------------------------------------- borrowed clients
 
 
-@pytest.fixture(params=[{"protocol": 2}, {"protocol": 3}, {"protocol": 2, "decode_responses": True}, {"decode_responses": True}], ids=str)
+@pytest.fixture(
+    params=[{"protocol": 2}, {"protocol": 3}, {"protocol": 2, "decode_responses": True}, {"decode_responses": True}],
+    ids=str,
+)
 def borrowed(
     request: pytest.FixtureRequest, server: EmbeddedRedis, loop_runner: asyncio.Runner
 ) -> Iterator[dict[str, Any]]:

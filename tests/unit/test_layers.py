@@ -21,7 +21,7 @@ PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
 # A module may import from its own layer's package and from the layers above it in this list.
 LAYERS = ["errors", "text", "options", "models", "plans", "io", "parts", "memory"]
-FACES = {"embedded", "embeddings"}  # on top of everything; `memory` reaches them lazily, when a user asks for one
+FACES = {"embedded", "embeddings", "ids", "tools"}  # on top of everything; `memory` reaches them lazily
 ONLY = {  # outside packages that a single layer may import
     "redis": {"io"},
     "asyncio": {"io"},

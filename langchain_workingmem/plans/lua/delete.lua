@@ -20,7 +20,7 @@ else
   each_message(drop)
 end
 if ARGV[2] == 'thread' then
-  redis.call('DEL', KEYS[1])
+  redis.call('DEL', KEYS[1], KEYS[5], KEYS[6])
 elseif deleted > 0 then
   redis.call('HINCRBY', KEYS[1], 'count', -deleted)
   redis.call('HSET', KEYS[1], 'updated_at', whole(now()))

@@ -1,5 +1,6 @@
 -- In front of every script.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
+-- KEYS[5] working memory (HASH)  KEYS[6] its revisions (STREAM); remember.lua has keys of its own
 -- A stored message is one JSON object that begins with what memory knows about it:
 --   {"stored_at":<us>,"vectors":"<model>/<tokens>/<chunks>","type":"human","data":{...}}
 -- `model` names the embedding settings behind its vectors, and is empty while it has none.

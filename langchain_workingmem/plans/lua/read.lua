@@ -2,7 +2,7 @@
 --       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
 --       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted)
 -- Reply total (-1 unless wanted), then id, seq, value, [vector documents] for each message; WMOWNER,
---       WMNOMESSAGE <id>.
+--       WMNOMESSAGE before or after.
 -- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
 local refusal = stranger(ARGV[1])
 if refusal then return refusal end
@@ -17,7 +17,7 @@ local first, last = -1, math.huge
 for _, side in ipairs({'before', 'after'}) do
   if option[side] then
     local seq = redis.call('ZSCORE', KEYS[2], option[side])
-    if not seq then return redis.error_reply('WMNOMESSAGE ' .. option[side]) end
+    if not seq then return redis.error_reply('WMNOMESSAGE ' .. side) end
     if side == 'before' then last = tonumber(seq) else first = tonumber(seq) end
   end
 end

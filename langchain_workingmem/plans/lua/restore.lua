@@ -6,8 +6,10 @@ local resource, tag, width = ARGV[1], ARGV[2], tonumber(ARGV[3])
 if width > 0 then
   if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMEXISTS the thread exists') end
   local at = whole(now())
-  redis.call('HSET', KEYS[1], 'resource', resource, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0,
-    unpack(ARGV, 4, 3 + width))
+  redis.call('HSET', KEYS[1], 'resource', resource, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
+  for field = 4, 2 + width, 2 do
+    redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1])
+  end
   refresh_labels()
 end
 local refusal = stranger(resource)
@@ -24,8 +26,10 @@ while place <= #ARGV do
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[place])
     local key = vector_key(whole(seq), chunk, tokens)
-    redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
-    redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id)
+    if fields > 0 then -- none: somebody evicted the vector
+      redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
+      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id)
+    end
     place = place + 1 + fields
   end
   seq, count, last_at = seq + 1, count + 1, math.max(last_at, tonumber(at))

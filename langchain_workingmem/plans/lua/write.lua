@@ -1,7 +1,7 @@
 -- ARGV  mode, resource (or ''), thread as a tag, model, then for each message
 --       id, body (its JSON without the first brace), role, name, labels, tokens, number of chunks, (text, vector) ...
 -- Modes append: insert what is new, replace what differs, leave what is equal
---       update: replace existing messages; WMNOMESSAGE <id>, and nothing written, when one is missing
+--       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
 --       heal:   add vectors to messages that are still what they were when they were read
 -- `model` is empty when this call brings no vectors.
 -- Reply number of messages that were new; WMOWNER, WMNOTHREAD.
@@ -18,11 +18,12 @@ local last_at = tonumber(thread[3] or 0)
 local present = now()
 
 if mode == 'update' then
-  local place = 5
+  local place, number = 5, 0
   while place <= #ARGV do
     if redis.call('HEXISTS', KEYS[3], ARGV[place]) == 0 then
-      return redis.error_reply('WMNOMESSAGE ' .. ARGV[place])
+      return redis.error_reply('WMNOMESSAGE ' .. number)
     end
+    number = number + 1
     place = place + 7 + 2 * ARGV[place + 6]
   end
 end

@@ -1,0 +1,263 @@
+"""Plans of working memory: read, change and compare, write if nobody was faster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from langchain_workingmem.errors import (
+    IdError,
+    ReadOnlyError,
+    RevisionNotFoundError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    WorkingMemoryConflictError,
+    WorkingMemoryValidationError,
+)
+from langchain_workingmem.models import WorkingMemoryState
+from langchain_workingmem.options import at_least, one_of
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.codec import as_dict, from_micros
+from langchain_workingmem.plans.effects import Pause, Plan, send
+from langchain_workingmem.plans.keys import FROM_WHERE, check_id
+from langchain_workingmem.plans.threads import check_owner, create, get, owner_tag, run_script
+from langchain_workingmem.text.formats import Mode
+from langchain_workingmem.text.rendering import working_memory_block
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_workingmem.models import Thread
+    from langchain_workingmem.options import WorkingMemoryOptions
+    from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem.plans.space import Space
+
+_log = logging.getLogger("langchain_workingmem")
+
+Change: TypeAlias = Callable[[str], str]  # from the present document to the next
+
+ATTEMPTS = 100  # before a writer that always loses gives up; 8 processes that write at once need a handful
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a working memory is stored."""
+
+    keys: tuple[str, ...]  # memory, revisions, and the thread's for the memory of a thread
+    thread_id: str = ""
+    resource_id: str | None = None
+
+
+def find(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[Place]:
+    """Find the working memory that the ids and the scope mean; only a thread known, its owner costs a round trip."""
+    if thread_id is not None:
+        check_id(thread_id, "thread_id")
+    if resource_id is not None:
+        check_id(resource_id, "resource_id")
+    scope = space.remembering.scope
+    if scope == "thread":
+        if thread_id is None:
+            msg = "working memory of a thread needs a thread_id: " + FROM_WHERE.format("thread_id")
+            raise IdError(msg)
+        keys = space.keys.of(thread_id)
+        return Place((keys.memory, keys.revisions, keys.thread), thread_id, resource_id)
+    if resource_id is None:
+        if thread_id is None:
+            msg = "working memory of a resource needs a resource_id: " + FROM_WHERE.format("resource_id")
+            raise IdError(msg)
+        thread = yield from get(space, thread_id, None)
+        resource_id = thread.resource_id if thread else thread_id
+    return Place(space.keys.of_resource(resource_id), resource_id=resource_id)
+
+
+def reading(place: Place) -> list[Command]:
+    """Give the commands that read a working memory; `state_of` reads their replies."""
+    owner: list[Command] = [("HGET", key, "resource") for key in place.keys[2:]]
+    return [("HGETALL", place.keys[0]), *owner]
+
+
+def state_of(space: Space, place: Place, replies: list[Any]) -> WorkingMemoryState:
+    """Read a working memory, empty when there is none."""
+    if len(replies) > 1:
+        check_owner(replies[1], place.thread_id, place.resource_id)
+    return _state(space, as_dict(replies[0]))
+
+
+def _state(space: Space, row: Mapping[bytes, bytes]) -> WorkingMemoryState:
+    text = row.get(b"document", b"").decode()
+    form = space.remembering.format
+    try:
+        value = form.value(text)
+    except WorkingMemoryValidationError as error:
+        # whoever changed the schema must be able to read what the old one allowed
+        _log.warning("working memory at revision %d: %s", int(row[b"revision"]), error)
+        value = text
+    return WorkingMemoryState(
+        value=value,
+        text=text,
+        revision=int(row.get(b"revision", 0)),
+        updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
+        is_empty=form.is_empty(text),
+        origin=row[b"origin"].decode() if b"origin" in row else None,
+    )
+
+
+def block(space: Space, state: WorkingMemoryState, *, read_only: bool = False) -> str:
+    """Render working memory for a system prompt."""
+    options = space.remembering
+    writable = not (read_only or options.read_only)
+    return working_memory_block(
+        options.format, state.text, options.scope, writable=writable, instructions=options.instructions
+    )
+
+
+def read(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+    """Read working memory. One round trip."""
+    place = yield from find(space, thread_id, resource_id)
+    replies = yield from send(*reading(place))
+    return state_of(space, place, replies)
+
+
+def change(
+    space: Space,
+    thread_id: str | None,
+    resource_id: str | None,
+    make: Change,
+    origin: str,
+    expected: int | None = None,
+) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+    """Change working memory, and return what it was and what it is.
+
+    Two round trips without rivals. A rival's write is taken in and the change made again, on what the refusal brought
+    back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
+    """
+    place = yield from find(space, thread_id, resource_id)
+    before = state_of(space, place, (yield from send(*reading(place))))
+    for attempt in range(1, ATTEMPTS + 1):
+        if expected not in (None, before.revision):
+            raise WorkingMemoryConflictError(expected=expected or 0, actual=before.revision)
+        document = checked(space, make(before.text))
+        if document == before.text:
+            return before, before
+        status, row = yield from _write(space, place, before.revision, origin, "write", document)
+        if status:
+            return before, _state(space, row)
+        rival = _state(space, row)
+        if expected is None and attempt % 2 == 0:
+            yield Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
+            rival = state_of(space, place, (yield from send(*reading(place))))
+        seen, before = before.revision, rival
+    raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
+
+
+def checked(space: Space, document: str) -> str:
+    """Return a document that is small enough, and that Redis can hold."""
+    limit = space.remembering.max_bytes
+    try:
+        size = len(document.encode())
+    except UnicodeEncodeError as error:
+        msg = f"working memory was not changed, because the update holds a lone surrogate: {error}"
+        raise WorkingMemoryValidationError(msg) from error
+    if size > limit:
+        msg = (
+            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed: keep only what matters, "
+            "or raise WorkingMemoryOptions(max_bytes=...)"
+        )
+        raise WorkingMemoryValidationError(msg)
+    return document
+
+
+def _write(
+    space: Space, place: Place, expected: int | str, origin: str, what: str, value: str | int
+) -> Plan[tuple[int, dict[bytes, bytes]]]:
+    keep = space.remembering.revisions
+    call = scripts.REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value)
+    try:
+        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+    except ThreadNotFoundError:
+        # the memory of a thread whose first message is still to come; without an owner it owns itself
+        with suppress(ThreadExistsError):  # somebody else's first message came in between
+            yield from create(space, place.thread_id, place.resource_id or place.thread_id, None, None)
+        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+    return int(status), as_dict(row)
+
+
+def writable(space: Space) -> WorkingMemoryOptions:
+    """Raise `ReadOnlyError` when working memory is only shown."""
+    options = space.remembering
+    if options.read_only:
+        msg = "working memory is read-only: WorkingMemoryOptions(read_only=True) was passed to this Memory"
+        raise ReadOnlyError(msg)
+    return options
+
+
+def update(
+    space: Space,
+    thread_id: str | None,
+    resource_id: str | None,
+    content: Any,
+    mode: Mode | None,
+    expected: int | None,
+) -> Plan[WorkingMemoryState]:
+    """Update working memory in a mode. Two round trips without rivals."""
+    form = writable(space).format
+    if mode is not None:
+        one_of(mode, get_args(Mode), "mode")
+    if expected is not None:
+        at_least(expected, 0, "expected_revision")
+    _, after = yield from change(
+        space, thread_id, resource_id, lambda text: form.apply(text, content, mode), "update", expected
+    )
+    return after
+
+
+def clear(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+    """Empty working memory, whatever its revision. One round trip."""
+    writable(space)
+    place = yield from find(space, thread_id, resource_id)
+    _, row = yield from _write(space, place, "", "clear", "write", "")
+    return _state(space, row)
+
+
+def revisions(
+    space: Space, thread_id: str | None, resource_id: str | None, limit: int
+) -> Plan[list[WorkingMemoryState]]:
+    """Read the revisions that are kept, the newest first. One round trip."""
+    at_least(limit, 1, "limit")
+    place = yield from find(space, thread_id, resource_id)
+    _, *owner = reading(place)
+    entries, *replies = yield from send(("XREVRANGE", place.keys[1], "+", "-", "COUNT", limit), *owner)
+    if replies:
+        check_owner(replies[0], place.thread_id, place.resource_id)
+    return [_state(space, as_dict(fields)) for _, fields in entries]
+
+
+def revert(space: Space, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+    """Bring a revision back, byte for byte, as a new one. One round trip."""
+    writable(space)
+    at_least(revision, 1, "revision")
+    place = yield from find(space, thread_id, resource_id)
+    status, row = yield from _write(space, place, "", "revert", "revert", revision)
+    if status < 0:
+        raise RevisionNotFoundError(revision)
+    return _state(space, row)
+
+
+def create_thread(
+    space: Space,
+    thread_id: str,
+    resource_id: str,
+    title: str | None,
+    metadata: Mapping[str, Any] | None,
+    content: Any,
+) -> Plan[Thread]:
+    """Create a thread, and seed the working memory unless there is one. Two round trips."""
+    document = checked(space, space.remembering.format.apply("", content, "replace"))
+    thread = yield from create(space, thread_id, resource_id, title, metadata)
+    place = yield from find(space, thread_id, resource_id)
+    yield from _write(space, place, 0, "seed", "write", document)
+    return thread

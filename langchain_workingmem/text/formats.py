@@ -1,0 +1,237 @@
+"""The formats of working memory: how an update becomes the next document. Pure; documents are text.
+
+Everything that refuses an update raises `WorkingMemoryValidationError` with words that a model can act on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+from langchain_workingmem.text.merging import append_patch, append_text, count_leaves, merge_patch
+
+if TYPE_CHECKING:
+    from langchain_workingmem.text.schemas import Schema
+
+Mode: TypeAlias = Literal["replace", "merge", "append"]
+
+DEFAULT_TEMPLATE = """\
+# User information
+- **First name**:
+- **Last name**:
+- **Location**:
+- **Occupation**:
+- **Interests**:
+- **Goals**:
+- **Events**:
+- **Facts**:
+- **Projects**:
+"""
+
+
+_NO_MERGE = "mode='merge' needs a schema: use 'replace' or 'append' for Markdown and text"
+
+
+class Format(Protocol):
+    """What working memory asks of a format."""
+
+    default_mode: Mode
+
+    @property
+    def name(self) -> Literal["markdown", "json", "text"]:
+        """Name the format."""
+
+    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        """Return the next document; None takes the default mode, and has the guards on."""
+
+    def value(self, document: str) -> Any:
+        """Return a document as its reader wants it."""
+
+    def is_empty(self, document: str) -> bool:
+        """Tell whether a document holds nothing."""
+
+
+class TextFormat:
+    """Markdown along a template, or, with an empty one, free text."""
+
+    def __init__(self, template: str, default_mode: Mode | None = None) -> None:
+        if default_mode == "merge":
+            raise OptionError(_NO_MERGE)
+        self.template = template
+        self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
+        self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
+        self._template_lines = frozenset(_lines(template))
+
+    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        if mode == "merge":
+            raise OptionError(_NO_MERGE)
+        if not isinstance(content, str):
+            msg = f"working memory is text here, the update is of type {type(content).__name__}: pass a str"
+            raise WorkingMemoryValidationError(msg)
+        if mode != "replace":
+            if not content.strip():
+                msg = "the update is empty, so working memory was not changed: send its whole text, or clear it on purpose"
+                raise WorkingMemoryValidationError(msg)
+            if self.is_empty(content) and not self.is_empty(current):
+                msg = (
+                    "the update is the bare template, which would erase what is known, so working memory was not "
+                    "changed: send the template filled with everything that is known, or clear it on purpose"
+                )
+                raise WorkingMemoryValidationError(msg)
+        if (mode or self.default_mode) == "append":
+            return append_text(current, content)
+        return content
+
+    def edit(self, current: str, find: str, replace: str) -> str:
+        """Replace the one place where `find` stands; an empty memory is edited as its template."""
+        text = current if current.strip() else self.template
+        places = text.count(find) if find else 0
+        if places == 1:
+            edited = text.replace(find, replace)
+            if self.is_empty(edited) and not self.is_empty(text):
+                msg = (
+                    "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
+                )
+                raise WorkingMemoryValidationError(msg)
+            return edited
+        if not find:
+            msg = "`find` is empty, so nothing was changed: quote the text that is to be replaced"
+        elif places:
+            lines = _quote(line for line in text.splitlines() if find.splitlines()[0] in line)
+            msg = (
+                f"{find!r} stands {places} times in working memory, so nothing was changed: quote more of the text "
+                f"around it, so that it is unique. It stands in:\n{lines}"
+            )
+        else:
+            msg = (
+                f"{find!r} does not stand in working memory, so nothing was changed: quote the text exactly as it is. "
+                f"The lines nearest to it:\n{_quote(_nearest(find, text))}"
+            )
+        raise WorkingMemoryValidationError(msg)
+
+    def value(self, document: str) -> str:
+        return document
+
+    def is_empty(self, document: str) -> bool:
+        return set(_lines(document)) <= self._template_lines
+
+
+class JsonFormat:
+    """A JSON document along a schema."""
+
+    name: Literal["json"] = "json"
+
+    def __init__(self, schema: Schema, default_mode: Mode | None = None) -> None:
+        self.schema = schema
+        self.default_mode: Mode = default_mode or "merge"
+
+    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        chosen = mode or self.default_mode
+        given = _as_object(content)
+        patch = self.schema.patch(given)
+        if chosen == "replace":
+            after = patch
+        else:
+            before = self._load(current)
+            after = merge_patch(before, patch) if chosen == "merge" else append_patch(before, patch)
+        if mode != "replace" and current and self._wipes(given, after):
+            msg = (
+                "the update would set everything that is known to null, so working memory was not changed: send only the "
+                "fields that are new or different, or clear it on purpose"
+            )
+            raise WorkingMemoryValidationError(msg)
+        return self._store(after)
+
+    def _wipes(self, given: dict[str, Any], after: dict[str, Any]) -> bool:
+        # a single null is how one field is deleted, unless there is but one
+        several = count_leaves(given) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
+        return several and not count_leaves(after, null=False)
+
+    def without(self, current: str, paths: list[str]) -> str:
+        """Delete fields by their dotted names."""
+        document = self._load(current)
+        for path in paths:
+            *parents, last = path.split(".")
+            place: Any = document
+            for name in parents:
+                place = place.get(name) if isinstance(place, dict) else None
+            if not isinstance(place, dict) or last not in place:
+                names = ", ".join(_paths(document)) or "nothing is stored"
+                msg = f"there is no field {path!r} to clear, so nothing was changed. The fields: {names}"
+                raise WorkingMemoryValidationError(msg)
+            del place[last]
+        return self._store(document)
+
+    def _load(self, text: str) -> dict[str, Any]:
+        if not text:
+            return {}
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            msg = (
+                "what is stored was written in another format than the schema's JSON: read it with "
+                "working_memory.get().text, and write it anew with update(..., mode='replace')"
+            )
+            raise WorkingMemoryValidationError(msg)
+        return document
+
+    def _store(self, document: dict[str, Any]) -> str:
+        return json.dumps(self.schema.validate(document), ensure_ascii=False) if document else ""
+
+    def value(self, document: str) -> Any:
+        loaded = self._load(document)
+        return self.schema.value(loaded) if loaded else None
+
+    def is_empty(self, document: str) -> bool:
+        return not document
+
+
+def _as_object(content: Any) -> dict[str, Any]:
+    if isinstance(content, BaseModel):
+        return content.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+    if dataclasses.is_dataclass(content) and not isinstance(content, type):
+        return dataclasses.asdict(content)
+    if isinstance(content, str):
+        try:
+            content = json.loads(content)
+        except ValueError as error:
+            msg = f"working memory was not changed, because the update is not JSON: {error}"
+            raise WorkingMemoryValidationError(msg) from error
+    if not isinstance(content, dict):
+        msg = f"working memory is an object here, the update is of type {type(content).__name__}: pass a dict"
+        raise WorkingMemoryValidationError(msg)
+    return content
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+def _quote(lines: Any) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _nearest(find: str, text: str) -> list[str]:
+    from difflib import get_close_matches
+
+    lines = _lines(text)
+    first = (_lines(find) or [find])[0]
+    words = {word for word in first.lower().split() if len(word) > 2}
+    near = get_close_matches(first, lines, n=3, cutoff=0.4)
+    near += [line for line in lines if line not in near and words & set(line.lower().split())]
+    return (near or lines)[:3]
+
+
+def _paths(document: dict[str, Any], parents: str = "") -> list[str]:
+    found = []
+    for key, value in document.items():
+        found.append(f"{parents}{key}")
+        if isinstance(value, dict):
+            found += _paths(value, f"{parents}{key}.")
+    return found

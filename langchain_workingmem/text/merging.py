@@ -1,0 +1,59 @@
+"""Pure merges of working memory: JSON by patch, JSON by appending, and text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396): objects merge deeply, null deletes, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def append_patch(target: Any, patch: Any) -> Any:
+    """Append: objects merge deeply, arrays become one without repetitions, all else is replaced.
+
+    Repetitions are compared as JSON, so objects count as well; the first one keeps its place. Appending the same patch
+    again changes nothing.
+    """
+    if isinstance(patch, dict):
+        before = target if isinstance(target, dict) else {}
+        return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
+    if isinstance(patch, list):
+        items = [*target, *patch] if isinstance(target, list) else patch
+        return list({json.dumps(item, sort_keys=True): item for item in reversed(items)}.values())[::-1]
+    return patch
+
+
+def append_text(target: str, addition: str) -> str:
+    """Append a block of text after a blank line, unless it stands there already as whole lines."""
+    block = addition.strip("\n")
+    if not target.strip():
+        return block
+    if f"\n{block}\n" in f"\n{target}\n":
+        return target
+    return f"{target.rstrip()}\n\n{block}"
+
+
+def count_leaves(document: object, *, null: bool = True) -> int:
+    """Count the values in a document, arrays as one; with null=False those that are not null."""
+    if isinstance(document, dict):
+        return sum(count_leaves(value, null=null) for value in document.values())
+    return int(null or document is not None)
+
+
+def without_null(patch: Any) -> Any:
+    """Take out what a model padded: null and empty text in objects. Arrays stay as they are."""
+    if not isinstance(patch, dict):
+        return patch
+    lean = {key: without_null(value) for key, value in patch.items() if value is not None and value != ""}
+    return {key: value for key, value in lean.items() if value != {} or patch[key] == {}}

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
+from langchain_workingmem.plans.codec import (
+    Draft,
+    as_dict,
+    as_messages,
+    canonical,
+    decode_message,
+    drafts,
+    encode_body,
+    from_micros,
+    is_ours_to_keep,
+    label,
+    model_of,
+    restored,
+    to_micros,
+)
+from langchain_workingmem.text.chunks import count_tokens, split
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def prepare(*messages: Any, recall: RecallOptions | None = None) -> list[Draft]:
+    numbers = count()
+    return drafts(messages, recall, lambda: f"new {next(numbers)}")
+
+
+def stored(message: BaseMessage) -> bytes:
+    """What the script makes of a message's body."""
+    return b'{"stored_at":1700000000123456,"vectors":"ab12/3/1",' + encode_body(message)
+
+
+def read(message: BaseMessage) -> StoredMessage:
+    return decode_message(str(message.id).encode(), b"7", stored(message), "t")
+
+
+# ---------------------------------------------------------------------- times
+
+
+@given(st.integers(0, 4_102_444_800_000_000))
+def test_every_microsecond_of_this_century_round_trips(micros: int) -> None:
+    assert to_micros(from_micros(micros)) == micros
+    assert from_micros(str(micros).encode()) == EPOCH + timedelta(microseconds=micros)
+
+
+@given(st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1)), st.integers(-14 * 60, 14 * 60))
+def test_a_time_means_the_same_in_every_zone(at: datetime, minutes: int) -> None:
+    there = at.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert to_micros(there) == to_micros(there.astimezone(UTC))
+    assert from_micros(to_micros(there)) == there
+
+
+@given(st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1)))
+def test_a_time_without_a_zone_is_local_time(at: datetime) -> None:
+    assert to_micros(at) == to_micros(at.astimezone())
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))
+def test_a_time_becomes_exact_microseconds(at: datetime) -> None:
+    assert to_micros(at) == (at - EPOCH) // timedelta(microseconds=1)
+
+
+# ---------------------------------------------------------------------- metadata
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_json)
+def test_canonical_json_reads_back_as_the_value(value: Any) -> None:
+    assert json.loads(canonical(value, "k")) == value
+
+
+@given(st.dictionaries(st.text(), _json))
+def test_canonical_json_does_not_depend_on_the_order_of_keys(value: dict[str, Any]) -> None:
+    assert canonical(value, "k") == canonical(dict(reversed(value.items())), "k")
+
+
+@given(st.text(), st.text())
+def test_labels_of_different_values_differ(one: str, other: str) -> None:
+    assert (label("k", one) == label("k", other)) is (one == other)
+
+
+def test_labels_tell_json_types_apart_and_not_python_ones() -> None:
+    assert len({label("k", value) for value in (1, "1", True, [1], None, "null", {"1": 1})}) == 7
+    assert label("k", (1, 2)) == label("k", [1, 2])
+    assert label("a", "b") != label("a=", "b") != label("a", "=b")
+
+
+@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, {(1, 2): 3}, 1j, datetime.now(UTC)])
+def test_a_value_that_is_not_json_is_refused_by_name(value: object) -> None:
+    with pytest.raises(OptionError, match=r"metadata 'k' is not JSON .*use strings, numbers, booleans"):
+        canonical(value, "k")
+
+
+def test_a_value_that_holds_itself_is_refused_by_name() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(OptionError, match="metadata 'k' is not JSON"):
+        canonical(value, "k")
+
+
+@pytest.mark.parametrize("key", [1, None, b"k", "\ud800"])
+def test_a_key_that_is_no_valid_text_is_refused(key: object) -> None:
+    with pytest.raises(OptionError, match=r"metadata key .*use a str of valid Unicode"):
+        canonical(1, key)
+
+
+# ---------------------------------------------------------------------- messages in
+
+
+def test_messages_that_are_messages_stay_the_very_objects() -> None:
+    mine = [HumanMessage("a"), AIMessage("b")]
+    assert all(one is other for one, other in zip(as_messages(mine), mine, strict=True))
+    assert as_messages(mine[0])[0] is mine[0]
+
+
+def test_a_lone_text_is_refused_with_the_remedy() -> None:
+    with pytest.raises(OptionError, match=r"pass \[HumanMessage\(text\)\]"):
+        as_messages("hi")
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (HumanMessage("x"), True),
+        (AIMessage(""), True),
+        (ToolMessage("x", tool_call_id="c"), True),
+        (HumanMessage("x", additional_kwargs={"lc_source": ""}), True),
+        (HumanMessage("x", additional_kwargs={"lc_source": "summarization"}), False),
+        (SystemMessage("x"), False),
+    ],
+)
+def test_what_is_part_of_the_conversation_is_kept(message: BaseMessage, kept: bool) -> None:
+    assert is_ours_to_keep(message) is kept
+    assert len(prepare(message)) == kept
+
+
+def test_missing_ids_are_set_on_the_messages_and_given_ones_stay() -> None:
+    mine = [HumanMessage("a"), HumanMessage("b", id="mine"), SystemMessage("s"), AIMessageChunk(content="c")]
+    assert [draft.id for draft in prepare(*mine)] == ["new 0", "mine", "new 1"]
+    assert [message.id for message in mine] == ["new 0", "mine", None, "new 1"]
+
+
+@pytest.mark.parametrize("id", ["", "a\0b", "x" * 513, "\ud800"])
+def test_a_bad_message_id_is_refused(id: str) -> None:
+    with pytest.raises(IdError, match="message id"):
+        prepare(HumanMessage("a", id=id))
+
+
+def test_a_draft_says_what_the_script_needs_to_know() -> None:
+    recall = RecallOptions(filterable=["topic", "lang", "model", "gone"], chunk_tokens=5)
+    message = HumanMessage(
+        "word " * 12,
+        name="Ann",
+        additional_kwargs={"topic": "a", "metadata": {"topic": "b", "lang": "é"}},
+        response_metadata={"model": [1]},
+    )
+    (draft,) = prepare(message, recall=recall)
+    assert (draft.role, draft.name, draft.tokens) == ("human", "Ann", 15)
+    assert draft.labels.split(",") == [label("topic", "a"), label("lang", "é"), label("model", [1])]
+    assert draft.chunks == ["word word word word"] * 3
+
+
+def test_only_the_roles_of_recall_are_embedded() -> None:
+    recall = RecallOptions(roles=["ai"])
+    chunks = [draft.chunks for draft in prepare(HumanMessage("a"), AIMessage("b"), AIMessage("  "), recall=recall)]
+    assert chunks == [[], ["b"], []]
+    assert prepare(AIMessage("b"))[0].chunks == []
+
+
+def test_a_lone_surrogate_is_embedded_as_a_question_mark() -> None:
+    (draft,) = prepare(HumanMessage("a\ud800b"), recall=RecallOptions())
+    assert draft.chunks == ["a?b"]
+
+
+@pytest.mark.parametrize("name", ["n\ud800", "\udfff"])
+def test_a_name_with_a_lone_surrogate_can_be_sent_to_redis(name: str) -> None:
+    (draft,) = prepare(HumanMessage("x", name=name))
+    assert draft.name.encode()
+
+
+# ---------------------------------------------------------------------- bodies
+
+
+@given(st.text(), st.text(min_size=1), _json)
+def test_a_body_reads_back_as_the_message(text: str, name: str, extra: Any) -> None:
+    message = AIMessage(text, id="1", name=name, additional_kwargs={"x": extra})
+    row = read(message)
+    surrogate = any("\ud800" <= letter <= "\udfff" for letter in f"{text}{name}{extra}")
+    assert surrogate or row.message == message
+    assert (row.thread_id, row.seq, row.stored_at) == ("t", 7, from_micros(1700000000123456))
+
+
+@given(st.text())
+def test_a_body_is_the_same_whenever_it_is_written(text: str) -> None:
+    message = HumanMessage(text, id="1")
+    assert encode_body(message) == encode_body(message.model_copy(deep=True))
+    again = read(message).message
+    assert encode_body(again) == encode_body(read(again).message)
+
+
+def test_the_type_comes_first_in_a_body() -> None:
+    # read.lua finds the role there
+    assert encode_body(HumanMessage("x", id="1")).startswith(b'"type":"human",')
+
+
+def test_writing_a_body_changes_nothing_in_the_message() -> None:
+    artifact = object()
+    message = ToolMessage("x", id="1", tool_call_id="c", artifact=artifact, additional_kwargs={"a": artifact})
+    encode_body(message)
+    assert message.artifact is artifact
+    assert message.additional_kwargs == {"a": artifact}
+
+
+def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    bad: dict[str, Any] = {"a": object(), "b": b"x", "c": 1}
+    message = ToolMessage(
+        "x", id="m", tool_call_id="c", artifact={1, 2}, additional_kwargs=dict(bad), response_metadata=dict(bad)
+    )
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        row = read(message)
+    assert (row.message.additional_kwargs, row.message.response_metadata) == ({"c": 1}, {"c": 1})
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "its artifact is not JSON and was not stored",
+        "values in additional_kwargs are not JSON and were not stored",
+        "values in response_metadata are not JSON and were not stored",
+    ]
+
+
+def test_nothing_is_said_when_all_is_json(caplog: pytest.LogCaptureFixture) -> None:
+    encode_body(ToolMessage("x", id="m", tool_call_id="c", artifact={"a": 1}))
+    assert caplog.records == []
+
+
+def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
+    message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
+    with pytest.raises(OptionError, match=r"message 'm' cannot be stored as JSON .*: use JSON values in it"):
+        encode_body(message)
+
+
+def test_the_settings_of_the_vectors_are_read_from_the_header() -> None:
+    assert model_of(stored(HumanMessage('"vectors":"zz/', id="1"))) == b"ab12"
+    assert model_of(b'{"stored_at":1,"vectors":"/3/0","type":"human"}') == b""
+
+
+def test_a_restored_draft_keeps_the_very_bytes() -> None:
+    message = HumanMessage('x "type":"ai" é', id="1")
+    draft = restored(message, stored(message), RecallOptions())
+    assert draft.body == encode_body(message)
+    assert draft.chunks == ['x "type":"ai" é']
+
+
+def test_a_reply_is_a_dict_in_both_protocols() -> None:
+    assert as_dict([b"a", 1, b"b", 2]) == as_dict({b"a": 1, b"b": 2}) == {b"a": 1, b"b": 2}
+    assert as_dict([]) == {}
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+@given(st.text(), st.integers(1, 6))
+def test_pieces_hold_all_words_and_none_is_too_long(text: str, tokens: int) -> None:
+    pieces = split(text, tokens)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(piece.strip() == piece and 0 < count_tokens(piece) <= tokens for piece in pieces)

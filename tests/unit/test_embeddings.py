@@ -1,0 +1,160 @@
+"""Embedding models: the local one, and others by name."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langchain_workingmem import LocalEmbeddings, Memory, OptionError, RecallOptions
+from langchain_workingmem.embeddings import embeddings_by_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from langchain_workingmem.embedded import EmbeddedRedis
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalEmbeddings:
+    return LocalEmbeddings()
+
+
+def near(left: list[float], right: list[float]) -> float:
+    return sum(x * y for x, y in zip(left, right, strict=True))
+
+
+def test_a_vector_has_256_floats(local: LocalEmbeddings) -> None:
+    vectors = local.embed_documents(["hello", "a longer sentence about nothing"])
+    assert [len(vector) for vector in vectors] == [256, 256]
+    assert all(type(value) is float for value in vectors[0])
+
+
+@pytest.mark.parametrize("text", ["hello", "word " * 5000, "🍒", "樱桃蛋糕", "\0", "a\nb", "?!"])
+def test_vectors_are_normalised(local: LocalEmbeddings, text: str) -> None:
+    assert math.hypot(*local.embed_query(text)) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_a_blank_text_has_the_zero_vector(local: LocalEmbeddings, text: str) -> None:
+    blank, other = local.embed_documents([text, "hello"])
+    assert blank == local.embed_query(text) == [0.0] * 256
+    assert math.hypot(*other) == pytest.approx(1, abs=1e-5)
+
+
+def test_no_texts_have_no_vectors(local: LocalEmbeddings) -> None:
+    assert local.embed_documents([]) == []
+
+
+RELATED = [
+    ("my cat is called Molly", "what is the name of my pet", "the stock market fell on Friday"),
+    ("we fly to Paris in May", "our trip to France", "how to fix a bicycle chain"),
+    ("I am allergic to peanuts", "which foods make me sick", "the meeting is on Monday"),
+    ("the build fails on Windows", "compile error in CI", "grandmother bakes apple pie"),
+]
+
+
+@pytest.mark.parametrize(("text", "related", "unrelated"), RELATED)
+def test_related_sentences_are_nearer_than_unrelated(
+    local: LocalEmbeddings, text: str, related: str, unrelated: str
+) -> None:
+    one, two, three = local.embed_documents([text, related, unrelated])
+    assert near(one, two) > near(one, three)
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others(local: LocalEmbeddings) -> None:
+    texts = ["hello", "a much longer sentence, which needs padding of the others " * 3, "good bye"]
+    for together, text in zip(local.embed_documents(texts), texts, strict=True):
+        assert together == pytest.approx(local.embed_query(text), abs=1e-6)
+
+
+def test_async_calls_give_the_same(local: LocalEmbeddings) -> None:
+    assert asyncio.run(local.aembed_query("hello")) == local.embed_query("hello")
+
+
+def run(code: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=cwd, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_root_logger_stays_as_it_was(tmp_path: Path) -> None:
+    code = (
+        "import logging; root = logging.getLogger()\n"
+        "from langchain_workingmem import LocalEmbeddings\n"
+        "assert root.handlers == [] and root.level == logging.WARNING\n"
+        "LocalEmbeddings().embed_query('x')\n"
+        "assert root.handlers == [] and root.level == logging.WARNING, (root.handlers, root.level)\n"
+        "handler = logging.StreamHandler(); root.addHandler(handler); root.setLevel(logging.ERROR)\n"
+        "LocalEmbeddings().embed_query('x')\n"
+        "assert root.handlers == [handler] and root.level == logging.ERROR"
+    )
+    assert run(code, tmp_path) == ""
+
+
+def test_the_package_imports_no_model_until_it_is_used(tmp_path: Path) -> None:
+    code = (
+        "import sys, langchain_workingmem\n"
+        "langchain_workingmem.LocalEmbeddings()\n"
+        "assert 'wordllama' not in sys.modules\n"
+        "assert 'langchain_openai' not in sys.modules"
+    )
+    assert run(code, tmp_path) == ""
+
+
+def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise AssertionError('the network was used')\n"
+        "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
+        "from langchain_workingmem import LocalEmbeddings\n"
+        "print(len(LocalEmbeddings().embed_query('x')))"
+    )
+    assert run(code, tmp_path).strip() == "256"
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------- by name
+
+
+def test_local_is_a_name() -> None:
+    assert isinstance(embeddings_by_name("local"), LocalEmbeddings)
+
+
+@pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
+def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
+    with pytest.raises(OptionError, match="'local' or 'provider:model'"):
+        embeddings_by_name(name)
+
+
+def test_an_unknown_provider_names_the_remedy() -> None:
+    with pytest.raises(OptionError, match="nobody:model"):
+        embeddings_by_name("nobody:model")
+
+
+def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:
+    with pytest.raises(OptionError, match="provider:model"):
+        Memory(embeddings="nothing", recall=RecallOptions())
+
+
+def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    made = embeddings_by_name("openai:text-embedding-3-large")
+    assert type(made).__name__ == "OpenAIEmbeddings"
+    assert getattr(made, "model", None) == "text-embedding-3-large"
+
+
+def test_local_by_name_serves_a_memory(server: EmbeddedRedis, prefix: str) -> None:
+    facts = [text for text, _, _ in RELATED]
+    with Memory(server.url, embeddings="local", recall=RecallOptions(message_range=0), key_prefix=prefix) as memory:
+        memory.history.append([("human", fact) for fact in facts], thread_id="t", resource_id="ann")
+        found = memory.recall.search("what is the name of my pet", resource_id="ann", top_k=4)
+    assert found.hits[0].message.content == "my cat is called Molly"
+    assert all(one.similarity >= two.similarity for one, two in pairwise(found.hits))

@@ -1,0 +1,397 @@
+"""The formats of working memory: how an update becomes the next document, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, JsonFormat, Mode, TextFormat
+from langchain_workingmem.text.schemas import schema_of
+
+TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
+FILLED = "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+
+
+class Home(BaseModel):
+    city: str | None = None
+    street: str | None = None
+
+
+class Person(BaseModel):
+    name: str | None = None
+    home: Home | None = None
+    pets: list[str] = []
+
+
+ANN = {"name": "Ann", "home": {"city": "Ulm", "street": "Hafengasse"}, "pets": ["cat", "dog"]}
+
+
+@pytest.fixture
+def markdown() -> TextFormat:
+    return TextFormat(TEMPLATE)
+
+
+@pytest.fixture
+def text() -> TextFormat:
+    return TextFormat("")
+
+
+@pytest.fixture
+def person() -> JsonFormat:
+    return JsonFormat(schema_of(Person))
+
+
+def applied(form: JsonFormat, current: dict[str, Any], content: Any, mode: Mode | None = None) -> Any:
+    """Give what an update makes of a document, as JSON."""
+    after = form.apply(json.dumps(current) if current else "", content, mode)
+    return json.loads(after) if after else {}
+
+
+def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mode | None = None) -> str:
+    with pytest.raises(WorkingMemoryValidationError) as caught:
+        form.apply(current, content, mode)
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"template": "# A", "schema": Person}, ["template and schema", "pass one of them"]),
+        ({"template": "", "schema": Person}, ["template and schema", "pass one of them"]),
+        ({"template": Person}, ["template", "Markdown as a str, or a schema"]),
+        ({"schema": "Person"}, ["schema='Person'", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
+        ({"schema": int}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
+        ({"schema": Person()}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
+        ({"schema": {"type": "nonsense"}}, ["not a JSON schema", "nonsense"]),
+        ({"schema": {"type": "array"}}, ["'array'", "is an object"]),
+        ({"scope": "user"}, ["scope='user'", "'resource'", "'thread'"]),
+        ({"mode": "patch"}, ["mode='patch'", "'replace'", "'merge'", "'append'"]),
+        ({"mode": "merge"}, ["mode='merge' needs a schema", "'replace' or 'append'"]),
+        ({"mode": "merge", "template": ""}, ["mode='merge' needs a schema", "'replace' or 'append'"]),
+        ({"revisions": 0}, ["revisions=0", "int of at least 1"]),
+        ({"revisions": True}, ["revisions=True", "int of at least 1"]),
+        ({"max_bytes": 0}, ["max_bytes=0", "int of at least 1"]),
+        ({"max_bytes": 1.5}, ["max_bytes=1.5", "int of at least 1"]),
+        ({"tools": "update"}, ["tools='update'", "use a list"]),
+        ({"tools": ["search"]}, ["tools='search'", "'get'", "'update'", "'clear'"]),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused_with_the_remedy(options: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        WorkingMemoryOptions(**options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_empty_json_schema_is_a_schema() -> None:
+    assert WorkingMemoryOptions(schema={}).format.name == "json"
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["First name", "Last name", "Location", "Occupation", "Interests", "Goals", "Events", "Facts", "Projects"],
+)
+def test_the_default_template_asks_for(field: str) -> None:
+    form = WorkingMemoryOptions().format
+    assert isinstance(form, TextFormat)
+    assert f"**{field}**:" in form.template
+    assert form.template == DEFAULT_TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "mode"),
+    [
+        ({}, "markdown", "replace"),
+        ({"template": TEMPLATE}, "markdown", "replace"),
+        ({"template": ""}, "text", "append"),
+        ({"template": " \n"}, "text", "append"),
+        ({"schema": Person}, "json", "merge"),
+        ({"template": TEMPLATE, "mode": "append"}, "markdown", "append"),
+        ({"template": "", "mode": "replace"}, "text", "replace"),
+        ({"schema": Person, "mode": "append"}, "json", "append"),
+        ({"schema": Person, "mode": "replace"}, "json", "replace"),
+    ],
+)
+def test_each_format_has_its_default_mode_unless_another_is_chosen(
+    options: dict[str, Any], name: str, mode: str
+) -> None:
+    form = WorkingMemoryOptions(**options).format
+    assert (form.name, form.default_mode) == (name, mode)
+
+
+# ---------------------------------------------------------------------- text
+
+
+def test_a_template_is_replaced_as_a_whole(markdown: TextFormat) -> None:
+    assert markdown.apply(FILLED, "# User\n- **Name**: Bob", None) == "# User\n- **Name**: Bob"
+
+
+def test_free_text_is_appended(text: TextFormat) -> None:
+    assert text.apply("likes tea", "lives in Ulm", None) == "likes tea\n\nlives in Ulm"
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, ""])
+def test_text_can_be_replaced_and_appended_whatever_the_default(template: str) -> None:
+    form = TextFormat(template)
+    assert form.apply("one", "two", "replace") == "two"
+    assert form.apply("one", "two", "append") == "one\n\ntwo"
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, ""])
+def test_merging_text_names_the_modes_that_work(template: str) -> None:
+    with pytest.raises(OptionError, match=r"needs a schema: use 'replace' or 'append'"):
+        TextFormat(template).apply("one", "two", "merge")
+
+
+@pytest.mark.parametrize("content", [{"name": "Ann"}, None, 3, b"Ann", ["Ann"]])
+def test_text_takes_nothing_but_text(markdown: TextFormat, content: Any) -> None:
+    assert f"of type {type(content).__name__}: pass a str" in refusal(markdown, FILLED, content)
+
+
+@given(st.text())
+def test_text_is_stored_byte_for_byte(content: str) -> None:
+    assert TextFormat(TEMPLATE).apply(FILLED, content, "replace") == content
+
+
+# ---------------------------------------------------------------------- guards of text
+
+
+@pytest.mark.parametrize("mode", [None, "append"])
+@pytest.mark.parametrize("content", ["", " ", "\n\n\t", "\u00a0"])
+@pytest.mark.parametrize("template", [TEMPLATE, ""])
+def test_blank_text_is_refused_with_what_to_do(template: str, content: str, mode: Mode | None) -> None:
+    assert "send its whole text, or clear it on purpose" in refusal(TextFormat(template), FILLED, content, mode)
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        TEMPLATE,
+        TEMPLATE.strip(),
+        TEMPLATE.replace("\n", "\r\n"),
+        TEMPLATE.replace("\n", "\n\n"),
+        "  " + TEMPLATE.replace("\n", "  \n\t"),
+        "- **City**:\n# User",
+        "# User",
+    ],
+    ids=["as it is", "stripped", "crlf", "blank lines", "spaces", "other order", "a part"],
+)
+def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -> None:
+    assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        "# User\n- **Name**:   \n- **City** :",
+        "#  User\n-  **Name**:\n-   **City**:",
+    ],
+    ids=["space before the colon", "spaces inside"],
+)
+def test_a_bare_template_with_other_spaces_inside_is_bare(markdown: TextFormat, bare: str) -> None:
+    assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
+
+
+def test_a_bare_template_may_be_stored_where_nothing_is_known(markdown: TextFormat) -> None:
+    assert markdown.apply("", TEMPLATE, None) == TEMPLATE
+
+
+@pytest.mark.parametrize("content", ["", "  ", TEMPLATE])
+def test_code_that_says_replace_passes_the_guards(markdown: TextFormat, content: str) -> None:
+    assert markdown.apply(FILLED, content, "replace") == content
+
+
+@pytest.mark.parametrize("document", ["", "\n", TEMPLATE, TEMPLATE.strip(), "# User"])
+def test_nothing_and_the_bare_template_are_empty(markdown: TextFormat, document: str) -> None:
+    assert markdown.is_empty(document)
+
+
+def test_one_value_is_not_empty(markdown: TextFormat) -> None:
+    assert not markdown.is_empty(TEMPLATE.replace("**City**:", "**City**: Ulm"))
+
+
+# ---------------------------------------------------------------------- edits
+
+
+def test_an_edit_changes_the_one_place(markdown: TextFormat) -> None:
+    assert markdown.edit(FILLED, "Ulm", "Bonn") == FILLED.replace("Ulm", "Bonn")
+
+
+def test_an_edit_of_an_empty_memory_fills_in_the_template(markdown: TextFormat) -> None:
+    assert markdown.edit("", "- **City**:", "- **City**: Ulm") == TEMPLATE.replace("**City**:", "**City**: Ulm")
+
+
+def test_an_edit_may_delete_a_part(markdown: TextFormat) -> None:
+    assert markdown.edit(FILLED, " Ulm", "") == FILLED.replace(" Ulm", "")
+
+
+def test_an_edit_may_span_lines(markdown: TextFormat) -> None:
+    edited = markdown.edit(FILLED, "Ann\n- **City**: Ulm", "Bob\n- **City**: Bonn")
+    assert edited == "# User\n- **Name**: Bob\n- **City**: Bonn\n"
+
+
+def test_an_edit_of_what_is_missing_quotes_the_nearest_lines(markdown: TextFormat) -> None:
+    with pytest.raises(WorkingMemoryValidationError) as caught:
+        markdown.edit(FILLED, "- **City**: Ullm", "Bonn")
+    message = str(caught.value)
+    assert "does not stand in working memory" in message
+    assert "- **City**: Ulm" in message.partition("nearest")[2]
+
+
+def test_an_edit_of_what_stands_twice_quotes_the_lines_and_asks_for_more(markdown: TextFormat) -> None:
+    with pytest.raises(WorkingMemoryValidationError) as caught:
+        markdown.edit(FILLED, "- **", "x")
+    message = str(caught.value)
+    assert "2 times" in message
+    assert "quote more" in message
+    assert "- **Name**: Ann" in message
+    assert "- **City**: Ulm" in message
+
+
+def test_an_overlapping_repetition_is_not_unique(text: TextFormat) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="2 times"):
+        text.edit("aaa", "aa", "b")
+
+
+def test_an_edit_that_finds_nothing_says_to_quote(markdown: TextFormat) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="quote the text"):
+        markdown.edit(FILLED, "", "x")
+
+
+@pytest.mark.parametrize("find", ["\n", "\n\n"])
+def test_an_edit_of_line_breaks_is_refused_in_words(text: TextFormat, find: str) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="unique"):
+        text.edit("a\n\nb\n\nc", find, "x")
+
+
+def test_an_edit_that_erases_everything_is_refused(markdown: TextFormat) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="erase everything"):
+        markdown.edit(FILLED, FILLED, "")
+
+
+@given(st.text("ab\n-", max_size=20), st.text("ab\n-", max_size=4), st.text("xy", max_size=3))
+def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace: str) -> None:
+    form = TextFormat("")
+    try:
+        edited = form.edit(document, find, replace)
+    except WorkingMemoryValidationError:
+        return
+    before, after = document.split(find)
+    assert edited == f"{before}{replace}{after}"
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def test_a_merge_keeps_what_was_not_sent(person: JsonFormat) -> None:
+    assert applied(person, ANN, {"home": {"city": "Bonn"}}) == {
+        **ANN,
+        "home": {"city": "Bonn", "street": "Hafengasse"},
+    }
+
+
+def test_null_deletes_at_every_depth(person: JsonFormat) -> None:
+    assert applied(person, ANN, {"name": None, "home": {"city": None}}) == {
+        "home": {"street": "Hafengasse"},
+        "pets": ["cat", "dog"],
+    }
+
+
+def test_arrays_are_replaced(person: JsonFormat) -> None:
+    assert applied(person, ANN, {"pets": ["bird"]})["pets"] == ["bird"]
+
+
+def test_append_makes_arrays_longer(person: JsonFormat) -> None:
+    assert applied(person, ANN, {"pets": ["bird", "cat"]}, "append")["pets"] == ["cat", "dog", "bird"]
+
+
+def test_replace_keeps_nothing(person: JsonFormat) -> None:
+    assert applied(person, ANN, {"pets": ["bird"]}, "replace") == {"pets": ["bird"]}
+
+
+@pytest.mark.parametrize("content", ['{"name": "Bob"}', {"name": "Bob"}, Person(name="Bob")])
+def test_an_update_is_a_dict_json_or_an_instance_of_the_schema(person: JsonFormat, content: Any) -> None:
+    assert applied(person, ANN, content) == {**ANN, "name": "Bob"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("not json", "not JSON"),
+        ("[1]", "pass a dict"),
+        ([1], "of type list: pass a dict"),
+        (None, "of type NoneType: pass a dict"),
+        ({"name": {1, 2}}, "not JSON"),
+        ({"name": b"x"}, "not JSON"),
+    ],
+)
+def test_an_update_that_is_no_object_is_refused(person: JsonFormat, content: Any, words: str) -> None:
+    assert words in refusal(person, json.dumps(ANN), content)
+
+
+# ---------------------------------------------------------------------- guards of JSON
+
+NULLS = {"name": None, "home": None, "pets": None}
+
+
+@pytest.mark.parametrize("mode", [None, "merge"])
+@pytest.mark.parametrize("patch", [NULLS, {**NULLS, "home": {"city": None, "street": None}}])
+def test_a_patch_of_nulls_only_is_refused(person: JsonFormat, patch: dict[str, Any], mode: Mode | None) -> None:
+    assert "everything that is known to null" in refusal(person, json.dumps(ANN), patch, mode)
+
+
+def test_a_patch_of_nulls_only_is_refused_when_it_leaves_empty_objects(person: JsonFormat) -> None:
+    current = json.dumps({"home": {"city": "Ulm"}})
+    assert "everything that is known" in refusal(person, current, {"home": {"city": None, "street": None}, "name": None})
+
+
+def test_a_single_null_deletes_its_field_even_if_it_is_the_last(person: JsonFormat) -> None:
+    assert applied(person, {"name": "Ann"}, {"name": None}) == {}
+
+
+def test_code_that_says_replace_may_empty_the_document(person: JsonFormat) -> None:
+    assert person.apply(json.dumps(ANN), {}, "replace") == ""
+
+
+def test_an_empty_patch_changes_nothing(person: JsonFormat) -> None:
+    assert applied(person, ANN, {}) == ANN
+
+
+def test_an_empty_document_is_empty_and_has_no_value(person: JsonFormat) -> None:
+    assert person.is_empty("")
+    assert person.value("") is None
+
+
+# ---------------------------------------------------------------------- clear
+
+
+def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:
+    after = person.without(json.dumps(ANN), ["name", "home.city"])
+    assert json.loads(after) == {"home": {"street": "Hafengasse"}, "pets": ["cat", "dog"]}
+
+
+@pytest.mark.parametrize("path", ["nmae", "home.town", "name.first", "pets.0", "", ".", "home."])
+def test_clearing_what_is_not_there_names_what_is(person: JsonFormat, path: str) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match=r"name, home, home\.city, home\.street, pets"):
+        person.without(json.dumps(ANN), [path])
+
+
+def test_a_field_whose_name_has_a_dot_can_be_deleted() -> None:
+    form = JsonFormat(schema_of({"type": "object"}))
+    assert json.loads(form.without('{"a.b": 1, "c": 2}', ["a.b"])) == {"c": 2}
+
+
+@pytest.mark.parametrize("stored", ["# User\n- Ann", "[1]", "3"])
+def test_what_another_format_wrote_is_not_merged_but_can_be_replaced(person: JsonFormat, stored: str) -> None:
+    assert "another format" in refusal(person, stored, {"name": "Ann"})
+    assert json.loads(person.apply(stored, {"name": "Ann"}, "replace")) == {"name": "Ann"}

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_workingmem import IdError, OptionError
+from langchain_workingmem.plans.keys import Keys, check_id, decode, encode
+
+# Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
+NASTY_IDS = [
+    *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@resource:{a}"),
+    *("%7B", "%", "%7b", "a\\b", "a'b", 'a"b', "a-b", "a.b", "a~b", "a_b", "a\nb", "a\r\nb", "a\tb", "the", "and"),
+    *(
+        "nan",
+        "-1",
+        "1",
+        "01",
+        "1e0",
+        "+1",
+        "$x",
+        "a=>b",
+        "(a)",
+        "[a",
+        "😀",
+        "é",
+        "e\u0301",
+        "\u202ea",
+        "\x7f",
+        "\u0661",
+    ),
+    *(
+        "x" * 512,
+        "x" * 511 + "y",
+        "é" * 256,
+        "é" * 255 + "ab",
+        "😀" * 128,
+        "😀" * 127 + "😁",
+        "'; --",
+        "a?b",
+        "-a",
+        ".a",
+    ),
+]
+BAD_IDS: list[Any] = ["", "a\0b", "\0", "x" * 513, "é" * 257, "\ud800", 5, b"a", None, ["a"]]
+
+ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda text: len(text.encode()) <= 512
+)
+
+
+@given(ids)
+def test_every_allowed_id_round_trips_through_its_encoding(id: str) -> None:
+    assert check_id(id, "id") == id
+    assert decode(encode(id)) == id
+    assert decode(encode(id).encode()) == id
+
+
+@given(ids)
+def test_an_encoded_id_holds_nothing_that_a_key_a_tag_or_a_query_reads(id: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_.~%-]+", encode(id))
+
+
+@given(ids, ids)
+def test_no_two_ids_share_an_encoding(one: str, other: str) -> None:
+    assert (encode(one) == encode(other)) is (one == other)
+
+
+@given(ids)
+def test_a_threads_keys_give_back_its_id(id: str) -> None:
+    keys = Keys("p")
+    for key in keys.of(id).all:
+        assert keys.thread_of(key.encode()) == id
+
+
+@given(ids, ids)
+def test_threads_never_share_a_key_or_a_prefix_of_vectors(one: str, other: str) -> None:
+    keys = Keys("p")
+    if one != other:
+        assert not set(keys.of(one).all) & set(keys.of(other).all)
+        assert not keys.of(one).vector.startswith(keys.of(other).vector)
+
+
+@given(ids)
+def test_all_keys_of_a_thread_lie_in_one_slot(id: str) -> None:
+    # the hash tag is what stands between the first { and the first } behind it
+    tags = {re.search(r"\{([^}]*)\}", key) for key in Keys("a:b").of(id).all}
+    assert {tag and tag[1] for tag in tags} == {encode(id)}
+    assert encode(id)
+
+
+def test_the_nasty_ids_are_allowed_and_distinct() -> None:
+    assert len({encode(check_id(id, "id")) for id in NASTY_IDS}) == len(NASTY_IDS)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen", "remedy"),
+    [
+        ("", "thread_id is empty", "pass another string"),
+        ("a\0b", "NUL", "pass another string"),
+        ("x" * 513, "513 bytes in UTF-8, the limit is 512", "use a shorter id or a hash of it"),
+        ("é" * 257, "514 bytes in UTF-8", "use a shorter id or a hash of it"),
+        ("a\udfff", "lone surrogate", "pass valid Unicode"),
+        (None, "thread_id is missing", "pass thread_id=..."),
+        (5, "thread_id is of type int", "pass a non-empty string"),
+        (b"a", "thread_id is of type bytes", "pass a non-empty string"),
+    ],
+)
+def test_a_bad_id_is_refused_with_what_was_seen_and_the_remedy(value: object, seen: str, remedy: str) -> None:
+    with pytest.raises(IdError) as caught:
+        check_id(value, "thread_id")
+    assert seen in str(caught.value)
+    assert remedy in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_an_id_may_have_exactly_512_bytes() -> None:
+    assert check_id("é" * 256, "id") == "é" * 256
+
+
+@pytest.mark.parametrize("prefix", ["", "a{b", "a}b", "a b", "a*", "a\n", "é", "a%", None, 5])
+def test_a_prefix_that_could_break_out_of_a_key_is_refused(prefix: Any) -> None:
+    with pytest.raises(OptionError, match=r"use letters, digits and `_ \. : -` only"):
+        Keys(prefix)
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True), st.from_regex(r"[A-Za-z0-9_.:-]{1,8}", fullmatch=True), ids
+)
+def test_no_key_of_one_prefix_falls_into_an_index_of_another(one: str, other: str, id: str) -> None:
+    mine, theirs = Keys(one), Keys(other)
+    if one != other:
+        for key in [*mine.of(id).all, mine.vectors_settings]:
+            assert not key.startswith((theirs.thread_prefix, theirs.vector_prefix))
+
+
+@pytest.mark.parametrize("extension", ["{other}", ":thread", ":vector", ":vectors", "s"])
+def test_an_index_covers_its_own_documents_only(extension: str) -> None:
+    keys = Keys("p")
+    for key in (keys.of("x").thread, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
+        assert not key.startswith(keys.vector_prefix)
+    for key in (keys.of("x").vector, keys.of("x").order, keys.of("x").messages, keys.vectors_settings):
+        assert not key.startswith(keys.thread_prefix)
+    if "{" not in extension:
+        assert not Keys(f"p{extension}").of("x").thread.startswith((keys.thread_prefix, keys.vector_prefix))

@@ -1,0 +1,221 @@
+"""Merging: RFC 7396 by its own table, and the laws of merging and appending."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_workingmem.text.merging import append_patch, append_text, count_leaves, merge_patch, without_null
+
+keys = st.sampled_from(["a", "b", "c", "", "ä"])
+scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-1, 1) | st.text("ab ", max_size=3)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+documents = st.dictionaries(keys, values, max_size=4)
+blocks = st.text("ab -#\n\t", max_size=12)
+
+
+def as_json(value: Any) -> str:
+    """Compare as JSON does: in Python True is 1, and 1 is 1.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+def nulls_in_objects(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return any(item is None or nulls_in_objects(item) for item in value.values())
+
+
+# ---------------------------------------------------------------------- RFC 7396
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_merge_does_what_appendix_a_of_rfc_7396_says(target: Any, patch: Any, result: Any) -> None:
+    assert as_json(merge_patch(target, patch)) == as_json(result)
+
+
+def test_a_merge_gives_the_example_in_section_3_of_rfc_7396() -> None:
+    article = {
+        "title": "Goodbye!",
+        "author": {"givenName": "John", "familyName": "Doe"},
+        "tags": ["example", "sample"],
+        "content": "This will be unchanged",
+    }
+    patch = {"title": "Hello!", "phoneNumber": "+01-123-456-7890", "author": {"familyName": None}, "tags": ["example"]}
+    assert merge_patch(article, patch) == {
+        "title": "Hello!",
+        "author": {"givenName": "John"},
+        "tags": ["example"],
+        "content": "This will be unchanged",
+        "phoneNumber": "+01-123-456-7890",
+    }
+
+
+@given(values, values)
+def test_merging_again_changes_nothing(target: Any, patch: Any) -> None:
+    once = merge_patch(target, patch)
+    assert as_json(merge_patch(once, patch)) == as_json(once)
+
+
+@given(documents)
+def test_merging_nothing_changes_nothing(target: dict[str, Any]) -> None:
+    assert as_json(merge_patch(target, {})) == as_json(target)
+
+
+@given(documents, documents)
+def test_a_merge_keeps_every_key_that_was_not_sent(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    merged = merge_patch(target, patch)
+    for key in target.keys() - patch.keys():
+        assert as_json(merged[key]) == as_json(target[key])
+
+
+@given(values, documents)
+def test_a_merge_leaves_no_null_of_the_patch(target: Any, patch: dict[str, Any]) -> None:
+    merged = merge_patch(target, patch)
+    assert not any(value is None and key in merged for key, value in patch.items())
+    assert not nulls_in_objects(merge_patch({}, patch))
+
+
+@given(st.dictionaries(keys, scalars), st.dictionaries(st.sampled_from(["x", "y"]), scalars), documents)
+def test_merges_of_different_keys_may_come_in_any_order(
+    one: dict[str, Any], other: dict[str, Any], target: dict[str, Any]
+) -> None:
+    assert merge_patch(merge_patch(target, one), other) == merge_patch(merge_patch(target, other), one)
+
+
+@given(values, values)
+def test_a_merge_leaves_its_arguments_as_they_were(target: Any, patch: Any) -> None:
+    before = copy.deepcopy((target, patch))
+    merge_patch(target, patch)
+    append_patch(target, patch)
+    assert as_json((target, patch)) == as_json(before)
+
+
+# ---------------------------------------------------------------------- append
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+        ({"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": [1, 2]}, {"a": [2, 3]}, {"a": [1, 2, 3]}),
+        ({"a": {"b": [1]}}, {"a": {"b": [2], "c": 3}}, {"a": {"b": [1, 2], "c": 3}}),
+        ({"a": "text"}, {"a": ["x", "x"]}, {"a": ["x"]}),
+        ({}, {"a": [[1], [1], [2]]}, {"a": [[1], [2]]}),
+    ],
+)
+def test_append_joins_objects_and_arrays_and_overwrites_the_rest(target: Any, patch: Any, result: Any) -> None:
+    assert append_patch(target, patch) == result
+
+
+def test_objects_in_arrays_are_repetitions_whatever_the_order_of_their_keys() -> None:
+    target = {"friends": [{"name": "Ann", "age": 3}]}
+    patch = {"friends": [{"age": 3, "name": "Ann"}, {"name": "Bob"}, {"name": "Bob"}]}
+    assert append_patch(target, patch) == {"friends": [{"name": "Ann", "age": 3}, {"name": "Bob"}]}
+
+
+def test_values_that_only_python_takes_for_equal_are_no_repetitions() -> None:
+    assert as_json(append_patch([True, "1"], [1, False, 0])) == '[true, "1", 1, false, 0]'
+
+
+@pytest.mark.parametrize(("target", "patch"), [([1, 2], [1]), ([{"n": 1}, {"n": 2}, 3], [{"n": 2}, {"n": 1}])])
+def test_a_repetition_does_not_move_what_is_there(target: list[Any], patch: list[Any]) -> None:
+    assert append_patch(target, patch) == target
+
+
+@given(values, values)
+def test_appending_again_changes_nothing(target: Any, patch: Any) -> None:
+    once = append_patch(target, patch)
+    assert as_json(append_patch(once, patch)) == as_json(once)
+
+
+@given(st.dictionaries(keys, st.lists(values, max_size=5)), st.dictionaries(keys, st.lists(values, max_size=5)))
+def test_append_never_loses_an_item(target: dict[str, list[Any]], patch: dict[str, list[Any]]) -> None:
+    merged = append_patch(target, patch)
+    for key in target.keys() | patch.keys():
+        found = [as_json(item) for item in merged[key]]
+        given = [as_json(item) for item in (*target.get(key, ()), *patch.get(key, ()))]
+        if key in patch:
+            assert found == list(dict.fromkeys(given))
+        else:
+            assert found == given
+
+
+# ---------------------------------------------------------------------- text
+
+
+def test_text_is_appended_after_a_blank_line() -> None:
+    assert append_text("# Notes\n- one\n", "- two") == "# Notes\n- one\n\n- two"
+
+
+def test_a_block_that_stands_there_already_is_not_appended() -> None:
+    assert append_text("- one\n- two\n- three", "- two") == "- one\n- two\n- three"
+
+
+def test_a_part_of_a_line_is_not_the_line() -> None:
+    assert append_text("likes tea and cake", "likes tea") == "likes tea and cake\n\nlikes tea"
+
+
+@given(blocks, blocks)
+def test_appending_text_again_changes_nothing(target: str, addition: str) -> None:
+    once = append_text(target, addition)
+    assert append_text(once, addition) == once
+
+
+@given(blocks, blocks)
+def test_appending_text_never_loses_a_line(target: str, addition: str) -> None:
+    kept = {line.strip() for line in append_text(target, addition).splitlines()}
+    assert {line.strip() for text in (target, addition) for line in text.splitlines()} - {""} <= kept
+
+
+# ---------------------------------------------------------------------- padding
+
+
+def test_null_and_empty_text_are_taken_out_of_objects_at_every_depth() -> None:
+    patch = {"name": "Ann", "city": None, "note": "", "job": {"title": None, "since": 3}, "pets": {"cat": None}}
+    assert without_null(patch) == {"name": "Ann", "job": {"since": 3}}
+
+
+def test_arrays_are_no_place_for_padding() -> None:
+    assert without_null({"a": [None, "", {"b": None}]}) == {"a": [None, "", {"b": None}]}
+
+
+def test_what_is_zero_or_false_is_no_padding() -> None:
+    assert without_null({"a": 0, "b": False, "c": {}}) == {"a": 0, "b": False, "c": {}}
+
+
+@pytest.mark.parametrize(
+    ("document", "leaves", "known"),
+    [({}, 0, 0), ({"a": None}, 1, 0), ({"a": {"b": 1, "c": None}, "d": [1, 2]}, 3, 2), ([], 1, 1), (None, 1, 0)],
+)
+def test_leaves_are_counted_with_and_without_null(document: Any, leaves: int, known: int) -> None:
+    assert count_leaves(document) == leaves
+    assert count_leaves(document, null=False) == known

@@ -1,0 +1,323 @@
+"""What a model may be shown: for any list of messages, the window is one that every provider accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem.options import HistoryOptions
+from langchain_workingmem.plans.codec import is_ours_to_keep
+from langchain_workingmem.plans.windows import groups, history_window, valid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class RefusedError(AssertionError):
+    """What a strict provider answers with status 400."""
+
+
+def calls_of(message: BaseMessage) -> list[str]:
+    if not isinstance(message, AIMessage):
+        return []
+    return [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+
+
+def accept(messages: Sequence[BaseMessage]) -> None:
+    """Raise `RefusedError` for what OpenAI or Anthropic refuse."""
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for place, message in enumerate(messages):
+        if message.id is not None:
+            if message.id in seen:
+                raise RefusedError(f"{place}: id {message.id!r} twice")
+            seen.add(message.id)
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in waiting:
+                raise RefusedError(f"{place}: a result of no call right before it")
+            waiting.remove(message.tool_call_id)
+            continue
+        if waiting:
+            raise RefusedError(f"{place}: calls {waiting} are not answered")
+        waiting = calls_of(message)
+        if len(set(waiting)) != len(waiting):
+            raise RefusedError(f"{place}: one call id for two calls")
+        if not waiting and not str(message.text).strip():  # the strategies below make no pictures
+            raise RefusedError(f"{place}: no content")
+    if waiting:
+        raise RefusedError(f"the end: calls {waiting} are not answered")
+
+
+# ---------------------------------------------------------------------- the validator itself
+
+
+def ai(text: str, *calls: str, id: str | None = None, names: Sequence[str] = ()) -> AIMessage:
+    named = [*names, *["f"] * (len(calls) - len(names))]
+    return AIMessage(
+        text,
+        id=id,
+        tool_calls=[{"name": name, "args": {}, "id": call} for call, name in zip(calls, named, strict=True)],
+    )
+
+
+def result(call: str, id: str | None = None) -> ToolMessage:
+    return ToolMessage("done", tool_call_id=call, id=id)
+
+
+REFUSED: dict[str, list[BaseMessage]] = {
+    "a result first": [result("a")],
+    "an open call": [ai("", "a")],
+    "an open call in between": [ai("", "a"), HumanMessage("x"), result("a")],
+    "half of the results": [ai("", "a", "b"), result("a"), HumanMessage("x")],
+    "a result twice": [ai("", "a"), result("a"), result("a")],
+    "an id twice": [HumanMessage("x", id="1"), AIMessage("y", id="1")],
+    "empty": [HumanMessage(" ")],
+    "a call id twice": [ai("", "a", "a"), result("a"), result("a")],
+}
+
+
+@pytest.mark.parametrize("messages", REFUSED.values(), ids=REFUSED)
+def test_what_providers_refuse_becomes_acceptable(messages: list[BaseMessage]) -> None:
+    with pytest.raises(RefusedError):
+        accept(messages)
+    accept(valid(messages))
+
+
+# ---------------------------------------------------------------------- properties
+
+_ids = st.none() | st.sampled_from([f"m{at}" for at in range(12)])
+_calls = st.sampled_from(["a", "b", "c", "d"])
+_texts = st.sampled_from(["", " ", "hello", "words"])
+_tools = st.sampled_from(["search", "bake"])
+
+
+@st.composite
+def _answers(draw: st.DrawFn) -> AIMessage:
+    made = draw(st.lists(st.tuples(_calls, _tools), max_size=3))
+    broken = draw(st.lists(_calls, max_size=1)) if draw(st.integers(0, 5)) == 0 else []
+    return AIMessage(
+        draw(_texts),
+        id=draw(_ids),
+        tool_calls=[{"name": name, "args": {}, "id": call} for call, name in made],
+        invalid_tool_calls=[
+            {"name": "f", "args": "{", "id": call, "error": None, "type": "invalid_tool_call"} for call in broken
+        ],
+    )
+
+
+any_message: st.SearchStrategy[BaseMessage] = st.one_of(
+    st.builds(HumanMessage, _texts, id=_ids),
+    _answers(),
+    st.builds(ToolMessage, st.sampled_from(["", "done"]), tool_call_id=_calls, id=_ids),
+)
+any_messages = st.lists(any_message, max_size=14)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[BaseMessage]:
+    """Conversations that are valid as they are; call ids are unique, or numbered anew in each answer."""
+    anew = draw(st.booleans())
+    messages: list[BaseMessage] = []
+    for kind in draw(st.lists(st.sampled_from("hat"), max_size=10)):
+        place = len(messages)
+        if kind == "h":
+            messages.append(HumanMessage("ask", id=f"h{place}"))
+        elif kind == "a":
+            messages.append(AIMessage("say", id=f"a{place}"))
+        else:
+            count = draw(st.integers(1, 3))
+            calls = [f"call_{at}" if anew else f"call_{place}_{at}" for at in range(count)]
+            names = draw(st.lists(_tools, min_size=count, max_size=count))
+            messages.append(ai(draw(_texts), *calls, id=f"a{place}", names=names))
+            messages += [result(call, f"t{place}{call}") for call in calls]
+    return messages
+
+
+def order_kept(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> bool:
+    """Tell whether the messages beside tool results stand as they stood; a repeated id stands at its first place."""
+    place: dict[object, int] = {}
+    for at, message in enumerate(before):
+        place.setdefault(message.id if message.id is not None else id(message), at)
+    found = [place[m.id if m.id is not None else id(m)] for m in after if not isinstance(m, ToolMessage)]
+    return found == sorted(found)
+
+
+@given(any_messages)
+@settings(max_examples=600)
+def test_any_list_becomes_acceptable(messages: list[BaseMessage]) -> None:
+    accept(valid(messages))
+
+
+@given(any_messages)
+@settings(max_examples=300)
+def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> None:
+    found = valid(messages)
+    given_objects = {id(message) for message in messages}
+    assert all(id(message) in given_objects for message in found)
+    assert len({id(message) for message in found}) == len(found)
+    assert order_kept(messages, found)
+
+
+@given(any_messages)
+def test_what_is_acceptable_once_stays_as_it_is(messages: list[BaseMessage]) -> None:
+    once = valid(messages)
+    assert valid(once) == once
+
+
+@given(conversations())
+@settings(max_examples=300)
+def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) -> None:
+    accept(messages)
+    assert valid(messages) == messages
+    assert history_window(messages, HistoryOptions()) == messages
+
+
+@given(conversations(), st.data())
+@settings(max_examples=400)
+def test_any_cut_and_any_deletion_becomes_acceptable(messages: list[BaseMessage], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(messages)))
+    stop = data.draw(st.integers(start, len(messages)))
+    deleted = data.draw(st.sets(st.integers(0, max(0, len(messages) - 1))))
+    left = [message for at, message in enumerate(messages) if start <= at < stop and at not in deleted]
+    found = valid(left)
+    accept(found)
+    words = [message for message in left if isinstance(message, HumanMessage)]
+    assert [message for message in found if isinstance(message, HumanMessage)] == words
+
+
+@given(conversations(), st.randoms(use_true_random=False))
+def test_results_that_arrived_in_another_order_are_all_kept(messages: list[BaseMessage], random: Any) -> None:
+    unique = len({call for message in messages for call in calls_of(message)})
+    if unique < sum(len(calls_of(message)) for message in messages):
+        return  # with call ids used again, the order of results means something
+    results = [message for message in messages if isinstance(message, ToolMessage)]
+    others = [message for message in messages if not isinstance(message, ToolMessage)]
+    random.shuffle(results)
+    assert valid([*others, *results]) == messages
+
+
+options = st.builds(
+    HistoryOptions,
+    max_tokens=st.none() | st.integers(1, 60),
+    exclude_tools=st.booleans() | st.lists(_tools, max_size=2),
+    roles=st.none() | st.lists(st.sampled_from(["human", "ai", "tool"]), min_size=1, max_size=3, unique=True),
+)
+
+
+def stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Give every message an id, and each id one message, as a store does."""
+    named = {message.id or f"s{at}": message for at, message in enumerate(messages)}
+    return [message.model_copy(update={"id": id}) for id, message in named.items()]
+
+
+@given(any_messages.map(stored), options)
+@settings(max_examples=500)
+def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
+    found = history_window(messages, chosen)
+    accept(found)
+    assert order_kept(messages, found)
+    if chosen.roles is not None:
+        assert {message.type for message in found} <= set(chosen.roles)
+
+
+@given(conversations(), options)
+@settings(max_examples=300)
+def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
+    given_objects = {id(message) for message in messages}
+    for message in history_window(messages, chosen):
+        assert id(message) in given_objects or not is_ours_to_keep(message)
+
+
+@given(any_messages.map(stored), any_messages, options)
+@settings(max_examples=500)
+def test_history_and_new_messages_together_are_acceptable(
+    old: list[BaseMessage], new: list[BaseMessage], chosen: HistoryOptions
+) -> None:
+    accept(valid([*history_window(old, chosen, new), *new]))
+
+
+# ---------------------------------------------------------------------- single cases
+
+
+BLANK: list[Any] = ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "text", "text": " "}], [""]]
+
+
+@pytest.mark.parametrize("content", BLANK, ids=str)
+def test_a_message_without_content_is_left_out(content: Any) -> None:
+    assert valid([HumanMessage(content), AIMessage(content), HumanMessage("x")]) == [HumanMessage("x")]
+
+
+def test_a_picture_is_content() -> None:
+    picture = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])
+    assert valid([picture]) == [picture]
+
+
+def test_a_group_is_a_call_with_its_results() -> None:
+    turn = [HumanMessage("x"), ai("", "a", "b"), result("a"), result("b"), AIMessage("y")]
+    assert groups(turn) == [[turn[0]], turn[1:4], [turn[4]]]
+
+
+def test_results_stand_in_the_order_of_the_calls() -> None:
+    call, second, first = ai("", "a", "b"), result("b"), result("a")
+    assert valid([call, second, first]) == [call, first, second]
+
+
+def test_a_result_behind_other_messages_moves_to_its_call() -> None:
+    call, interruption, late = ai("", "a"), HumanMessage("wait"), result("a")
+    assert valid([call, interruption, late]) == [call, late, interruption]
+
+
+def test_of_a_repeated_id_the_later_one_stays() -> None:
+    old, between, new = HumanMessage("old", id="1"), AIMessage("y", id="2"), HumanMessage("new", id="1")
+    assert valid([old, between, new]) == [new, between]
+
+
+def test_max_tokens_drops_the_oldest_groups_whole() -> None:
+    turn = [HumanMessage("x" * 400), ai("", "a"), result("a"), AIMessage("short")]
+    for limit in range(1, 200):
+        found = history_window(turn, HistoryOptions(max_tokens=limit))
+        accept(found)
+        assert found == turn[len(turn) - len(found) :]
+
+
+def test_a_token_counter_of_your_own_decides() -> None:
+    turn = [HumanMessage("a"), HumanMessage("b"), HumanMessage("c")]
+    assert history_window(turn, HistoryOptions(max_tokens=2, token_counter=len)) == turn[1:]
+
+
+def test_excluded_tools_take_their_calls_and_results_along() -> None:
+    turn = [HumanMessage("x"), ai("words", "a", "b", names=["search", "bake"]), result("a"), result("b")]
+    kept = history_window(turn, HistoryOptions(exclude_tools=["search"]))
+    assert [message.type for message in kept] == ["human", "ai", "tool"]
+    assert calls_of(kept[1]) == ["b"]
+    bare = history_window(turn, HistoryOptions(exclude_tools=True))
+    assert [message.content for message in bare] == ["x", "words"]
+    assert calls_of(bare[1]) == []
+
+
+def test_excluded_calls_leave_no_trace_in_content_blocks() -> None:
+    blocks: list[str | dict[str, Any]] = [
+        {"type": "text", "text": "words"},
+        {"type": "tool_use", "id": "a", "name": "search", "input": {}},
+    ]
+    call = AIMessage(blocks, tool_calls=[{"name": "search", "args": {}, "id": "a"}])
+    (found,) = history_window([call, result("a")], HistoryOptions(exclude_tools=True))
+    assert found.content == "words"
+
+
+def test_a_call_whose_result_is_new_stays_whatever_the_options() -> None:
+    call, answer = ai("", "a", names=["search"]), result("a")
+    strict = HistoryOptions(exclude_tools=True, max_tokens=1, roles=["human"])
+    assert history_window([HumanMessage("x" * 99), call], strict, [answer]) == [call]
+
+
+def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved() -> None:
+    loose = ai("I look it up", "a")
+    (found,) = valid([loose])
+    assert (found.content, calls_of(found)) == ("I look it up", [])
+    assert not is_ours_to_keep(found)
+    assert calls_of(loose) == ["a"]
