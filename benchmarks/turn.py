@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Pair: TypeAlias = "tuple[Callable[[], object], Callable[[], object]]"  # one call of ours, and its bare commands
 
 BATCH = 100  # messages a call while filling
-RECALL = RecallOptions(top_k=5, message_range=2)
+SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic")
 HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
 # Words that Search leaves out of its index, in about the order of English: the head of the distribution.
 STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
@@ -129,7 +129,7 @@ def pipeline(client: Any, commands: Sequence[Command]) -> Any:
 class Target:
     """A server as `Memory` sees it, and as a bare client does; a twin of the memory says what the client must send."""
 
-    def __init__(self, url: str, model: Slices, words: Words, options: RecallOptions = RECALL) -> None:
+    def __init__(self, url: str, model: Slices, words: Words, options: RecallOptions = SEMANTIC) -> None:
         self.client: Any = redis.Redis.from_url(url)
         self._recorder = Recorder(self.client)
         self.memory = Memory(url, embeddings=model, recall=options)
@@ -171,7 +171,7 @@ class Case:
 
     def row(self, skip: int) -> str:
         parts = [np.percentile(times[skip:], part) * 1000 for times in (self.ours, self.bare) for part in (50, 95)]
-        return f"{self.name:<32}{''.join(f'{part:10.3f}' for part in parts)}{parts[0] / parts[2]:9.2f}"
+        return f"{self.name:<35}{''.join(f'{part:10.3f}' for part in parts)}{parts[0] / parts[2]:9.2f}"
 
 
 class Bench:
@@ -182,7 +182,7 @@ class Bench:
         self.model, self.words, self.asked = Slices(args.dims), Words(), count()
         self.large, self.small = Target(large, self.model, self.words), Target(small, self.model, self.words)
         self.hybrid = Target(large, self.model, self.words, HYBRID)
-        self.memory = Memory(large, embeddings=self.model, recall=RECALL)  # for async, with a cache of its own
+        self.memory = Memory(large, embeddings=self.model, recall=SEMANTIC)  # for async, with a cache of its own
         self.client = redis.asyncio.Redis.from_url(large)
 
     def ids(self, resource: int, thread: int) -> dict[str, Any]:
@@ -240,12 +240,14 @@ class Bench:
         print(f"  the first {both:,}: {both / ours:,.0f}/s, bare {both / bare:,.0f}/s, ratio {ours / bare:.2f}\n")
 
     async def turns(self) -> None:
-        context = Case("context", partial(self.context, self.large, self.args.resources))
+        context = Case("context, semantic", partial(self.context, self.large, self.args.resources))
+        hybrid = Case("context, hybrid", partial(self.context, self.hybrid, self.args.resources))
         save = Case("save_turn of 2 messages", self.save)
         cases = [
             context,
-            Case("acontext, bare: redis.asyncio", self.acontext),
-            Case(f"context, {self.tenth} resources only", partial(self.context, self.small, self.tenth)),
+            hybrid,
+            Case("acontext, semantic, bare: asyncio", self.acontext),
+            Case(f"context, semantic, {self.tenth} resources", partial(self.context, self.small, self.tenth)),
             save,
             Case("recall.search, semantic", partial(self.search, self.large)),
             Case("recall.search, hybrid", partial(self.search, self.hybrid)),
@@ -254,9 +256,9 @@ class Bench:
         for _ in range(self.args.turns + warm_up):
             for case in random.sample(cases, len(cases)):
                 await case.step()
-        print(f"{'milliseconds':<32}{'ours p50':>10}{'p95':>10}{'bare p50':>10}{'p95':>10}{'ratio':>9}")
+        print(f"{'milliseconds':<35}{'ours p50':>10}{'p95':>10}{'bare p50':>10}{'p95':>10}{'ratio':>9}")
         print("\n".join(case.row(warm_up) for case in cases))
-        for case in (context, save) if self.args.profile else ():
+        for case in (context, hybrid, save) if self.args.profile else ():
             profiler = cProfile.Profile()
             for ours, _ in [case.pair() for _ in range(self.args.turns)]:
                 profiler.runcall(ours)

@@ -38,10 +38,10 @@ def at_least(value: object, least: int, name: str) -> None:
         raise OptionError(msg)
 
 
-def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
+def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     """Freeze a list, or raise `OptionError` for what is none; a str is no list of strings."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{name}={values!r}: use a list"
+        msg = f"{name}={values!r}: use a list of {what}"
         raise OptionError(msg)
     return tuple(values)
 
@@ -56,9 +56,9 @@ def at_most(value: int, most: int, name: str) -> None:
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
     """Return message types; "user" and "assistant" are understood."""
     given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
-    types = tuple(_ALIASES.get(role, role) for role in given)
-    for role in types:
+    for role in given:
         one_of(role, (*get_args(Role), *_ALIASES), name)
+    types = tuple(_ALIASES.get(role, role) for role in given)
     if not types:
         msg = f"{name} is empty: name at least one role, or leave it out"
         raise OptionError(msg)
@@ -108,7 +108,9 @@ class HistoryOptions:
             msg = f"token_counter={self.token_counter!r}: use 'approximate' or a function of a list of messages"
             raise OptionError(msg)
         if not isinstance(self.exclude_tools, bool):
-            object.__setattr__(self, "exclude_tools", as_tuple(self.exclude_tools, "exclude_tools"))
+            object.__setattr__(
+                self, "exclude_tools", as_tuple(self.exclude_tools, "exclude_tools", "tool names, or a bool")
+            )
         if self.roles is not None:
             object.__setattr__(self, "roles", check_roles(self.roles))
 
@@ -173,7 +175,7 @@ class RecallOptions:
         object.__setattr__(self, "roles", check_roles(self.roles))
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
-        object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable"))
+        object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable", "metadata keys"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +208,7 @@ class WorkingMemoryOptions:
             one_of(self.mode, get_args(Mode), "mode")
         at_least(self.revisions, 1, "revisions")
         at_least(self.max_bytes, 1, "max_bytes")
-        object.__setattr__(self, "tools", as_tuple(self.tools, "tools"))
+        object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'get', 'update', 'clear'"))
         for tool in self.tools:
             one_of(tool, ("get", "update", "clear"), "tools")
         self.format  # noqa: B018 - a mistake in template, schema or mode shows here

@@ -82,13 +82,13 @@ class Embedder:
     def _keep(
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
-        if len(fresh) != len(texts):
-            msg = f"the embedding model gave {len(fresh)} vectors for {len(texts)} texts: check the model"
-            raise EmbeddingError(msg)
         try:
             rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
         except (TypeError, ValueError) as error:
             raise _failure(error) from error
+        if len(rows) != len(texts):
+            msg = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts: check the model"
+            raise EmbeddingError(msg)
         sizes = {row.shape for row in (*rows, *known.values())}
         if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
             seen = ", ".join(sorted(map(str, sizes)))

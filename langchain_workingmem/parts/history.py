@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import history as plans
 from langchain_workingmem.plans.codec import as_messages, drafts, is_ours_to_keep
@@ -76,7 +76,9 @@ class History:
     ) -> Plan[list[BaseMessage]]:
         given = as_messages(messages)
         for message in given:
-            check_id(message.id, "message id")
+            if message.id is None:
+                msg = "a message to update has no id: take it from history.messages()"
+                raise IdError(msg)
             if not is_ours_to_keep(message):
                 msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
                 raise OptionError(msg)

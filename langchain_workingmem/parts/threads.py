@@ -182,7 +182,7 @@ class Threads:
         """Copy a thread of `resource_id` for the same owner (`transfer` the copy to give it away).
 
         Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title and
-        metadata of the source, changed by what is given. `last_messages`, a time range or ids choose a part.
+        metadata of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
         One round trip, and two per 200 messages; up to 200 messages the copy appears in one step. Raises
         `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
         """

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.rows import Wanted
+    from langchain_workingmem.plans.search import Found
     from langchain_workingmem.plans.space import Space
 
 OrderBy = Literal["updated_at", "created_at"]
@@ -172,6 +173,10 @@ def listed(
     at, *given = read_cursor(cursor, _CURSOR)[0].split(",") if cursor is not None else [None]
     edge = None if at is None else int(at)
     bound = matching(since=None if descending else edge, until=edge if descending else None, time=order_by)
+
+    def seen(row: Found) -> bool:
+        return int(row.fields[order_by.encode()]) == edge and encode(space.keys.thread_of(row.key)) in given
+
     index, width = space.keys.threads_index, limit + 1 + len(given)
     yield from space.ready()
     reply, count = yield from send(
@@ -179,7 +184,7 @@ def listed(
         counting(index, where),
     )
     found = list(parse(reply))
-    rows = [row for row in found if row.fields and encode(space.keys.thread_of(row.key)) not in given]
+    rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
     more = None
     if shown and (len(rows) > limit or len(found) == width):
@@ -329,8 +334,6 @@ def clone(
             if wanted.newest or len(rows) < CLONE_BATCH:
                 break
             wanted = replace(wanted, above=int(rows[-1][1]))
-        if missing := set(message_ids or ()) - renamed.keys():
-            raise MessageNotFoundError(min(missing), source)
     except WorkingMemError:
         if header == [0]:
             yield from delete(space, new_thread_id, origin.resource_id)

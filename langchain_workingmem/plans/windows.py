@@ -20,11 +20,17 @@ SOURCE = "langchain_workingmem"
 
 
 def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
+    """Return what must stay together, as `headed_groups` finds it."""
+    return [group for _, group in headed_groups(messages)]
+
+
+def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
     """Cut a conversation into what must stay together: a call with its results right behind it, or one message.
 
     A result is found wherever it stands behind its call; a provider that numbers its calls anew in each answer is
     understood. Left out: results without a call, messages without content, and repetitions of an id (the later one
-    stays, at the first's place). Of an answer whose calls miss any result the words stay, in a copy.
+    stays, at the first's place). Of an answer whose calls miss any result the words stay, in a copy; in front of each
+    group stands the message that it was made of.
     """
     unique: dict[object, BaseMessage] = {}
     for message in messages:
@@ -43,10 +49,10 @@ def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
         else:
             found.append((message, {}))
     whole = [
-        [message, *filter(None, answers.values())] if None not in answers.values() else [with_calls(message)]
+        (message, [message, *filter(None, answers.values())] if None not in answers.values() else [with_calls(message)])
         for message, answers in found
     ]
-    return [group for group in whole if len(group) > 1 or _has_content(group[0])]
+    return [(head, group) for head, group in whole if len(group) > 1 or _has_content(group[0])]
 
 
 def _has_content(message: BaseMessage) -> bool:
@@ -100,7 +106,9 @@ def history_window(
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []
     kept: list[list[BaseMessage]] = []
-    for group in groups([*messages, *new]):
+    for head, group in headed_groups([*messages, *new]):
+        if id(head) in fresh:
+            continue
         old = [message for message in group if id(message) not in fresh]
         if len(old) < len(group):
             present += old

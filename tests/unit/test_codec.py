@@ -17,6 +17,7 @@ from langchain_workingmem.plans.codec import (
     as_dict,
     as_messages,
     canonical,
+    check_key,
     decode_message,
     drafts,
     encode_body,
@@ -118,7 +119,7 @@ def test_a_value_that_holds_itself_is_refused_by_name() -> None:
 @pytest.mark.parametrize("key", [1, None, b"k", "\ud800"])
 def test_a_key_that_is_no_valid_text_is_refused(key: object) -> None:
     with pytest.raises(OptionError, match=r"metadata key .*use a str of valid Unicode"):
-        canonical(1, key)
+        check_key(key)
 
 
 # ---------------------------------------------------------------------- messages in

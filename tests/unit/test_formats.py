@@ -352,7 +352,9 @@ def test_a_patch_of_nulls_only_is_refused(person: JsonFormat, patch: dict[str, A
 
 def test_a_patch_of_nulls_only_is_refused_when_it_leaves_empty_objects(person: JsonFormat) -> None:
     current = json.dumps({"home": {"city": "Ulm"}})
-    assert "everything that is known" in refusal(person, current, {"home": {"city": None, "street": None}, "name": None})
+    assert "everything that is known" in refusal(
+        person, current, {"home": {"city": None, "street": None}, "name": None}
+    )
 
 
 def test_a_single_null_deletes_its_field_even_if_it_is_the_last(person: JsonFormat) -> None:

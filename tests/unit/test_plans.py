@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import Command, Effect, Pause, Plan, Progress, Send, attempt, send
+from langchain_workingmem.plans.effects import Effect, Pause, Plan, Progress, Send, attempt, send
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:

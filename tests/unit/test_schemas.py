@@ -275,7 +275,11 @@ def test_unknown_keys_are_dropped_where_the_schema_ignores_them() -> None:
 
 
 def test_unknown_keys_are_kept_where_the_schema_allows_them() -> None:
-    assert stored(Allowing, {"y": [1]}, {"name": "Ann", "x": {"deep": 1}}) == {"y": [1], "name": "Ann", "x": {"deep": 1}}
+    assert stored(Allowing, {"y": [1]}, {"name": "Ann", "x": {"deep": 1}}) == {
+        "y": [1],
+        "name": "Ann",
+        "x": {"deep": 1},
+    }
     assert value(Allowing, {"x": 1}).x == 1
 
 
@@ -410,7 +414,9 @@ class Keeper(BaseModel):
         return day and f"{day:%d.%m.%Y}"
 
 
-@pytest.mark.parametrize("patch", [{"pin": "1234"}, {"day": "2000-02-29"}, {"hidden": "x"}], ids=lambda patch: min(patch))
+@pytest.mark.parametrize(
+    "patch", [{"pin": "1234"}, {"day": "2000-02-29"}, {"hidden": "x"}], ids=lambda patch: min(patch)
+)
 def test_how_a_model_shows_itself_does_not_change_what_is_stored(patch: dict[str, Any]) -> None:
     assert stored(Keeper, {}, patch) == patch
 
