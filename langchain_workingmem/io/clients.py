@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 DEFAULT_URL = "redis://localhost:6379"
 _SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://")
 _SENTINEL_PORT = 26379
+# Search replies of RESP3 are maps in maps, which cost a third more to read than the lists of RESP2 (200 candidates: 957
+# against 681 us with hiredis). A `protocol` in the URL wins, a borrowed client may speak either.
+_PROTOCOL = 2
 _SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port,host:port/service[/db]"
 
 
@@ -43,7 +46,7 @@ def sync_client(url: str) -> SyncClient:
         hosts, service, options = _sentinel_parts(url)
         sentinel: Any = Sentinel(hosts, sentinel_kwargs=_login(options), **options)  # type: ignore[no-untyped-call]
         return cast("SyncClient", sentinel.master_for(service))
-    return redis.Redis.from_url(url)
+    return redis.Redis.from_url(url, protocol=_PROTOCOL)
 
 
 def async_client(url: str) -> AsyncClient:
@@ -52,7 +55,7 @@ def async_client(url: str) -> AsyncClient:
         hosts, service, options = _sentinel_parts(url)
         sentinel: Any = AsyncSentinel(hosts, sentinel_kwargs=_login(options), **options)  # type: ignore[no-untyped-call]
         return cast("AsyncClient", sentinel.master_for(service))
-    return redis.asyncio.Redis.from_url(url)
+    return redis.asyncio.Redis.from_url(url, protocol=_PROTOCOL)
 
 
 def close(client: Any) -> None:
@@ -92,7 +95,7 @@ def _sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any
     if not hosts or not service or not (db or "0").isdecimal():
         raise OptionError(_SENTINEL_URL)
     username, _, password = login.partition(":")
-    options: dict[str, Any] = {"db": int(db or 0)}
+    options: dict[str, Any] = {"db": int(db or 0), "protocol": _PROTOCOL}
     if username:
         options["username"] = unquote(username)
     if password:

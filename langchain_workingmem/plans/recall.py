@@ -34,7 +34,7 @@ from langchain_workingmem.plans.scoring import (
     rank_hybrid,
     rank_semantic,
 )
-from langchain_workingmem.plans.search import Found, matching, nearest, pack, parse, similarity, wordy
+from langchain_workingmem.plans.search import Found, matching, nearest, pack, parse, similarity, size_of, wordy
 from langchain_workingmem.plans.space import is_stale
 from langchain_workingmem.plans.threads import check_owner, every, get, run_script
 
@@ -176,15 +176,15 @@ def candidates(
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
-    `spare` messages more than `top_k` are looked for, because some may be dropped afterwards. A message has as many
+    `spare` messages more than `top_k` are looked for, because the caller may drop some. A message has as many
     candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper.
     """
     options = space.recalling
     where = query.filter()
-    wanted = query.top_k + spare  # messages that the caller may drop
+    wanted = query.top_k + spare
     excluded = {id.encode() for id in query.exclude}
     hybrid = options.search == "hybrid"
-    depth = 2 * (wanted + len(excluded)) + 8
+    depth = wanted + len(excluded) + query.top_k + 8
     depth = max(CANDIDATES, depth) if hybrid else depth
     others: list[Any] | None = None
     retried = False
@@ -210,82 +210,70 @@ def candidates(
             yield from space.vectors_ready(len(vector) // (2 if options.index.dtype == "float16" else 4))
             others, retried = None, True
             continue
-        near = list(parse(replies[0]))
-        dense = [_candidate(row, similarity(row.fields, options.index.distance)) for row in near if keep(row)]
+        distance = options.index.distance
+        dense = (_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row))
         if hybrid:
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
-            ranked = rank_hybrid(dense, [_candidate(row, row.score) for row in found if keep(row)])
+            ranked = rank_hybrid(list(dense), [_candidate(row, row.score) for row in found if keep(row)], wanted)
         else:
-            ranked = rank_semantic(dense)
-        if len(near) < depth or len(ranked) >= wanted:
+            ranked = rank_semantic(dense, wanted)
+        if len(ranked) >= wanted or size_of(replies[0]) < depth:
             break
         depth *= 4
     if query.threshold is not None:
         ranked = [one for one in ranked if one.similarity >= query.threshold]
-    return ranked[:wanted], others
+    return ranked, others
 
 
 def _candidate(row: Found, value: float) -> Candidate:
     # wm:vector:{thread}:seq:chunk:tokens
-    start, end = row.key.index(b"{"), row.key.index(b"}")
-    seq, _, tokens = row.key[end + 2 :].split(b":")
-    return Candidate(decode(row.key[start + 1 : end]), int(seq), int(tokens), value)
+    head, _, tail = row.key.partition(b"}:")
+    seq, _, tokens = tail.split(b":")
+    return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), value)
 
 
 def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
     """Fetch the messages around each hit. One round trip, none without hits."""
-    threads: dict[str, list[Ranked]] = {}
+    threads: dict[bytes, list[int]] = {}
     for one in ranked:
-        threads.setdefault(one.thread_id, []).append(one)
+        threads.setdefault(one.thread, []).append(one.seq)
     before, after = query.window
+    owner = encode(query.resource_id or "")
+    ids = {thread: decode(thread) for thread in threads}
     calls = [
-        scripts.WINDOWS.call(
-            space.keys.of(thread_id).all,
-            encode(query.resource_id or ""),
-            before,
-            after,
-            *(hit.seq for hit in hits),
-        )
-        for thread_id, hits in threads.items()
+        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *seqs)
+        for thread, seqs in threads.items()
     ]
     replies = (yield from send(*calls)) if calls else []
-    ranks: dict[tuple[str, int], int] = {}  # (thread, seq) -> rank in the thread
-    rows: dict[tuple[str, int], StoredMessage] = {}  # (thread, rank) -> message
-    titles: dict[str, str | None] = {}
-    for thread_id, reply in zip(threads, replies, strict=True):
-        if not reply:
-            continue
-        titles[thread_id] = reply[0].decode() or None
+    titles: dict[bytes, str | None] = {}
+    ranks: dict[tuple[bytes, int], int] = {}  # (thread, seq) -> rank in the thread
+    rows: dict[tuple[bytes, int], StoredMessage] = {}  # (thread, rank) -> message
+    for thread, reply in zip(threads, replies, strict=True):
+        titles[thread] = reply[0].decode() or None if reply else None
         for rank, seq, id, value in zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
-            ranks[thread_id, int(seq)] = int(rank)
-            rows[thread_id, int(rank)] = decode_message(id, seq, value, thread_id)
+            ranks[thread, int(seq)] = int(rank)
+            rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
 
-    hits: list[RecallHit] = []
-    shown: dict[tuple[str, int], StoredMessage] = {}
-    for one in ranked:
-        rank = ranks.get((one.thread_id, one.seq))
+    hits = []
+    for thread, seq, score, alike in ranked:
+        rank = ranks.get((thread, seq))
         if rank is None:  # deleted, or handed over, since it was found
             continue
-        row = rows[one.thread_id, rank]
-        around = {
-            near: rows[one.thread_id, near]
-            for near in range(rank - before, rank + after + 1)
-            if (one.thread_id, near) in rows
-        }
-        shown |= {(one.thread_id, near): found for near, found in around.items()}
+        around = [rows.get((thread, near)) for near in range(rank - before, rank + after + 1)]
+        row = rows[thread, rank]
         hits.append(
             RecallHit(
                 message=row.message,
-                thread_id=one.thread_id,
-                score=one.score,
-                similarity=one.similarity,
-                before=[found.message for near, found in around.items() if near < rank],
-                after=[found.message for near, found in around.items() if near > rank],
+                thread_id=row.thread_id,
+                score=score,
+                similarity=alike,
+                before=[near.message for near in around[:before] if near],
+                after=[near.message for near in around[before + 1 :] if near],
                 stored_at=row.stored_at,
-                thread_title=titles[one.thread_id],
+                thread_title=titles[thread],
             )
         )
-    return RecallResult(hits=hits, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
 
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time

@@ -8,8 +8,7 @@ LoCoMo at 500 tokens, .276 instead of .195 on RealMem at 1,000 and .653 instead 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,54 +20,58 @@ LENGTH_WEIGHT = 0.1  # off the score per ln(tokens / 64): long answers match eve
 SHORT = 64  # tokens up to which length costs nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (as keys spell it) -> sequence number -> value
+
+
+class Candidate(NamedTuple):
     """One chunk that a search returned; a message may have several."""
 
-    thread_id: str
+    thread: bytes
     seq: int
-    tokens: int
+    tokens: int  # of the whole message
     value: float  # similarity, or BM25 score
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A message to recall."""
 
-    thread_id: str
+    thread: bytes
     seq: int
     score: float
     similarity: float
 
 
-Place = tuple[str, int]  # thread id, sequence number
-
-
-def best(candidates: Iterable[Candidate]) -> dict[Place, float]:
+def best(candidates: Iterable[Candidate]) -> Scores:
     """Keep each message's best chunk."""
-    found: dict[Place, float] = {}
-    for one in candidates:
-        place = (one.thread_id, one.seq)
-        found[place] = max(one.value, found.get(place, 0.0))
+    found: Scores = {}
+    for thread, seq, _, value in candidates:
+        seqs = found.setdefault(thread, {})
+        if value >= seqs.get(seq, 0.0):
+            seqs[seq] = value
     return found
 
 
-def fuse(dense: dict[Place, float], words: dict[Place, float]) -> dict[Place, float]:
+def fuse(dense: Scores, words: Scores) -> Scores:
     """Add both sides, each divided by its best; missing from a side counts as 0 there."""
-    top_dense = max(dense.values(), default=0.0) or 1.0
-    top_words = max(words.values(), default=0.0) or 1.0
-    return {
-        place: DENSE_WEIGHT * dense.get(place, 0.0) / top_dense + (1 - DENSE_WEIGHT) * words.get(place, 0.0) / top_words
-        for place in dense.keys() | words.keys()
-    }
+    fused: Scores = {}
+    for scores, weight in ((dense, DENSE_WEIGHT), (words, 1 - DENSE_WEIGHT)):
+        top = max((max(seqs.values()) for seqs in scores.values()), default=0.0)
+        share = weight / top if top else 0.0
+        for thread, seqs in scores.items():
+            sums = fused.setdefault(thread, {})
+            for seq, value in seqs.items():
+                sums[seq] = sums.get(seq, 0.0) + share * value
+    return fused
 
 
-def lift_by_neighbours(scores: dict[Place, float]) -> dict[Place, float]:
+def lift_by_neighbours(scores: Scores) -> Scores:
     """Let a message gain from what stands next to it in its thread: an answer from its question."""
     return {
-        (thread, seq): score
-        + NEIGHBOUR_WEIGHT * (scores.get((thread, seq - 1), 0.0) + scores.get((thread, seq + 1), 0.0))
-        for (thread, seq), score in scores.items()
+        thread: {
+            seq: score + NEIGHBOUR_WEIGHT * (seqs.get(seq - 1, 0.0) + seqs.get(seq + 1, 0.0))
+            for seq, score in seqs.items()
+        }
+        for thread, seqs in scores.items()
     }
 
 
@@ -77,19 +80,32 @@ def length_cost(tokens: int) -> float:
     return LENGTH_WEIGHT * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
-def rank_semantic(dense: list[Candidate]) -> list[Ranked]:
-    """Rank by similarity alone; of equals the newer message first."""
-    ranked = [Ranked(thread, seq, value, value) for (thread, seq), value in best(dense).items()]
-    return sorted(ranked, key=lambda one: (-one.score, -one.seq, one.thread_id))
+def rank_semantic(dense: Iterable[Candidate], limit: int) -> list[Ranked]:
+    """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
+    found: dict[tuple[bytes, int], float] = {}
+    lowest = 0.0
+    for thread, seq, _, value in dense:
+        if len(found) >= limit and value < lowest:
+            break
+        if (thread, seq) not in found:  # else a worse chunk of the same message
+            found[thread, seq] = lowest = value
+    return _first([Ranked(*place, value, value) for place, value in found.items()], limit)
 
 
-def rank_hybrid(dense: list[Candidate], words: list[Candidate]) -> list[Ranked]:
+def rank_hybrid(dense: list[Candidate], words: list[Candidate], limit: int) -> list[Ranked]:
     """Rank by the recipe: fuse, lift by neighbours, take off for length."""
     similarities = best(dense)
-    tokens = {(one.thread_id, one.seq): one.tokens for one in (*dense, *words)}
     scores = lift_by_neighbours(fuse(similarities, best(words)))
+    for thread, seq, tokens in {one[:3] for one in (*dense, *words) if one.tokens > SHORT}:
+        scores[thread][seq] -= length_cost(tokens)
     ranked = [
-        Ranked(*place, score - length_cost(tokens[place]), similarities.get(place, 0.0))
-        for place, score in scores.items()
+        Ranked(thread, seq, score, similarities.get(thread, {}).get(seq, 0.0))
+        for thread, seqs in scores.items()
+        for seq, score in seqs.items()
     ]
-    return sorted(ranked, key=lambda one: (-one.score, -one.seq, one.thread_id))
+    return _first(ranked, limit)
+
+
+def _first(ranked: list[Ranked], limit: int) -> list[Ranked]:
+    """Return the best; of equals the newer message first."""
+    return sorted(ranked, key=lambda one: (one.score, one.seq, one.thread), reverse=True)[:limit]

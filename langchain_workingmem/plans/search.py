@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from redisvl.query import CountQuery, FilterQuery, VectorQuery
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.keys import Keys
 
-_DISTANCE = "vector_distance"  # redisvl's name for it
+_DISTANCE = b"vector_distance"  # redisvl's name for it
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w*[^\W_]\w*")  # a lone underscore is a syntax error to Search
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
@@ -191,8 +190,7 @@ def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
 # ---------------------------------------------------------------------- replies
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One document of a search reply."""
 
     key: bytes
@@ -203,6 +201,11 @@ class Found:
 def total_of(reply: Any) -> int:
     """Read how many documents match, whatever the limit."""
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
+
+
+def size_of(reply: Any) -> int:
+    """Count the documents of a search reply with their content and without scores."""
+    return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
 
 
 def parse(reply: Any, *, scores: bool = False, content: bool = True) -> Iterator[Found]:
@@ -225,7 +228,7 @@ def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:
     cosine and ip: Redis gives 1 - product; opposite directions count as 0. l2: Redis gives the squared distance d,
     which becomes 1 / (1 + d). A zero vector has no direction: 0.
     """
-    seen = float(fields.get(_DISTANCE.encode(), b"nan"))
+    seen = float(fields.get(_DISTANCE, b"nan"))
     if math.isnan(seen):
         return 0.0
     value = 1 / (1 + seen) if distance == "l2" else 1 - seen

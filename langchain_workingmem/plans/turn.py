@@ -11,7 +11,7 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans import scripts, working_memory
-from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, embed_query, windows
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import owner_tag, refusal, run_script
@@ -75,8 +75,8 @@ def context(
             raise refusal(error, thread_id, resource_id) from None
     stored = _window(wanted, replies[0], new, thread_id, history)
     state = working_memory.state_of(space, place, replies[1:]) if place else None
-    shown = {(thread_id, row.seq) for row in stored}
-    fresh = [one for one in ranked if (one.thread_id, one.seq) not in shown]
+    here, shown = encode(thread_id).encode(), {row.seq for row in stored}
+    fresh = [one for one in ranked if one.thread != here or one.seq not in shown]
     recalled = (yield from windows(space, query, fresh[: query.top_k])) if query and fresh else RecallResult()
     remembered = [] if state is None else [working_memory.block(space, state, read_only=read_only)]
     return assemble(new, stored, recalled, thread_id, history, state, remembered)
@@ -87,8 +87,10 @@ def _window(
 ) -> list[StoredMessage]:
     given = {message.id for message in new}
     rows = {row.message.id: row for row in wanted.read(reply, thread_id) if row.message.id not in given}
+    if not (options.exclude_tools or options.roles or options.max_tokens):
+        return list(rows.values())  # what no provider accepts goes when all is put together
     kept = history_window([row.message for row in rows.values()], options, new)
-    return [replace(rows[message.id], message=message) for message in kept]
+    return [row if (row := rows[message.id]).message is message else replace(row, message=message) for message in kept]
 
 
 def assemble(
@@ -111,13 +113,13 @@ def assemble(
             data = {"thread_id": thread_id, "similarity": similarity.get(row.message.id)}
             here.append(replace(row, message=provenance(row.message, data)))
     past = [row.message for row in sorted([*here, *stored], key=lambda row: row.seq)]
-    # what is recalled brings no tools back that the history leaves out
-    tools = HistoryOptions(exclude_tools=history.exclude_tools)
+    if here and history.exclude_tools:  # what is recalled brings no tools back that the history leaves out
+        past = history_window(past, HistoryOptions(exclude_tools=history.exclude_tools), new)
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
     conversations = replace(recalled, rows=elsewhere).conversations()
     return MemoryContext(
-        messages=[*prompts, *valid([*history_window(past, tools, rest), *rest])],
+        messages=[*prompts, *valid([*past, *rest])],
         system=[*([recalled_block(conversations)] if conversations else []), *remembered],
         recalled=recalled,
         working_memory=state,

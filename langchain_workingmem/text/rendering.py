@@ -34,24 +34,22 @@ def unescape(value: Any) -> Any:
 
 def message_text(message: BaseMessage) -> str:
     """Put a message into words, tool calls included; unescaped."""
-    parts = [str(message.text)] if message.text else []
-    parts += [
-        f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]"
-        for call in getattr(message, "tool_calls", ())
-    ]
-    if not parts and message.content:
-        parts.append("[content without text]")
-    return "\n".join(parts)
+    text = message.content if isinstance(message.content, str) else str(message.text)
+    calls = getattr(message, "tool_calls", None)
+    if not calls:
+        return text or ("[content without text]" if message.content else "")
+    said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
+    return "\n".join([text, *said] if text else said)
 
 
 def conversation(label: str, messages: Iterable[tuple[datetime, BaseMessage]]) -> str:
     """Render messages of one thread as an element with a child per message, each with its role and time (UTC)."""
     lines = [f'<conversation label="{escape(label)}">']
     for at, message in messages:
-        role = escape(_ROLES.get(message.type, message.type))
+        role = _ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         lines.append(
-            f'<message role="{role}"{name} time="{at:%Y-%m-%d %H:%M}">{escape(message_text(message), quote=False)}'
+            f'<message role="{role}"{name} time="{at.isoformat(" ", "minutes")[:16]}">{escape(message_text(message), quote=False)}'
             "</message>"
         )
     return "\n".join([*lines, "</conversation>"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import (
@@ -17,6 +18,7 @@ from langchain_workingmem import (
     Memory,
     OptionError,
     ReadOnlyError,
+    RecallOptions,
     RevisionNotFoundError,
     ThreadExistsError,
     ThreadOwnershipError,
@@ -24,6 +26,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
+from tests.conftest import WordEmbeddings
 from tests.unit.test_keys import NASTY_IDS
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class Home(BaseModel):
 
 class Person(BaseModel):
     name: str | None = None
-    age: int | None = Field(None, ge=0)
+    age: int | None = Field(default=None, ge=0)
     home: Home | None = None
     facts: dict[str, Any] = {}
 
@@ -535,6 +538,42 @@ def test_somebody_elses_thread_opens_no_memory_of_its_owner(shared: Memory) -> N
     shared.working_memory.update("of bob", thread_id="t", resource_id="bob")
     assert shared.working_memory.get(thread_id="t", resource_id="bob").text == "of bob"
     assert shared.working_memory.get(resource_id="ann").text == "of ann"
+
+
+# ---------------------------------------------------------------------- in a turn
+
+
+def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make) -> None:
+    memory = make_memory(
+        embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(schema=Person)
+    )
+    memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", resource_id="ann")
+    state = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    context = memory.context("how is my cat", thread_id="t", resource_id="ann")
+    assert [block.partition("\n")[0] for block in context.system] == ["<recalled_messages>", "<working_memory>"]
+    assert '{"name": "Ann"}' in context.system[-1]
+    assert context.working_memory == state
+
+
+@pytest.mark.parametrize("how", ["of the turn", "of the options"])
+def test_a_read_only_turn_shows_it_without_rules_for_updates(make_memory: Make, how: str) -> None:
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    memory = with_memory(make_memory, schema=Person, read_only=how == "of the options")
+    (block,) = memory.context("hi", thread_id="t", resource_id="ann", read_only=how == "of the turn").system
+    assert "Ann" in block
+    assert "update_working_memory" not in block
+
+
+def test_a_turn_without_working_memory_has_no_block(plain: Memory) -> None:
+    context = plain.context("hi", thread_id="t", resource_id="ann")
+    assert (context.system, context.working_memory) == ([], None)
+
+
+def test_working_memory_costs_a_turn_no_round_trip(make_memory: Make, trips: Trips) -> None:
+    for scope in ("resource", "thread"):
+        memory = with_memory(make_memory, template="", scope=scope)
+        memory.working_memory.update("fact", thread_id="t", resource_id="ann")
+        assert trips.of(lambda memory=memory: memory.context("hi", thread_id="t", resource_id="ann")) == 1  # type: ignore[misc]
 
 
 # ---------------------------------------------------------------------- threads that go, are copied or handed over

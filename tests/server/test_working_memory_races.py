@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ def test_revisions_have_no_holes_under_updates_clears_and_reverts(memory: Memory
 class Watched:
     """Runs a plan, with something else in front of some of its effects; counts them, and leaves pauses out."""
 
-    def __init__(self, *, before: dict[int, Callable[[], object]]) -> None:
+    def __init__(self, *, before: Mapping[int, Callable[[], object]]) -> None:
         self.before = before
         self.trips = 0
         self.pauses: list[Pause] = []
@@ -248,7 +249,7 @@ def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory, r
 def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory, run: Run) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     part = memory.working_memory
-    rivals = {place: lambda place=place: part.update({f"theirs{place}": 1}, resource_id="ann") for place in (2, 3)}
+    rivals = {place: partial(part.update, {f"theirs{place}": 1}, resource_id="ann") for place in (2, 3)}
     watched = Watched(before=rivals)
     state = run(memory, watched.through(merging(memory, {"mine": 1})))
     assert state.value == {"old": 1, "theirs2": 1, "theirs3": 1, "mine": 1}
@@ -296,7 +297,7 @@ def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory, ru
     for place in (2, 3):  # in front of the write; in front of making the thread
         theirs = f"t{place}"
         change = plans.update(notes._space, theirs, "ann", "mine", None, None)
-        take = {place: lambda id=theirs: notes.working_memory.update("theirs", thread_id=id, resource_id="bob")}
+        take = {place: partial(notes.working_memory.update, "theirs", thread_id=theirs, resource_id="bob")}
         with pytest.raises(ThreadOwnershipError):
             run(notes, Watched(before=take).through(change))
         assert notes.working_memory.get(thread_id=theirs, resource_id="bob").text == "theirs"

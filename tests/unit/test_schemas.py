@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import Enum
@@ -411,12 +412,10 @@ class Keeper(BaseModel):
 
     @field_serializer("day")
     def _as_germans_write(self, day: date | None) -> str | None:
-        return day and f"{day:%d.%m.%Y}"
+        return f"{day:%d.%m.%Y}" if day else None
 
 
-@pytest.mark.parametrize(
-    "patch", [{"pin": "1234"}, {"day": "2000-02-29"}, {"hidden": "x"}], ids=lambda patch: min(patch)
-)
+@pytest.mark.parametrize("patch", [{"pin": "1234"}, {"day": "2000-02-29"}, {"hidden": "x"}], ids=min)
 def test_how_a_model_shows_itself_does_not_change_what_is_stored(patch: dict[str, Any]) -> None:
     assert stored(Keeper, {}, patch) == patch
 
@@ -432,9 +431,63 @@ class Cart(BaseModel):
     wheels: list[Wheel] = []
 
 
-@pytest.mark.parametrize("patch", [{"wheel": {"size": 3}}, {"wheels": [{"size": 3}]}], ids=lambda patch: min(patch))
+@pytest.mark.parametrize("patch", [{"wheel": {"size": 3}}, {"wheels": [{"size": 3}]}], ids=min)
 def test_defaults_of_a_dataclass_inside_a_model_are_not_stored(patch: dict[str, Any]) -> None:
     assert stored(Cart, {}, patch) == patch
+
+
+class Wrapped(BaseModel):
+    described: Annotated[Needy, Field(description="x")] | None = None
+    outside: Annotated[Needy | None, Field(description="x")] = None
+    either: Needy | str | None = None
+    by_name: dict[str, Needy] = {}
+    maybe_by_name: dict[str, Needy] | None = None
+    mapping: Mapping[str, Needy] = {}
+
+
+@pytest.mark.parametrize("name", ["described", "outside", "either"])
+def test_a_patch_of_a_model_may_leave_out_what_it_requires_however_it_is_wrapped(name: str) -> None:
+    assert stored(Wrapped, {name: {"name": "Ann"}}, {name: {"age": 3}}) == {name: {"name": "Ann", "age": 3}}
+
+
+@pytest.mark.parametrize("name", ["by_name", "maybe_by_name", "mapping"])
+def test_a_patch_of_a_mapping_of_models_may_leave_out_what_they_require(name: str) -> None:
+    after = stored(Wrapped, {name: {"a": {"name": "Ann"}}}, {name: {"a": {"age": 3}}})
+    assert after == {name: {"a": {"name": "Ann", "age": 3}}}
+
+
+@pytest.mark.parametrize("name", ["by_name", "maybe_by_name", "mapping"])
+def test_null_deletes_a_key_of_a_mapping_of_models(name: str) -> None:
+    current = {name: {"a": {"name": "Ann"}, "b": {"name": "Bob"}}}
+    assert stored(Wrapped, current, {name: {"a": None}}) == {name: {"b": {"name": "Bob"}}}
+
+
+class ByNameOnly(BaseModel):
+    model_config = ConfigDict(validate_by_alias=False, validate_by_name=True)
+    first_name: str | None = Field(None, alias="firstName")
+
+
+def test_a_model_that_reads_names_only_loses_nothing() -> None:
+    after = stored(ByNameOnly, {}, {"first_name": "Ann"})
+    assert value(ByNameOnly, after).first_name == "Ann"
+
+
+@dataclass
+class Dated:
+    born: date | None = None
+    home: Home | None = None
+
+
+@pytest.mark.parametrize(
+    "content", [Dated(born=date(2000, 2, 29)), Dated(home=Home(city="Ulm"))], ids=["date", "model"]
+)
+def test_an_instance_of_a_dataclass_may_hold_what_its_schema_allows(content: Dated) -> None:
+    assert value(Dated, stored(Dated, {}, content)) == content
+
+
+def test_an_instance_of_a_dataclass_brings_no_defaults_into_a_merge() -> None:
+    after = stored(Car, {"brand": "Tatra", "doors": 2, "engine": {"power": 3}}, Car("Tatra", owners=["Ann"]))
+    assert after == {"brand": "Tatra", "doors": 2, "engine": {"power": 3}, "owners": ["Ann"]}
 
 
 class Ship(BaseModel):

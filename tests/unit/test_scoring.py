@@ -25,7 +25,7 @@ from langchain_workingmem.plans.scoring import (
 candidates = st.lists(
     st.builds(
         Candidate,
-        thread_id=st.sampled_from(["s", "t"]),
+        thread=st.sampled_from([b"s", b"t"]),
         seq=st.integers(0, 8),
         tokens=st.integers(0, 2000),
         value=st.floats(0, 50),
@@ -34,42 +34,38 @@ candidates = st.lists(
 )
 
 
-def one(seq: int, value: float, thread: str = "t", tokens: int = 10) -> Candidate:
+def one(seq: int, value: float, thread: bytes = b"t", tokens: int = 10) -> Candidate:
     return Candidate(thread, seq, tokens, value)
 
 
 def test_the_best_piece_counts_for_the_message() -> None:
-    assert best([one(1, 0.2), one(1, 0.9), one(1, 0.5), one(2, 0.1)]) == {("t", 1): 0.9, ("t", 2): 0.1}
+    assert best([one(1, 0.2), one(1, 0.9), one(1, 0.5), one(2, 0.1)]) == {b"t": {1: 0.9, 2: 0.1}}
 
 
 def test_messages_of_two_threads_are_two_messages() -> None:
-    assert best([one(1, 0.2, "s"), one(1, 0.4, "t")]) == {("s", 1): 0.2, ("t", 1): 0.4}
+    assert best([one(1, 0.2, b"s"), one(1, 0.4, b"t")]) == {b"s": {1: 0.2}, b"t": {1: 0.4}}
 
 
 def test_fusion_is_a_weighted_sum_of_shares_of_the_best() -> None:
-    found = fuse({("t", 1): 0.8, ("t", 2): 0.4}, {("t", 2): 10.0, ("t", 3): 5.0})
-    assert found == pytest.approx(
-        {
-            ("t", 1): DENSE_WEIGHT,
-            ("t", 2): DENSE_WEIGHT / 2 + (1 - DENSE_WEIGHT),
-            ("t", 3): (1 - DENSE_WEIGHT) / 2,
-        }
+    found = fuse({b"t": {1: 0.8, 2: 0.4}}, {b"t": {2: 10.0, 3: 5.0}})
+    assert found[b"t"] == pytest.approx(
+        {1: DENSE_WEIGHT, 2: DENSE_WEIGHT / 2 + (1 - DENSE_WEIGHT), 3: (1 - DENSE_WEIGHT) / 2}
     )
 
 
 def test_fusion_without_any_score_is_zero() -> None:
     assert fuse({}, {}) == {}
-    assert fuse({("t", 1): 0.0}, {}) == {("t", 1): 0.0}
+    assert fuse({b"t": {1: 0.0}}, {}) == {b"t": {1: 0.0}}
 
 
 def test_neighbours_lift_within_their_thread_only() -> None:
-    found = lift_by_neighbours({("t", 1): 1.0, ("t", 2): 0.0, ("s", 3): 0.0, ("t", 4): 0.0})
-    assert found == {("t", 1): 1.0, ("t", 2): NEIGHBOUR_WEIGHT, ("s", 3): 0.0, ("t", 4): 0.0}
+    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 4: 0.0}, b"s": {3: 0.0}})
+    assert found == {b"t": {1: 1.0, 2: NEIGHBOUR_WEIGHT, 4: 0.0}, b"s": {3: 0.0}}
 
 
 def test_both_neighbours_count() -> None:
-    found = lift_by_neighbours({("t", 1): 1.0, ("t", 2): 0.0, ("t", 3): 0.5})
-    assert found[("t", 2)] == pytest.approx(1.5 * NEIGHBOUR_WEIGHT)
+    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 3: 0.5}})
+    assert found[b"t"][2] == pytest.approx(1.5 * NEIGHBOUR_WEIGHT)
 
 
 @pytest.mark.parametrize("tokens", [0, 1, SHORT])
@@ -84,48 +80,50 @@ def test_length_costs_by_its_logarithm(tokens: int) -> None:
 
 
 def test_semantic_ranks_by_similarity_and_the_newer_of_equals_first() -> None:
-    ranked = rank_semantic([one(1, 0.5), one(2, 0.5), one(3, 0.9), one(3, 0.1)])
+    ranked = rank_semantic([one(3, 0.9), one(1, 0.5), one(2, 0.5), one(3, 0.1)], limit=2)
     assert [(found.seq, found.score, found.similarity) for found in ranked] == [
         (3, 0.9, 0.9),
         (2, 0.5, 0.5),
-        (1, 0.5, 0.5),
     ]
 
 
 def test_hybrid_puts_what_both_sides_found_first() -> None:
-    ranked = rank_hybrid([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)])
+    ranked = rank_hybrid([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)], limit=9)
     assert [found.seq for found in ranked] == [5, 1, 9]
 
 
 def test_hybrid_says_that_words_alone_have_no_similarity() -> None:
-    (found,) = rank_hybrid([], [one(1, 7.0)])
+    (found,) = rank_hybrid([], [one(1, 7.0)], limit=9)
     assert found.similarity == 0
     assert found.score == pytest.approx(1 - DENSE_WEIGHT)
 
 
 def test_hybrid_puts_the_short_one_of_equals_first() -> None:
-    ranked = rank_hybrid([one(1, 0.9, tokens=40), one(5, 0.9, tokens=4000)], [])
+    ranked = rank_hybrid([one(1, 0.9, tokens=40), one(5, 0.9, tokens=4000)], [], limit=9)
     assert [found.seq for found in ranked] == [1, 5]
 
 
 def test_nothing_found_is_nothing_ranked() -> None:
-    assert rank_semantic([]) == rank_hybrid([], []) == []
+    assert rank_semantic([], limit=9) == rank_hybrid([], [], limit=9) == []
 
 
 @given(candidates)
 def test_semantic_ranks_each_message_once_in_falling_order(dense: list[Candidate]) -> None:
-    ranked = rank_semantic(dense)
-    places = [(found.thread_id, found.seq) for found in ranked]
-    assert sorted(places) == sorted({(found.thread_id, found.seq) for found in dense})
+    dense.sort(key=lambda found: -found.value)
+    ranked = rank_semantic(dense, limit=100)
+    places = [found[:2] for found in ranked]
+    assert sorted(places) == sorted({found[:2] for found in dense})
+    assert rank_semantic(dense, limit=3) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
 
 
 @given(candidates, candidates)
 def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate], words: list[Candidate]) -> None:
-    ranked = rank_hybrid(dense, words)
-    places = [(found.thread_id, found.seq) for found in ranked]
-    assert sorted(places) == sorted({(found.thread_id, found.seq) for found in (*dense, *words)})
+    ranked = rank_hybrid(dense, words, limit=100)
+    places = [found[:2] for found in ranked]
+    assert sorted(places) == sorted({found[:2] for found in (*dense, *words)})
+    assert rank_hybrid(dense, words, limit=3) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(math.isfinite(score) for score in scores)
@@ -133,7 +131,6 @@ def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate],
 
 @given(candidates, candidates)
 def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate], words: list[Candidate]) -> None:
-    same_tokens = [Candidate(found.thread_id, found.seq, 100, found.value) for found in dense]
-    same_words = [Candidate(found.thread_id, found.seq, 100, found.value) for found in words]
-    assert rank_hybrid(same_tokens[::-1], same_words[::-1]) == rank_hybrid(same_tokens, same_words)
-    assert rank_semantic(dense[::-1]) == rank_semantic(dense)
+    same_tokens = [found._replace(tokens=100) for found in dense]
+    same_words = [found._replace(tokens=100) for found in words]
+    assert rank_hybrid(same_tokens[::-1], same_words[::-1], 100) == rank_hybrid(same_tokens, same_words, 100)

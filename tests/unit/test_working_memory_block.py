@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from os.path import commonprefix
 from typing import Any
 
 import pytest
@@ -30,9 +29,7 @@ class Hostile(BaseModel):
 
 def block(document: str = "", *, writable: bool = True, scope: str = "resource", **options: Any) -> str:
     chosen = WorkingMemoryOptions(**options)
-    return working_memory_block(
-        chosen.format, document, scope, writable=writable, instructions=chosen.instructions
-    )
+    return working_memory_block(chosen.format, document, scope, writable=writable, instructions=chosen.instructions)
 
 
 def tags(text: str) -> list[str]:
@@ -171,7 +168,8 @@ def test_instructions_of_ones_own_do_not_offer_updates_of_what_is_only_shown() -
 @pytest.mark.parametrize("options", FORMATS)
 def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[str, Any], writable: bool) -> None:
     blocks = [block(text, writable=writable, **options) for text in ("", '{"name": "Ann"}', HOSTILE, "x" * 1000)]
-    assert commonprefix(blocks).endswith("<data>\n")
+    assert len({text.partition("<data>\n")[0] for text in blocks}) == 1
+    assert all("<data>\n" in text for text in blocks)
 
 
 @pytest.mark.parametrize("options", FORMATS)
