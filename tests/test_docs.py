@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.text.formats import Mode
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -42,6 +47,21 @@ def test_the_quickstart_runs_and_says_what_it_shows() -> None:
 
 
 def without_key() -> dict[str, str]:
-    import os
-
     return {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
+ROW = re.compile(r"^\| (merge|append|replace) \| `(.+)` \| `(.+)` \| `(.+)` \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", ROW.findall((ROOT / "docs/working-memory.md").read_text()), ids=" ".join)
+def test_every_merge_in_the_table_is_true(row: tuple[Mode, str, str, str]) -> None:
+    mode, *cells = row
+    before, update, after = map(json.loads, cells)
+    with Memory.embedded(working_memory=options_for(before)) as memory:
+        memory.working_memory.update(before, resource_id="u", mode="replace")
+        state = memory.working_memory.update(update, resource_id="u", mode=mode)
+        assert state.value == after
+
+
+def options_for(document: object) -> WorkingMemoryOptions:
+    return WorkingMemoryOptions(template="") if isinstance(document, str) else WorkingMemoryOptions(schema={})

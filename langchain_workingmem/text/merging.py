@@ -30,7 +30,7 @@ def append_patch(target: Any, patch: Any) -> Any:
         return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
     if isinstance(patch, list):
         items = [*target, *patch] if isinstance(target, list) else patch
-        return list({json.dumps(item, sort_keys=True): item for item in reversed(items)}.values())[::-1]
+        return list({json.dumps(item, sort_keys=True): item for item in items}.values())
     return patch
 
 
