@@ -148,7 +148,7 @@ class Trips:
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     counter = Trips()
-    send = redis.connection.AbstractConnection.send_packed_command
+    send: Any = redis.connection.AbstractConnection.send_packed_command
     asend = redis.asyncio.connection.AbstractConnection.send_packed_command
 
     def counted(self: Any, command: Any, check_health: bool = True) -> None:

@@ -239,7 +239,7 @@ def test_a_sentinel_leads_to_the_master(
 def cluster(start: Callable[..., int]) -> int:
     """Start three masters that share the slots, and return one port."""
     ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
-    clients = [redis.Redis(port=port) for port in ports]
+    clients: list[Any] = [redis.Redis(port=port) for port in ports]
     for place, client in enumerate(clients):
         low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)

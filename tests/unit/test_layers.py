@@ -56,7 +56,7 @@ def imports(path: Path) -> list[tuple[str, bool]]:
             names = [node.module or ""]
             if node.module == NAME:
                 names = [f"{NAME}.{alias.name}" for alias in node.names]
-        found += [(name, node.col_offset == 0) for name in names]
+        found += [(name, getattr(node, "col_offset", 0) == 0) for name in names]
     return found
 
 
