@@ -1,6 +1,6 @@
 """A tour of the memory on a private Redis: history, recall, and what survives a restart. No key, no download.
 
-    make quickstart
+make quickstart
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def main() -> None:
         heading("1. A private Redis starts, and two users' conversations go in")
         began = time.perf_counter()
         with open_memory(folder) as memory:
-            say(f"Redis with Search is up after {time.perf_counter() - began:.1f} s, and keeps its data in a directory.")
+            say(
+                f"Redis with Search is up after {time.perf_counter() - began:.1f} s, and keeps its data in a directory."
+            )
             fill(memory, data)
 
             heading("2. The last messages of a thread")
@@ -106,7 +108,9 @@ def live(memory: Memory) -> None:
     from langchain_openai import ChatOpenAI
 
     model = ChatOpenAI(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
-    question = HumanMessage("I meet the caterer tomorrow. What do I have to tell them about me, and how is my dog called?")
+    question = HumanMessage(
+        "I meet the caterer tomorrow. What do I have to tell them about me, and how is my dog called?"
+    )
     context = memory.context([question], thread_id="maya-wedding", resource_id="maya")
     system = SystemMessage("\n\n".join(["You are a helpful assistant.", *context.system]))
     answer = model.invoke([system, *context.messages])
