@@ -234,16 +234,15 @@ class Memory:
     def _context(
         self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
     ) -> Plan[MemoryContext]:
-        plan = partial(
-            turn.context, self._space, new, thread_id, resource_id, self._history_options, read_only=read_only
-        )
+        plan = partial(turn.gather, self._space, new, thread_id, resource_id, self._history_options)
         try:
-            return (yield from plan(query))
+            found = yield from plan(query)
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             if self._on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
-        return (yield from plan(None))
+            found = yield from plan(None)
+        return turn.assemble(self._space, found, new, self._history_options, read_only=read_only)
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str

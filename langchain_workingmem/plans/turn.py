@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -36,21 +36,25 @@ def question(messages: Sequence[BaseMessage]) -> str:
     return next(asked, "")
 
 
-def context(
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What the store knows for a turn."""
+
+    thread_id: str
+    stored: list[StoredMessage] = field(default_factory=list)  # the window of the history
+    recalled: RecallResult = field(default_factory=RecallResult)
+    working_memory: WorkingMemoryState | None = None
+
+
+def gather(
     space: Space,
     new: Sequence[BaseMessage],
     thread_id: str,
     resource_id: str,
     history: HistoryOptions,
     query: Query | None,
-    *,
-    read_only: bool,
-) -> Plan[MemoryContext]:
-    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
-
-    Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
-    message that is also in `new` stands where `new` has it.
-    """
+) -> Plan[Gathered]:
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     limit = history.last_messages
     wanted = Wanted(limit=limit, newest=limit is not None)
@@ -78,8 +82,7 @@ def context(
     here, shown = encode(thread_id).encode(), {row.seq for row in stored}
     fresh = [one for one in ranked if one.thread != here or one.seq not in shown]
     recalled = (yield from windows(space, query, fresh[: query.top_k])) if query and fresh else RecallResult()
-    remembered = [] if state is None else [working_memory.block(space, state, read_only=read_only)]
-    return assemble(new, stored, recalled, thread_id, history, state, remembered)
+    return Gathered(thread_id, stored, recalled, state)
 
 
 def _window(
@@ -94,16 +97,17 @@ def _window(
 
 
 def assemble(
-    new: Sequence[BaseMessage],
-    stored: Sequence[StoredMessage],
-    recalled: RecallResult,
-    thread_id: str,
-    history: HistoryOptions,
-    state: WorkingMemoryState | None = None,
-    remembered: Sequence[str] = (),
+    space: Space, gathered: Gathered, new: Sequence[BaseMessage], history: HistoryOptions, *, read_only: bool
 ) -> MemoryContext:
-    """Put a context together; pure."""
-    present = {message.id for message in new if message.id} | {row.message.id for row in stored}
+    """Put a context together; pure.
+
+    Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
+    message that is also in `new` stands where `new` has it.
+    """
+    thread_id, recalled, state = gathered.thread_id, gathered.recalled, gathered.working_memory
+    given = {message.id for message in new if message.id}
+    stored = [row for row in gathered.stored if row.message.id not in given]
+    present = given | {row.message.id for row in stored}
     similarity = {hit.message.id: hit.similarity for hit in recalled.hits if hit.thread_id == thread_id}
     here, elsewhere = [], []
     for row in recalled.rows:
@@ -118,9 +122,9 @@ def assemble(
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
     conversations = replace(recalled, rows=elsewhere).conversations()
+    system = [recalled_block(conversations)] if conversations else []
+    if state is not None:
+        system.append(working_memory.block(space, state, read_only=read_only))
     return MemoryContext(
-        messages=[*prompts, *valid([*past, *rest])],
-        system=[*([recalled_block(conversations)] if conversations else []), *remembered],
-        recalled=recalled,
-        working_memory=state,
+        messages=[*prompts, *valid([*past, *rest])], system=system, recalled=recalled, working_memory=state
     )

@@ -515,11 +515,11 @@ def test_a_reply_is_short_however_long_the_memory_is(
 
 def test_the_reply_to_a_long_rewrite_does_not_take_seconds(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, template="# Facts")
-    texts = ["\n".join(f"- fact {at}: the user {did} {at * 7}" for at in range(700)) for did in ("said", "did")]
+    texts = ["\n".join(f"- fact {at}: the user {did} {at * 7}" for at in range(250)) for did in ("said", "did")]
     memory.working_memory.update(texts[0], resource_id="ann")
     begun = time.perf_counter()
     invoke(update_tool(memory), {"memory": texts[1]})
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 0.5  # a diff by lines takes milliseconds
 
 
 def test_get_shows_it_and_says_when_it_is_empty(person: Memory, invoke: Invoke) -> None:
