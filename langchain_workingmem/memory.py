@@ -103,7 +103,7 @@ class Memory:
             model=_name(model) if model else "",
             create=create_index,
         )
-        self._core = core = Core(
+        self.core = core = Core(
             space=self._space,
             run=self._runner.run,
             arun=self._async_runner.run,
@@ -234,15 +234,29 @@ class Memory:
     def _context(
         self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
     ) -> Plan[MemoryContext]:
+        found = yield from self._gather(new, thread_id, resource_id, query)
+        return self.assembled(found, new, read_only=read_only)
+
+    def gathering(self, new: Sequence[BaseMessage], thread_id: str, resource_id: str) -> Plan[turn.Gathered]:
+        """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
+        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
+        return self._gather(new, thread_id, resource_id, query)
+
+    def assembled(self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool) -> MemoryContext:
+        """Put together what `gathering` found and the messages at hand."""
+        return turn.assemble(self._space, found, new, self._history_options, read_only=read_only)
+
+    def _gather(
+        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+    ) -> Plan[turn.Gathered]:
         plan = partial(turn.gather, self._space, new, thread_id, resource_id, self._history_options)
         try:
-            found = yield from plan(query)
+            return (yield from plan(query))
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             if self._on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
-            found = yield from plan(None)
-        return turn.assemble(self._space, found, new, self._history_options, read_only=read_only)
+        return (yield from plan(None))
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
@@ -274,7 +288,7 @@ class Memory:
         """
         from langchain_workingmem.tools import memory_tools
 
-        return memory_tools(self._core, thread_id=thread_id, resource_id=resource_id, include=include)
+        return memory_tools(self.core, thread_id=thread_id, resource_id=resource_id, include=include)
 
     # ------------------------------------------------------------------ life
 

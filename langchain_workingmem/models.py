@@ -157,7 +157,7 @@ class WorkingMemoryState:
     revision: int  # 0: never written
     updated_at: datetime | None  # None: never written
     is_empty: bool  # nothing, or the bare template
-    origin: str | None = None  # what wrote it: update, tool, edit, clear, revert, seed, clone
+    origin: str | None = None  # what wrote it: update, tool, clear, revert, seed, clone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

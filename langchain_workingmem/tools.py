@@ -5,18 +5,19 @@ from __future__ import annotations
 import difflib
 import json
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.ids import Ids, resolve
 from langchain_workingmem.plans import recall, working_memory
-from langchain_workingmem.text.formats import JsonFormat
+from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
 from langchain_workingmem.text.merging import without_null
-from langchain_workingmem.text.rendering import unescape
+from langchain_workingmem.text.rendering import HOW, unescape
+from langchain_workingmem.text.schemas import inlined, shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,13 +36,6 @@ class Edit(BaseModel):
 
     find: str = Field(description="Text that stands exactly once in working memory, quoted as it is")
     replace: str = Field(description="What shall stand in its place; empty to delete it")
-
-
-class TextUpdate(BaseModel):
-    """Arguments of `update_working_memory` for Markdown and text."""
-
-    memory: str | None = Field(None, description="The text")
-    edits: list[Edit] | None = Field(None, description="Changes of single places, instead of the text")
 
 
 class Nothing(BaseModel):
@@ -71,7 +65,7 @@ def memory_tools(
         if name not in makers:
             msg = f"there is no tool {name!r}: use {', '.join(NAMES)}"
             raise OptionError(msg)
-        if name in _WRITING and core.space.remembering.read_only:
+        if name != "search_memory" and core.space.remembering.read_only and name in _WRITING:
             msg = f"{name} writes, and working memory is read-only: leave the tool out"
             raise ReadOnlyError(msg)
     return [_tool(core, name, *makers[name](), Ids(thread_id, resource_id)) for name in names]
@@ -123,18 +117,15 @@ def _objection(error: Any) -> str:
 
 def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     form = core.space.remembering.format
-    return _update_json(core, form) if isinstance(form, JsonFormat) else _update_text(core, form)
+    if isinstance(form, JsonFormat):
+        return _update_json(core, form)
+    return _update_text(core, cast("TextFormat", form))
 
 
 def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(ids: Ids, memory: Any = None, clear: list[str] | None = None) -> Plan[str]:
-        given = (
-            memory.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-            if isinstance(memory, BaseModel)
-            else memory
-        )
-        # null and empty text are how a model fills in what it has nothing to say about: `clear` deletes
-        patch = unescape(without_null(given or {}))
+    def make(ids: Ids, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
+        # null and emptiness are how a model fills in what it has nothing to say about: `clear` deletes
+        patch = unescape(without_null(memory or {}))
 
         def change(text: str) -> str:
             if not patch and not clear:
@@ -145,61 +136,60 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
 
         return (yield from _changed(core, ids, change))
 
-    return (
-        "Remember facts, or correct them. Put only what is new or has changed into `memory`, everything else stays as it "
-        "is; lists are replaced as a whole. Name fields that are no longer true in `clear`.",
-        _json_arguments(form),
-        make,
+    return f"Remember facts, or correct them. {HOW['json', form.default_mode]}", _json_arguments(form), make
+
+
+def _json_arguments(form: JsonFormat) -> type[BaseModel]:
+    whole = form.schema.json_schema
+    patch = shape(inlined(whole, whole), nullable=True)
+    described = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    return create_model(
+        "UpdateWorkingMemory",
+        __config__=ConfigDict(extra="forbid"),
+        memory=(
+            Annotated[dict[str, Any] | None, BeforeValidator(_parsed), described],
+            Field(None, description="The facts"),
+        ),
+        clear=(list[str] | None, Field(None, description="Names of fields to delete; dots for nested ones")),
     )
 
 
-def _json_arguments(form: JsonFormat) -> Any:
-    patch = form.schema.patch_type
-    memory, clear = "What is new or has changed", "Names of fields to delete; dots for nested ones"
-    if not isinstance(patch, dict):
-        return create_model(
-            "UpdateWorkingMemory",
-            memory=(patch | None, Field(None, description=memory)),
-            clear=(list[str] | None, Field(None, description=clear)),
-        )
-    shared = {key: patch[key] for key in ("$defs", "definitions") if key in patch}
-    inner = {key: value for key, value in patch.items() if key not in shared}
-    return {
-        "title": "UpdateWorkingMemory",
-        "type": "object",
-        "properties": {
-            "memory": {"anyOf": [inner, {"type": "null"}], "description": memory},
-            "clear": {
-                "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}],
-                "description": clear,
-            },
-        },
-        **shared,
-    }
+def _parsed(value: Any) -> Any:
+    """Read an object that a model sent as text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
-def _update_text(core: Core, form: Any) -> tuple[str, Any, Callable[..., Plan[str]]]:
+def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(ids: Ids, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
         def change(text: str) -> str:
             if memory and edits:
                 msg = "`memory` and `edits` together are not clear, so nothing was changed: send one of them"
                 raise WorkingMemoryValidationError(msg)
-            for edit in edits or ():
-                text = form.edit(text, unescape(edit.find), unescape(edit.replace))
-            return text if edits else form.apply(text, unescape(memory or ""), None)
+            if edits:
+                return form.edit(text, [_as_shown(edit, text) for edit in edits])
+            return form.apply(text, unescape(memory or ""), None)
 
         return (yield from _changed(core, ids, change))
 
-    whole = {
-        "replace": "send the whole text as `memory`: it takes the place of what is there, so keep all that is still true",
-        "append": "send what is new as `memory`: it is added to what is there",
-    }[form.default_mode]
-    return (
-        f"Remember facts, or correct them. Change single places with `edits` (quote the present text, and what shall stand "
-        f"in its place), or {whole}.",
-        TextUpdate,
-        make,
+    whole = "replaces what is there" if form.default_mode == "replace" else "is added to what is there"
+    schema = create_model(
+        "UpdateWorkingMemory",
+        __config__=ConfigDict(extra="forbid"),
+        memory=(str | None, Field(None, description=f"Text that {whole}")),
+        edits=(list[Edit] | None, Field(None, description="Changes of single places, instead of `memory`")),
     )
+    return f"Remember facts, or correct them. {HOW[form.name, form.default_mode]}", schema, make
+
+
+def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
+    """Undo the escaping of the prompt, unless the text stands as it was quoted."""
+    quoted = unescape(edit.find)
+    if quoted != edit.find and edit.find in text:
+        return edit.find, edit.replace
+    return quoted, unescape(edit.replace)
 
 
 def _changed(core: Core, ids: Ids, change: Callable[[str], str]) -> Plan[str]:
@@ -207,14 +197,16 @@ def _changed(core: Core, ids: Ids, change: Callable[[str], str]) -> Plan[str]:
     before, after = yield from working_memory.change(core.space, ids.thread_id, ids.resource_id, change, "tool")
     if before.text == after.text:
         return "Working memory says so already; nothing was changed."
-    return "Working memory is updated:\n" + _difference(before, after)
+    return "Working memory is updated:\n" + _difference(core, before, after)
 
 
-def _difference(before: WorkingMemoryState, after: WorkingMemoryState) -> str:
+def _difference(core: Core, before: WorkingMemoryState, after: WorkingMemoryState) -> str:
     """Say what changed, a line per place."""
-    if isinstance(after.value, str) or isinstance(before.value, str):
-        old, new = before.text.splitlines(), after.text.splitlines()
-        lines = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[1:].strip()]
+    form = core.space.remembering.format
+    if isinstance(form, TextFormat):
+        old, new = (before.text or form.template).splitlines(), after.text.splitlines()
+        changes = difflib.unified_diff(old, new, n=0, lineterm="")
+        lines = [f"{line[0]} {line[1:]}" for line in list(changes)[2:] if line[0] in "+-" and line[1:].strip()]
     else:
         old_values, new_values = _flat(json.loads(before.text or "{}")), _flat(json.loads(after.text or "{}"))
         lines = [
@@ -223,7 +215,7 @@ def _difference(before: WorkingMemoryState, after: WorkingMemoryState) -> str:
             if new_values.get(path) != old_values.get(path)
         ]
     rest = len(lines) - MOST_LINES
-    return "\n".join([*lines[:MOST_LINES], *([f"and {rest} more"] if rest > 0 else [])])
+    return "\n".join([*map(shorten, lines[:MOST_LINES]), *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def _show(value: Any) -> str:

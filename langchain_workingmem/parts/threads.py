@@ -8,6 +8,7 @@ from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import threads as plans
 from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.working_memory import copy_memory
 from langchain_workingmem.plans.working_memory import create_thread as create_with_memory
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ class Threads:
     ) -> ClonedThread:
         """Copy a thread of `resource_id` for the same owner (`transfer` the copy to give it away).
 
-        Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title and
-        metadata of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
+        Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
+        metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
         One round trip, and two per 200 messages; up to 200 messages the copy appears in one step. Raises
         `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
         """
@@ -256,9 +257,11 @@ class Threads:
             until=until,
         )
         new_id = core.new_id() if new_thread_id is None else new_thread_id
-        return plans.clone(
+        copy = yield from plans.clone(
             core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
+        yield from copy_memory(core.space, thread_id, new_id)
+        return copy
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Return the thread that this one was cloned from; None when it is no clone, or the source is gone or not theirs."""

@@ -17,8 +17,8 @@ class WorkingMemory:
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
     The scope of the options says which ids count: `resource_id` for the memory of a user, `thread_id` for that of a
-    conversation; with only a thread given, the memory of its owner costs one more round trip. A thread of another
-    resource raises `ThreadOwnershipError`.
+    conversation; with only a thread given, the memory of its owner costs one more round trip. In thread scope, a thread
+    of another resource raises `ThreadOwnershipError`.
     """
 
     def __init__(self, core: Core) -> None:

@@ -208,6 +208,18 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     return match.groups()
 
 
+def owner_of(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[tuple[str, str]]:
+    """Complete ids: with only a thread known its stored owner counts, and a new thread owns itself.
+
+    No round trip when both are known, else one.
+    """
+    thread_id = check_id(thread_id, "thread_id")
+    if resource_id is not None:
+        return thread_id, check_id(resource_id, "resource_id")
+    thread = yield from get(space, thread_id, None)
+    return thread_id, thread.resource_id if thread else thread_id
+
+
 def every(space: Space, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
     """List all threads, oldest first; a round trip per 1,000."""
     found: list[Thread] = []

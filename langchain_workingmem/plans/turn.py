@@ -11,6 +11,7 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans import scripts, working_memory
+from langchain_workingmem.plans.codec import is_ours_to_keep
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, embed_query, windows
 from langchain_workingmem.plans.rows import Wanted
@@ -34,6 +35,31 @@ def question(messages: Sequence[BaseMessage]) -> str:
     """Return the text of the last message of the user: what recall looks for."""
     asked = (str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage))
     return next(asked, "")
+
+
+def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages of the present turn: from what the user said last on. Without a user's message, all."""
+    end = next((at for at in range(len(messages) - 1, -1, -1) if _is_users(messages[at])), None)
+    if end is None:
+        return list(messages)
+    start = end
+    while start and _is_users(messages[start - 1]):
+        start -= 1
+    return list(messages[start:])
+
+
+def _is_users(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage) and is_ours_to_keep(message)
+
+
+def without_copies(stored: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> list[StoredMessage]:
+    """Leave out what the caller sent along without our ids: clients that keep the conversation themselves do that."""
+    known = {row.message.id for row in stored}
+    before = messages[: len(messages) - len(turn_of(messages))]
+    if not before or any(message.id in known for message in before):
+        return list(stored)
+    said = {(message.type, str(message.text)) for message in before}
+    return [row for row in stored if (row.message.type, str(row.message.text)) not in said]
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def _state(space: Space, row: Mapping[bytes, bytes]) -> WorkingMemoryState:
 def block(space: Space, state: WorkingMemoryState, *, read_only: bool = False) -> str:
     """Render working memory for a system prompt."""
     options = space.remembering
-    writable = not (read_only or options.read_only)
+    writable = not (read_only or options.read_only) and "update" in options.tools
     return working_memory_block(
         options.format, state.text, options.scope, writable=writable, instructions=options.instructions
     )
@@ -179,6 +179,8 @@ def _write(
     try:
         ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
     except ThreadNotFoundError:
+        if what == "revert" or not value:
+            return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
         # the memory of a thread whose first message is still to come; without an owner it owns itself
         with suppress(ThreadExistsError):  # somebody else's first message came in between
             yield from create(space, place.thread_id, place.resource_id or place.thread_id, None, None)
@@ -245,6 +247,16 @@ def revert(space: Space, revision: int, thread_id: str | None, resource_id: str 
     if status < 0:
         raise RevisionNotFoundError(revision)
     return _state(space, row)
+
+
+def copy_memory(space: Space, source: str, target: str) -> Plan[None]:
+    """Give a clone the working memory of its source, where threads have one. Two round trips, else none."""
+    if space.working_memory is None or space.working_memory.scope != "thread":
+        return
+    state = yield from read(space, source, None)
+    if state.text:
+        place = yield from find(space, target, None)
+        yield from _write(space, place, 0, "clone", "write", state.text)
 
 
 def create_thread(

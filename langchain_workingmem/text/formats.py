@@ -5,19 +5,21 @@ Everything that refuses an update raises `WorkingMemoryValidationError` with wor
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel
-
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.text.merging import append_patch, append_text, count_leaves, merge_patch
+from langchain_workingmem.text.schemas import dump, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_workingmem.text.schemas import Schema
 
 Mode: TypeAlias = Literal["replace", "merge", "append"]
+
+QUOTED = 5  # lines that a refusal quotes at most
 
 DEFAULT_TEMPLATE = """\
 # User information
@@ -64,7 +66,7 @@ class TextFormat:
         self.template = template
         self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
         self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
-        self._template_lines = frozenset(_lines(template))
+        self._template_lines = frozenset(map(_squeezed, _lines(template)))
 
     def apply(self, current: str, content: Any, mode: Mode | None) -> str:
         if mode == "merge":
@@ -86,38 +88,24 @@ class TextFormat:
             return append_text(current, content)
         return content
 
-    def edit(self, current: str, find: str, replace: str) -> str:
-        """Replace the one place where `find` stands; an empty memory is edited as its template."""
-        text = current if current.strip() else self.template
-        places = text.count(find) if find else 0
-        if places == 1:
-            edited = text.replace(find, replace)
-            if self.is_empty(edited) and not self.is_empty(text):
-                msg = (
-                    "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
-                )
-                raise WorkingMemoryValidationError(msg)
-            return edited
-        if not find:
-            msg = "`find` is empty, so nothing was changed: quote the text that is to be replaced"
-        elif places:
-            lines = _quote(line for line in text.splitlines() if find.splitlines()[0] in line)
-            msg = (
-                f"{find!r} stands {places} times in working memory, so nothing was changed: quote more of the text "
-                f"around it, so that it is unique. It stands in:\n{lines}"
-            )
-        else:
-            msg = (
-                f"{find!r} does not stand in working memory, so nothing was changed: quote the text exactly as it is. "
-                f"The lines nearest to it:\n{_quote(_nearest(find, text))}"
-            )
-        raise WorkingMemoryValidationError(msg)
+    def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
+        """Replace, one after the other, the one place where each `find` stands; an empty memory is edited as its template."""
+        before = text = current if current.strip() else self.template
+        for find, replace in edits:
+            places = [at for at in range(len(text)) if text.startswith(find, at)] if find else []
+            if len(places) != 1:
+                raise WorkingMemoryValidationError(_misquoted(find, len(places), before))
+            text = text[: places[0]] + replace + text[places[0] + len(find) :]
+        if self.is_empty(text) and not self.is_empty(before):
+            msg = "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
+            raise WorkingMemoryValidationError(msg)
+        return text
 
     def value(self, document: str) -> str:
         return document
 
     def is_empty(self, document: str) -> bool:
-        return set(_lines(document)) <= self._template_lines
+        return set(map(_squeezed, _lines(document))) <= self._template_lines
 
 
 class JsonFormat:
@@ -144,6 +132,8 @@ class JsonFormat:
                 "fields that are new or different, or clear it on purpose"
             )
             raise WorkingMemoryValidationError(msg)
+        if current and after == self._parsed(current):
+            return current  # in another order of keys, perhaps
         return self._store(after)
 
     def _wipes(self, given: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -155,7 +145,7 @@ class JsonFormat:
         """Delete fields by their dotted names."""
         document = self._load(current)
         for path in paths:
-            *parents, last = path.split(".")
+            *parents, last = [path] if path in document else path.split(".")
             place: Any = document
             for name in parents:
                 place = place.get(name) if isinstance(place, dict) else None
@@ -166,13 +156,16 @@ class JsonFormat:
             del place[last]
         return self._store(document)
 
+    def _parsed(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
+
     def _load(self, text: str) -> dict[str, Any]:
         if not text:
             return {}
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
+        document = self._parsed(text)
         if not isinstance(document, dict):
             msg = (
                 "what is stored was written in another format than the schema's JSON: read it with "
@@ -182,7 +175,10 @@ class JsonFormat:
         return document
 
     def _store(self, document: dict[str, Any]) -> str:
-        return json.dumps(self.schema.validate(document), ensure_ascii=False) if document else ""
+        if not document:
+            return ""
+        self.schema.validate(document)
+        return dump(document)
 
     def value(self, document: str) -> Any:
         loaded = self._load(document)
@@ -193,28 +189,50 @@ class JsonFormat:
 
 
 def _as_object(content: Any) -> dict[str, Any]:
-    if isinstance(content, BaseModel):
-        return content.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-    if dataclasses.is_dataclass(content) and not isinstance(content, type):
-        return dataclasses.asdict(content)
     if isinstance(content, str):
         try:
             content = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"working memory was not changed, because the update is not JSON: {error}"
             raise WorkingMemoryValidationError(msg) from error
-    if not isinstance(content, dict):
+    found = plain(content)
+    if not isinstance(found, dict):
         msg = f"working memory is an object here, the update is of type {type(content).__name__}: pass a dict"
         raise WorkingMemoryValidationError(msg)
-    return content
+    return found
+
+
+def _misquoted(find: str, places: int, text: str) -> str:
+    if not find:
+        return "`find` is empty, so nothing was changed: quote the text that is to be replaced"
+    shown = shorten(find)
+    if places:
+        lines = [line for line in text.splitlines() if find.splitlines()[0] in line]
+        return (
+            f"{shown!r} stands {places} times in working memory, so nothing was changed: quote more of the text around it, "
+            f"so that it is unique. It stands in:\n{_quote(lines)}"
+        )
+    return (
+        f"{shown!r} does not stand in working memory, so nothing was changed: quote the text exactly as it is. The lines "
+        f"nearest to it:\n{_quote(_nearest(find, text))}"
+    )
+
+
+def shorten(text: str, width: int = 200) -> str:
+    """Cut a long text for a message."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+def _squeezed(line: str) -> str:
+    return "".join(line.split())
 
 
 def _lines(text: str) -> list[str]:
     return [line for line in map(str.strip, text.splitlines()) if line]
 
 
-def _quote(lines: Any) -> str:
-    return "\n".join(f"    {line}" for line in lines)
+def _quote(lines: list[str]) -> str:
+    return "\n".join(f"    {shorten(line)}" for line in lines[:QUOTED])
 
 
 def _nearest(find: str, text: str) -> list[str]:
@@ -223,7 +241,7 @@ def _nearest(find: str, text: str) -> list[str]:
     lines = _lines(text)
     first = (_lines(find) or [find])[0]
     words = {word for word in first.lower().split() if len(word) > 2}
-    near = get_close_matches(first, lines, n=3, cutoff=0.4)
+    near = get_close_matches(first[:500], [line[:500] for line in lines], n=3, cutoff=0.4)
     near += [line for line in lines if line not in near and words & set(line.lower().split())]
     return (near or lines)[:3]
 

@@ -52,8 +52,8 @@ def count_leaves(document: object, *, null: bool = True) -> int:
 
 
 def without_null(patch: Any) -> Any:
-    """Take out what a model padded: null and empty text in objects. Arrays stay as they are."""
+    """Take out what a model padded: null, empty texts, arrays and objects, wherever a merge reaches."""
     if not isinstance(patch, dict):
         return patch
-    lean = {key: without_null(value) for key, value in patch.items() if value is not None and value != ""}
-    return {key: value for key, value in lean.items() if value != {} or patch[key] == {}}
+    lean = {key: without_null(value) for key, value in patch.items()}
+    return {key: value for key, value in lean.items() if value not in (None, "", [], {})}

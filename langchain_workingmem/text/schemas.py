@@ -1,31 +1,26 @@
 """Schemas of working memory: validating a document, and reading a patch of one.
 
-A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. Each answers three questions: is this document
-valid, what is this patch in the names that the document uses, and what does a model need to know to write a patch.
+A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. What is stored is the JSON that was sent, in the
+names by which the schema reads it; the schema says whether it is valid, and makes the user's type of it when it is read.
+So nothing depends on how a model writes itself: secrets, computed fields and serializers of its own do no harm.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    RootModel,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
-from pydantic.fields import FieldInfo
+from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+
+MAX_DEPTH = 100  # levels of a document; deeper ones are a mistake or an attack
 
 
 class Schema(Protocol):
@@ -35,15 +30,11 @@ class Schema(Protocol):
     def json_schema(self) -> dict[str, Any]:
         """Describe a whole document."""
 
-    @property
-    def patch_type(self) -> Any:
-        """Describe a patch, in which nothing is required: a Pydantic model or a JSON schema."""
-
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
-        """Check a patch, and return it in the names of the document."""
+        """Return a patch in the names of the document, without what the schema ignores."""
 
-    def validate(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Check a document, and return it as it is stored."""
+    def validate(self, document: dict[str, Any]) -> None:
+        """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
 
     def value(self, document: dict[str, Any]) -> Any:
         """Return the document as the user's type."""
@@ -53,8 +44,7 @@ def schema_of(schema: Any) -> Schema:
     """Take a user's schema, or raise `OptionError`."""
     if isinstance(schema, dict):
         return JsonSchema(schema)
-    is_type = isinstance(schema, type) and (issubclass(schema, BaseModel) or dataclasses.is_dataclass(schema))
-    if is_type or is_typeddict(schema):
+    if _is_schema(schema):
         return TypeSchema(schema)
     msg = f"schema={schema!r}: use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
     raise OptionError(msg)
@@ -72,38 +62,20 @@ class TypeSchema:
             msg = f"schema={schema!r} is nothing that Pydantic can validate: {error}"
             raise OptionError(msg) from error
 
-    @cached_property
-    def patch_type(self) -> Any:
-        is_root = issubclass(self._schema, RootModel)  # a mapping without fields of its own
-        return dict[str, Any] if is_root else _patch_model(self._schema, {})
-
-    @cached_property
-    def _patches(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self.patch_type)
-
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
-        try:
-            # JSON rules: a date is a string there, also for a strict model
-            read = self._patches.validate_json(_dump(patch))
-        except ValidationError as error:
-            raise _refused(error) from error
-        dumped: dict[str, Any] = self._patches.dump_python(
-            read, mode="json", by_alias=True, exclude_unset=True, warnings=False
-        )
-        return dumped
+        named: dict[str, Any] = _named(patch, self._schema, "")
+        return named
 
-    def validate(self, document: dict[str, Any]) -> dict[str, Any]:
-        dumped: dict[str, Any] = self._adapter.dump_python(
-            self.value(document), mode="json", by_alias=True, exclude_unset=True, warnings=False
-        )
-        # a dataclass cannot say which of its fields were set: defaults are not facts
-        return _like(dumped, document) if dataclasses.is_dataclass(self._schema) else dumped
+    def validate(self, document: dict[str, Any]) -> None:
+        self.value(document)
 
     def value(self, document: dict[str, Any]) -> Any:
         try:
-            return self._adapter.validate_json(_dump(document))
+            # JSON rules: a date is a string there, also for a strict model
+            return self._adapter.validate_json(dump(document))
         except ValidationError as error:
-            raise _refused(error) from error
+            problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
+            raise _objection(problems) from error
 
 
 class JsonSchema:
@@ -125,92 +97,154 @@ class JsonSchema:
             raise OptionError(msg)
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
-    @cached_property
-    def patch_type(self) -> dict[str, Any]:
-        return _optional(self.json_schema)
-
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Any] = json.loads(_dump(patch))
-        return plain
+        return patch
 
-    def validate(self, document: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, document: dict[str, Any]) -> None:
+        dump(document)
         problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
         if problems:
-            raise _objection(
-                [(problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems]
-            )
-        return document
+            named = ((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
+            raise _objection(list(named))
 
     def value(self, document: dict[str, Any]) -> dict[str, Any]:
         return document
 
 
-# ---------------------------------------------------------------------- patches
+# ---------------------------------------------------------------------- what a model is shown
 
 
-def _patch_model(schema: type[Any], seen: dict[type[Any], type[BaseModel] | None]) -> type[BaseModel]:
-    """Build a model with the fields and names of a schema, in which each may be left out or null, recursively."""
-    known = seen.setdefault(schema, None)
-    if known is not None:
-        return known
-    fields: dict[str, Any] = {}
-    for name, (annotation, info) in _fields(schema).items():
-        kind: Any = (
-            Annotated[(_patched(annotation, seen), *info.metadata)] if info.metadata else _patched(annotation, seen)
-        )
-        fields[name] = (
-            kind | None,
-            Field(
-                default=None,
-                alias=info.alias,
-                validation_alias=info.validation_alias,
-                serialization_alias=info.serialization_alias,
-                title=info.title,
-                description=info.description,
-                examples=info.examples,
-            ),
-        )
-    config = ConfigDict(extra=_extra(schema), populate_by_name=True, arbitrary_types_allowed=True)
-    model: type[BaseModel] = create_model(
-        f"{schema.__name__}Patch", __config__=config, __doc__=schema.__doc__, **fields
-    )
-    seen[schema] = model
-    return model
+def shape(schema: Any, *, nullable: bool) -> Any:
+    """Rewrite a JSON schema as that of a patch: nothing is required, titles and defaults leave.
+
+    `nullable` lets each property be null as well: in OpenAI's strict mode every property must be sent, and null is how a
+    model says that it has nothing to say.
+    """
+    if isinstance(schema, list):
+        return [shape(part, nullable=nullable) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs", "definitions"} and isinstance(value, dict):
+            parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
+            found[key] = {name: _or_null(part) for name, part in parts.items()} if key[0] == "p" and nullable else parts
+        elif key not in {"required", "default", "title"}:
+            found[key] = value if key in {"enum", "const", "examples"} else shape(value, nullable=nullable)
+    return found
 
 
-def _fields(schema: type[Any]) -> dict[str, tuple[Any, FieldInfo]]:
-    if issubclass(schema, BaseModel):
-        return {name: (info.annotation, info) for name, info in schema.model_fields.items()}
-    hints = get_type_hints(schema, include_extras=True)
-    if dataclasses.is_dataclass(schema):
-        hints = {field.name: hints[field.name] for field in dataclasses.fields(schema)}
-    infos = {name: FieldInfo.from_annotation(_bare(hint)) for name, hint in hints.items()}
-    return {name: (info.annotation, info) for name, info in infos.items()}
+def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> Any:
+    """Put what references point to in their place; a schema inside itself ends as any object."""
+    if isinstance(schema, list):
+        return [inlined(part, root, inside) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    rest = {
+        key: inlined(value, root, inside)
+        for key, value in schema.items()
+        if key not in {"$ref", "$defs", "definitions"}
+    }
+    pointer = schema.get("$ref")
+    if not isinstance(pointer, str):
+        return rest
+    target: Any = root
+    for part in pointer.removeprefix("#").strip("/").split("/"):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    if pointer in inside or not isinstance(target, dict):
+        return {"type": "object", **rest}
+    return {**inlined(target, root, (*inside, pointer)), **rest}
 
 
-def _bare(hint: Any) -> Any:
-    """Take Required and NotRequired off."""
-    return get_args(hint)[0] if getattr(get_origin(hint), "_name", "") in {"Required", "NotRequired"} else hint
+def _or_null(schema: Any) -> Any:
+    options = schema.get("anyOf", []) if isinstance(schema, dict) else []
+    if not isinstance(schema, dict) or {"type": "null"} in options:
+        return schema
+    if options:
+        return {**schema, "anyOf": [*options, {"type": "null"}]}
+    description = {key: schema[key] for key in ("description",) if key in schema}
+    return {"anyOf": [{key: schema[key] for key in schema if key not in description}, {"type": "null"}], **description}
 
 
-def _extra(schema: type[Any]) -> Any:
-    config = schema.model_config if issubclass(schema, BaseModel) else getattr(schema, "__pydantic_config__", {})
-    return config.get("extra", "ignore")
+# ---------------------------------------------------------------------- names
 
 
-def _patched(annotation: Any, seen: dict[type[Any], type[BaseModel] | None]) -> Any:
-    """Replace schemas inside an annotation by patches of them, where a merge reaches: not inside arrays."""
+class _Name(NamedTuple):
+    """How the document calls a field, and what the field holds."""
+
+    key: str
+    annotation: Any
+
+
+def _named(value: Any, annotation: Any, path: str) -> Any:
+    """Rename the keys of JSON to those by which the schema reads it, and leave out what it ignores."""
+    annotation = _bare(annotation)
     origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return Annotated[(_patched(inner[0], seen), *inner[1:])]
-    if origin is dict and len(inner) == 2:
-        return dict.__class_getitem__((inner[0], _patched(inner[1], seen) | None))
-    # which of several schemas a patch is meant for cannot be known: those stay whole
-    if origin in (Union, UnionType) and sum(map(_is_schema, inner)) == 1:
-        return Union.__getitem__(tuple(_patched(part, seen) for part in inner))
+    if origin in (Union, UnionType):
+        # which of several schemas is meant cannot be known: those take what is sent
+        fitting = [part for part in inner if _holds(value, part)]
+        return _named(value, fitting[0], path) if len(fitting) == 1 else value
+    if not _holds(value, annotation):
+        return value
     if _is_schema(annotation):
-        inside_itself = annotation in seen and seen[annotation] is None
-        return dict[str, Any] if inside_itself else _patch_model(annotation, seen)
+        return _fields_named(value, annotation, path)
+    if isinstance(value, list):
+        return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)] if inner else value
+    return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()} if inner else value
+
+
+def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
+    if issubclass(schema, RootModel):
+        return _named(value, schema.model_fields["root"].annotation, path)
+    names, extra = _names(schema)  # type: ignore[arg-type]
+    found = {}
+    for key, item in value.items():
+        if key in names:
+            found[names[key].key] = _named(item, names[key].annotation, f"{path}{key}.")
+        elif extra == "allow":
+            found[key] = item
+        elif extra == "forbid":
+            raise _objection([(f"{path}{key}", "the schema does not allow further fields")])
+    return found
+
+
+def _holds(value: Any, annotation: Any) -> bool:
+    """Tell whether an annotation is one of objects, or of arrays, as the value is."""
+    annotation = _bare(annotation)
+    origin = get_origin(annotation) or annotation
+    if isinstance(value, dict):
+        return _is_schema(annotation) or (isinstance(origin, type) and issubclass(origin, Mapping))
+    return isinstance(value, list) and isinstance(origin, type) and issubclass(origin, list | set | frozenset | tuple)
+
+
+@cache
+def _names(schema: type[Any]) -> tuple[dict[str, _Name], Literal["ignore", "allow", "forbid"]]:
+    """Map every name of a field to the one that reads it; and tell what happens to other names."""
+    if not issubclass(schema, BaseModel):
+        hints = get_type_hints(schema, include_extras=True)
+        extra = getattr(schema, "__pydantic_config__", {}).get("extra", "ignore")
+        return {name: _Name(name, hint) for name, hint in hints.items()}, extra
+    names: dict[str, _Name] = {}
+    extra = schema.model_config.get("extra") or "ignore"
+    for name, info in schema.model_fields.items():
+        alias = info.validation_alias if schema.model_config.get("validate_by_alias", True) else None
+        aliases = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        texts = [one for one in aliases if isinstance(one, str)]
+        if any(isinstance(one, AliasPath) for one in aliases):
+            extra = "allow"  # the field is read from within others
+        for known in (name, *texts):
+            names[known] = _Name(texts[0] if texts else name, info.annotation)
+    return names, extra
+
+
+def _bare(annotation: Any) -> Any:
+    """Take Annotated, Required and NotRequired off."""
+    while get_origin(annotation) is Annotated or getattr(get_origin(annotation), "_name", "") in {
+        "Required",
+        "NotRequired",
+        "ReadOnly",
+    }:
+        annotation = get_args(annotation)[0]
     return annotation
 
 
@@ -220,22 +254,53 @@ def _is_schema(annotation: Any) -> bool:
     return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation))
 
 
-def _optional(schema: dict[str, Any]) -> dict[str, Any]:
-    """Take `required` off a JSON schema where a merge reaches, and allow null, recursively."""
-    found = {key: value for key, value in schema.items() if key != "required"}
-    if "properties" in found:
-        found["properties"] = {
-            name: {"anyOf": [_optional(part), {"type": "null"}]} if isinstance(part, dict) else part
-            for name, part in found["properties"].items()
+# ---------------------------------------------------------------------- JSON
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Write a value as JSON holds it; of models and dataclasses what was set, not what is a default."""
+    if depth > MAX_DEPTH:
+        msg = f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels"
+        raise WorkingMemoryValidationError(msg)
+    if isinstance(value, RootModel):
+        return plain(value.root, depth)
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in value.model_fields_set}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {
+            field.name: found
+            for field in dataclasses.fields(value)
+            if _is_set(field, found := getattr(value, field.name))
         }
-    return found
+    if isinstance(value, dict):
+        return {plain(key): plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item, depth + 1) for item in value]
+    if hasattr(value, "get_secret_value"):
+        return value.get_secret_value()
+    if isinstance(value, str) and value.encode(errors="replace").decode() != value:
+        msg = "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry"
+        raise WorkingMemoryValidationError(msg)
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError as error:
+        msg = f"working memory was not changed, because the update is not JSON: {error}"
+        raise WorkingMemoryValidationError(msg) from error
 
 
-# ---------------------------------------------------------------------- errors
+def _is_set(field: dataclasses.Field[Any], value: Any) -> bool:
+    if field.default_factory is not dataclasses.MISSING:
+        return bool(value != field.default_factory())
+    return field.default is dataclasses.MISSING or bool(value != field.default)
 
 
-def _refused(error: ValidationError) -> WorkingMemoryValidationError:
-    return _objection([(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)])
+def dump(document: dict[str, Any]) -> str:
+    """Write a document as JSON, which knows neither NaN nor infinity."""
+    try:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        msg = f"working memory was not changed, because the update is not JSON: {error}"
+        raise WorkingMemoryValidationError(msg) from error
 
 
 def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
@@ -244,17 +309,3 @@ def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
         f"working memory was not changed, because it would not fit its schema: {reasons}",
         tuple(field for field, _ in problems),
     )
-
-
-def _dump(value: object) -> str:
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError) as error:
-        msg = f"working memory was not changed, because the update is not JSON: {error}"
-        raise WorkingMemoryValidationError(msg) from error
-
-
-def _like(dumped: Any, given: Any) -> Any:
-    if isinstance(dumped, dict) and isinstance(given, dict):
-        return {key: _like(value, given[key]) for key, value in dumped.items() if key in given}
-    return dumped

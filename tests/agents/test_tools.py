@@ -597,7 +597,7 @@ def test_a_server_that_is_gone_is_told_to_the_model(make_memory: Make, invoke: I
 
 
 @pytest.mark.parametrize(
-    ("mode", "wrong"), [("replace", "everything else stays"), ("append", "lists are replaced as a whole")]
+    ("mode", "wrong"), [("replace", "the others stay"), ("append", "Lists are replaced as a whole")]
 )
 def test_the_tool_says_what_its_mode_does(make_memory: Make, mode: str, wrong: str) -> None:
     assert wrong in update_tool(with_memory(make_memory, schema=Person)).description

@@ -670,3 +670,13 @@ def test_an_empty_seed_leaves_it_empty(make_memory: Make, seed: Any) -> None:
     memory = with_memory(make_memory, **({"schema": Person} if seed == {} else {"template": ""}))
     memory.threads.create(thread_id="t", resource_id="ann", working_memory=seed)
     assert memory.working_memory.get(resource_id="ann").revision == 0
+
+
+def test_a_clone_begins_with_the_memory_of_its_source(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(scope="thread", template=""))
+    memory.threads.create(resource_id="u", thread_id="t", working_memory="Plays the cello.")
+    copy = memory.threads.clone("t").thread
+    state = memory.working_memory.get(thread_id=copy.id)
+    assert (state.text, state.origin, state.revision) == ("Plays the cello.", "clone", 1)
+    memory.working_memory.update("Moved to Lisbon.", thread_id=copy.id)
+    assert memory.working_memory.get(thread_id="t").text == "Plays the cello."

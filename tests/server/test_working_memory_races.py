@@ -214,12 +214,12 @@ def run(face: str) -> Callable[[Memory, Plan[Any]], Any]:
 
     async def arun(memory: Memory, plan: Plan[Any]) -> Any:
         try:
-            return await memory._core.arun(plan)
+            return await memory.core.arun(plan)
         finally:
             await memory._async_runner.aclose()
 
     if face == "sync":
-        return lambda memory, plan: memory._core.run(plan)
+        return lambda memory, plan: memory.core.run(plan)
     return lambda memory, plan: asyncio.run(arun(memory, plan))
 
 

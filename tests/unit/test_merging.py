@@ -209,7 +209,7 @@ def test_arrays_are_no_place_for_padding() -> None:
 
 
 def test_what_is_zero_or_false_is_no_padding() -> None:
-    assert without_null({"a": 0, "b": False, "c": {}}) == {"a": 0, "b": False, "c": {}}
+    assert without_null({"a": 0, "b": False, "c": {}}) == {"a": 0, "b": False}
 
 
 @pytest.mark.parametrize(
