@@ -73,6 +73,11 @@ def _calls(message: BaseMessage) -> list[str]:
     return [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
 
 
+def is_marked(message: BaseMessage) -> bool:
+    """Tell whether memory put this message where it stands."""
+    return message.additional_kwargs.get("lc_source") == SOURCE
+
+
 def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
     """Copy a message, marked as put there by memory: it is not saved again, and no provider is sent the mark."""
     marks: dict[str, Any] = {"lc_source": SOURCE}

@@ -22,8 +22,8 @@ PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
 # A module may import from its own layer's package and from the layers above it in this list.
 LAYERS = ["errors", "text", "options", "models", "plans", "io", "parts", "memory"]
-FACES = {"embedded", "embeddings", "ids", "middleware", "tools"}  # on top of everything; `memory` reaches them lazily
-NO_IO = {"assembled", "gathering", "tools"}  # public functions that only make something
+FACES = {"chat_history", "embedded", "embeddings", "ids", "middleware", "nodes", "retriever", "tools"}
+NO_IO = {"as_retriever", "assembled", "chat_history", "gathering", "load_node", "save_node", "tools"}
 ONLY = {  # outside packages that a single layer may import
     "redis": {"io"},
     "asyncio": {"io"},

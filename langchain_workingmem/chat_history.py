@@ -1,0 +1,125 @@
+"""A thread as a LangChain chat history, for RunnableWithMessageHistory and other code that wants one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+
+from langchain_workingmem.plans import history
+from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.threads import owner_of
+from langchain_workingmem.plans.windows import history_window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.plans.effects import Plan
+
+
+class RedisChatMessageHistory(BaseChatMessageHistory):
+    """One thread of a memory; `Memory.chat_history` makes it.
+
+    Saving is idempotent by message id and keeps the order of the server, so several writers may share a session. What is
+    read is valid for every provider: an unfinished tool call is kept, but not shown.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        session_id: str,
+        *,
+        resource_id: str | None = None,
+        options: HistoryOptions | None = None,
+    ) -> None:
+        self.session_id = check_id(session_id, "session_id")
+        self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
+        self.options = options or memory.history_options
+        self._memory = memory
+        self._core = memory.core
+        self._entered: list[list[BaseMessage]] = []  # what unfinished runs of RunnableWithMessageHistory were given
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        """Return what `HistoryOptions` shows, oldest first. One round trip."""
+        return self._as_seen_by(_caller(), self._core.run(self._read()))
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Async twin of `messages`."""
+        caller = _caller()
+        return self._as_seen_by(caller, await self._core.arun(self._read()))
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Save messages at the end. One round trip, two without a `resource_id`."""
+        thread_id, resource_id = self._core.run(self._ids())
+        self._memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Async twin of `add_messages`."""
+        thread_id, resource_id = await self._core.arun(self._ids())
+        await self._memory.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+
+    def clear(self) -> None:
+        """Delete all messages; the thread stays."""
+        self._memory.history.clear(self.session_id, resource_id=self.resource_id)
+
+    async def aclear(self) -> None:
+        """Async twin of `clear`."""
+        await self._memory.history.aclear(self.session_id, resource_id=self.resource_id)
+
+    def _ids(self) -> Plan[tuple[str, str]]:
+        return owner_of(self._core.space, self.session_id, self.resource_id)
+
+    def _read(self) -> Plan[list[BaseMessage]]:
+        limit = self.options.last_messages
+        wanted = Wanted(limit=limit, newest=limit is not None)
+        rows = yield from history.read(self._core.space, self.session_id, self.resource_id, wanted)
+        return history_window([row.message for row in rows], self.options)
+
+    def _as_seen_by(self, caller: str, messages: list[BaseMessage]) -> list[BaseMessage]:
+        """Let RunnableWithMessageHistory see as many messages at its end as at its beginning.
+
+        It reads the history again when a run ends, and takes that many messages off the front of its input, to save the
+        rest. If somebody else wrote meanwhile it would take off what the user has just said. Of several runs on one
+        object the shortest view counts, until the last has ended: what is saved again has an id, and changes nothing.
+        """
+        if caller in ("_enter_history", "_aenter_history"):
+            self._entered = sorted([*self._entered[:99], messages], key=len)
+        elif caller in ("_exit_history", "_aexit_history") and self._entered:
+            shortest = self._entered[0]
+            self._entered.pop()
+            return shortest
+        return messages
+
+
+def _caller() -> str:
+    """Name the function of LangChain's history runnable that is reading, empty for any other reader."""
+    frame = sys._getframe(2)  # noqa: SLF001 - documented as the way to look at the caller
+    return frame.f_code.co_name if frame.f_globals.get("__name__") == "langchain_core.runnables.history" else ""
+
+
+def config_specs() -> list[ConfigurableFieldSpec]:
+    """Name the ids of a chat history as LangChain's configurable fields."""
+    return [
+        ConfigurableFieldSpec(
+            id="session_id",
+            annotation=str,
+            name="Session id",
+            description="The thread to remember; its thread_id elsewhere.",
+            is_shared=True,
+        ),
+        ConfigurableFieldSpec(
+            id="resource_id",
+            annotation=str,
+            name="Resource id",
+            description="The user who owns the thread; left out, its owner counts.",
+            default=None,
+            is_shared=True,
+        ),
+    ]

@@ -1,0 +1,65 @@
+"""Recall as a LangChain retriever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import RunnableConfig, ensure_config
+from pydantic import Field
+
+from langchain_workingmem.ids import Ids, resolve
+
+if TYPE_CHECKING:
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+
+
+class SemanticRecallRetriever(BaseRetriever):
+    """Finds earlier messages of a user; `Memory.as_retriever` makes it.
+
+    One document per hit, the best first. `page_content` is the window; the metadata holds thread_id, thread_title,
+    message_id, role, similarity, score and stored_at. Two round trips, sync or async.
+    """
+
+    memory: Any = Field(repr=False)
+    thread_id: str | None = None
+    resource_id: str | None = None
+    recall_kwargs: dict[str, Any] = Field(default_factory=dict)  # arguments of `memory.recall.search`
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """Find documents; ids that are not bound come from the config. `top_k` may be passed."""
+        return super().invoke(input, config, ids=self._ids(config), **kwargs)
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """Async twin of `invoke`."""
+        return await super().ainvoke(input, config, ids=self._ids(config), **kwargs)
+
+    def _ids(self, config: RunnableConfig | None) -> Ids:
+        return resolve(ensure_config(config), thread_id=self.thread_id, resource_id=self.resource_id)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
+    ) -> list[Document]:
+        result = self.memory.recall.search(query, **self._arguments(ids), **kwargs)
+        documents: list[Document] = result.to_documents()
+        return documents
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
+    ) -> list[Document]:
+        result = await self.memory.recall.asearch(query, **self._arguments(ids), **kwargs)
+        documents: list[Document] = result.to_documents()
+        return documents
+
+    def _arguments(self, ids: Ids | None) -> dict[str, Any]:
+        known = ids or Ids(self.thread_id, self.resource_id)
+        return {"thread_id": known.thread_id, "resource_id": known.resource_id, **self.recall_kwargs}
+
+    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
+        return LangSmithRetrieverParams(
+            ls_retriever_name="semantic_recall",
+            ls_vector_store_provider="redis",
+            ls_embedding_provider=self.memory.core.space.model,
+            ls_embedding_model=self.memory.core.space.model,
+        )
