@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         EmbeddingSizeError,
         IdError,
         MessageNotFoundError,
+        ModelError,
         OptionError,
         ReadOnlyError,
         RedisCapabilityError,
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
         Thread,
         WorkingMemoryState,
     )
-    from langchain_workingmem.options import HistoryOptions, IndexOptions, RecallOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import (
+        HistoryOptions,
+        IndexOptions,
+        RecallOptions,
+        TitleOptions,
+        WorkingMemoryOptions,
+    )
 
 __all__ = [
     "ClonedThread",
@@ -53,6 +60,7 @@ __all__ = [
     "Memory",
     "MemoryContext",
     "MessageNotFoundError",
+    "ModelError",
     "OptionError",
     "Page",
     "ReadOnlyError",
@@ -68,6 +76,7 @@ __all__ = [
     "ThreadExistsError",
     "ThreadNotFoundError",
     "ThreadOwnershipError",
+    "TitleOptions",
     "WorkingMemError",
     "WorkingMemoryConflictError",
     "WorkingMemoryOptions",
@@ -88,7 +97,7 @@ _HOMES = {
         "Thread",
         "WorkingMemoryState",
     ],
-    "options": ["HistoryOptions", "IndexOptions", "RecallOptions", "WorkingMemoryOptions"],
+    "options": ["HistoryOptions", "IndexOptions", "RecallOptions", "TitleOptions", "WorkingMemoryOptions"],
 }
 
 

@@ -11,6 +11,7 @@
     ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
     ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
     ├── RevisionNotFoundError (LookupError)    a revision of working memory that is not kept
+    ├── ModelError (RuntimeError)              the chat model failed
     ├── EmbeddingError (RuntimeError)          the embedding model failed; the messages are stored
     ├── EmbeddingSizeError (ValueError)        vectors of another size than the index holds
     ├── RedisConnectionError (ConnectionError) Redis cannot be reached, or went away
@@ -106,6 +107,10 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
     def __init__(self, revision: int) -> None:
         super().__init__(f"revision {revision} is not kept: working_memory.revisions() lists those that are")
         self.revision = revision
+
+
+class ModelError(WorkingMemError, RuntimeError):
+    """The chat model that makes titles failed; the thread has none yet."""
 
 
 class EmbeddingError(WorkingMemError, RuntimeError):

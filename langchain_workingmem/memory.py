@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, get_args
 from uuid import uuid4
@@ -14,7 +15,14 @@ from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, Opti
 from langchain_workingmem.io.clients import DEFAULT_URL, async_client, check_url, sync_client
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
-from langchain_workingmem.options import HistoryOptions, OnError, RecallOptions, WorkingMemoryOptions, one_of
+from langchain_workingmem.options import (
+    HistoryOptions,
+    OnError,
+    RecallOptions,
+    TitleOptions,
+    WorkingMemoryOptions,
+    one_of,
+)
 from langchain_workingmem.parts.base import Core
 from langchain_workingmem.parts.history import History
 from langchain_workingmem.parts.recall import Recall
@@ -22,6 +30,7 @@ from langchain_workingmem.parts.threads import Threads
 from langchain_workingmem.parts.working_memory import WorkingMemory
 from langchain_workingmem.plans import turn
 from langchain_workingmem.plans.codec import as_messages
+from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import Keys, check_id
 from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.plans.space import Space
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import MessageLikeRepresentation
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -63,6 +73,7 @@ class Memory:
         history: What a turn shows of the thread.
         recall: Options of semantic recall; None: off, and no model is needed.
         working_memory: Options of working memory; None: off.
+        title: Titles for threads that have none, made by a model in the background; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
@@ -78,6 +89,7 @@ class Memory:
         history: HistoryOptions | None = None,
         recall: RecallOptions | None = None,
         working_memory: WorkingMemoryOptions | None = None,
+        title: TitleOptions | None = None,
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
@@ -104,6 +116,7 @@ class Memory:
             keys=Keys(key_prefix),
             recall=recall,
             working_memory=working_memory,
+            title=replace(title, model=chat_model(title.model)) if title else None,
             model=_name(model) if model else "",
             create=create_index,
         )
@@ -128,6 +141,7 @@ class Memory:
         history: HistoryOptions | None = None,
         recall: RecallOptions | None = None,
         working_memory: WorkingMemoryOptions | None = None,
+        title: TitleOptions | None = None,
         key_prefix: str = "wm",
         on_error: OnError = "raise",
     ) -> Self:
@@ -147,6 +161,7 @@ class Memory:
                 history=history,
                 recall=recall,
                 working_memory=working_memory,
+                title=title,
                 key_prefix=key_prefix,
                 on_error=on_error,
             )
@@ -251,6 +266,12 @@ class Memory:
         return turn.assemble(self._space, found, new, self.history_options, read_only=read_only)
 
     def _gather(
+        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+    ) -> Plan[turn.Gathered]:
+        seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
+        return traced("chain", "memory_context", seen, self._found(new, thread_id, resource_id, query), _as_output)
+
+    def _found(
         self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None
     ) -> Plan[turn.Gathered]:
         plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options)
@@ -411,6 +432,14 @@ class Memory:
 _async_client = async_client  # the constructor has an argument of that name
 
 
+def _as_output(found: turn.Gathered) -> dict[str, Any]:
+    return {
+        "history": [row.message for row in found.stored],
+        "recalled": found.recalled.messages,
+        "working_memory": found.working_memory.text if found.working_memory else None,
+    }
+
+
 def _connect(make: Callable[[str], Any], url: str | None, missing: str) -> Any:
     if url is None:
         calls = "sync" if missing == "client" else "async"
@@ -425,6 +454,15 @@ def _model(embeddings: Embeddings | str | None) -> Embeddings | None:
     from langchain_workingmem.embeddings import embeddings_by_name
 
     return embeddings_by_name(embeddings)
+
+
+def chat_model(model: BaseChatModel | str) -> BaseChatModel:
+    """Make a chat model of a name; one that is passed stays."""
+    if not isinstance(model, str):
+        return model
+    from langchain_workingmem.chat_models import chat_model_by_name
+
+    return chat_model_by_name(model)
 
 
 def _name(embeddings: Embeddings) -> str:

@@ -210,9 +210,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
         try:
             thread_id, resource_id = yield from self._ids(runtime, config)
             prepared = drafts(fresh, self._core.space.recall, self._core.new_id)
-            _, failure = yield from history.write(self._core.space, prepared, thread_id, resource_id, "append")
-            if failure is not None:
-                raise failure
+            yield from history.save(self._core.space, prepared, thread_id, resource_id, "raise")
         except WorkingMemError as error:
             if self._on_error == "raise" and not failing:
                 raise

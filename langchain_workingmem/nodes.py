@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,6 @@ from langchain_workingmem.plans.windows import is_marked, provenance
 if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.plans.effects import Plan
-
-_log = logging.getLogger("langchain_workingmem")
 
 
 def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[Any, dict[str, Any]]:
@@ -55,11 +52,7 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
         thread_id, resource_id = yield from _ids(memory, config)
         space = memory.core.space
         prepared = drafts(turn_of(_messages(state)), space.recall, memory.core.new_id)
-        _, failure = yield from history.write(space, prepared, thread_id, resource_id, "append")
-        if failure is not None:
-            if memory.core.on_error == "raise":
-                raise failure
-            _log.warning("the turn is saved without vectors: %s", failure)
+        yield from history.save(space, prepared, thread_id, resource_id, memory.core.on_error)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from langchain_workingmem.text.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
 Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
@@ -219,3 +220,23 @@ class WorkingMemoryOptions:
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TitleOptions:
+    """Titles for threads that have none, made in the background after a turn is saved.
+
+    A title that a person gave, before or meanwhile, is never touched.
+    """
+
+    model: BaseChatModel | str  # a chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
+    instructions: str | None = None  # the system prompt, in place of ours; "{max_chars}" stands for the number
+    min_messages: int = 2  # in the thread before a title is made
+    max_chars: int = 80
+
+    def __post_init__(self) -> None:
+        at_least(self.min_messages, 1, "min_messages")
+        at_least(self.max_chars, 8, "max_chars")
+        if not isinstance(self.model, str) and not hasattr(self.model, "invoke"):
+            msg = f"model is of type {type(self.model).__name__}: pass a chat model, or its name such as 'openai:gpt-4o-mini'"
+            raise OptionError(msg)

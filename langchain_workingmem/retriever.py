@@ -9,10 +9,14 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import Field
 
 from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.plans.recall import Query, search
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
+
+    from langchain_workingmem.models import RecallResult
+    from langchain_workingmem.plans.effects import Plan
 
 
 class SemanticRecallRetriever(BaseRetriever):
@@ -41,20 +45,19 @@ class SemanticRecallRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
     ) -> list[Document]:
-        result = self.memory.recall.search(query, **self._arguments(ids), **kwargs)
-        documents: list[Document] = result.to_documents()
-        return documents
+        return list(self.memory.core.run(self._plan(query, ids, kwargs)).to_documents())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
     ) -> list[Document]:
-        result = await self.memory.recall.asearch(query, **self._arguments(ids), **kwargs)
-        documents: list[Document] = result.to_documents()
-        return documents
+        return list((await self.memory.core.arun(self._plan(query, ids, kwargs))).to_documents())
 
-    def _arguments(self, ids: Ids | None) -> dict[str, Any]:
+    def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
+        # not the public search, which would be a second retriever run in the trace
         known = ids or Ids(self.thread_id, self.resource_id)
-        return {"thread_id": known.thread_id, "resource_id": known.resource_id, **self.recall_kwargs}
+        space = self.memory.core.space
+        arguments = {"thread_id": known.thread_id, "resource_id": known.resource_id, **self.recall_kwargs, **kwargs}
+        return search(space, Query.of(space.recalling, query, **arguments))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

@@ -252,7 +252,7 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
         asked = recall.Query.of(
             options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until
         )
-        result = yield from recall.search(core.space, asked)
+        result = yield from recall.traced_search(core.space, asked)
         return result.as_text() or "Nothing was found."
 
     return (

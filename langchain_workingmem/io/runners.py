@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -22,15 +25,18 @@ from redis.exceptions import (
     TimeoutError as TimedOut,
 )
 
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import ModelError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.io.clients import aclose, close
-from langchain_workingmem.plans.effects import Effect, Embed, Pause, Plan, Progress, Send
+from langchain_workingmem.io.tracing import Trace
+from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
+
+_log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
 # Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
@@ -47,6 +53,7 @@ class Runner:
         self._embedder = embedder
         self._borrowed = borrowed
         self._own: SyncClient | None = None
+        self._pool: ThreadPoolExecutor | None = None
 
     @property
     def client(self) -> Any:  # redis-py types its commands for direct callers only
@@ -59,11 +66,12 @@ class Runner:
 
     def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Drive a plan to its result."""
+        trace = Trace()
         try:
             effect = next(plan)
             while True:
                 try:
-                    result = self._perform(effect, progress)
+                    result = self._perform(effect, progress, trace)
                 except WorkingMemError as error:
                     effect = plan.throw(error)
                 else:
@@ -73,7 +81,7 @@ class Runner:
         finally:
             plan.close()
 
-    def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None) -> Any:
+    def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send(commands):
                 try:
@@ -91,10 +99,25 @@ class Runner:
                 time.sleep(_seconds(effect))
             case Progress(done, total) if progress is not None:
                 progress(done, total)
+            case Ask(model, messages):
+                try:
+                    return model.invoke(messages)
+                except Exception as error:  # a model may raise anything
+                    raise _no_answer(error) from error
+            case Later(plan):
+                self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
+                self._pool.submit(_logged, self.run, plan)
+            case Enter():
+                return trace.enter(effect)
+            case Leave():
+                trace.leave(effect)
         return None
 
     def close(self) -> None:
-        """Close the client that was made here."""
+        """Wait for what runs in the background, and close the client that was made here."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         if self._own is not None:
             close(self._own)
             self._own = None
@@ -111,6 +134,7 @@ class AsyncRunner:
         self._borrowed = borrowed
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def client(self) -> Any:
         """Return the client of the running loop, made at the first use."""
@@ -126,11 +150,12 @@ class AsyncRunner:
 
     async def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Drive a plan to its result."""
+        trace = Trace()
         try:
             effect = next(plan)
             while True:
                 try:
-                    result = await self._perform(effect, progress)
+                    result = await self._perform(effect, progress, trace)
                 except WorkingMemError as error:
                     effect = plan.throw(error)
                 else:
@@ -140,7 +165,7 @@ class AsyncRunner:
         finally:
             plan.close()
 
-    async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None) -> Any:
+    async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send(commands):
                 client = await self.client()
@@ -159,10 +184,26 @@ class AsyncRunner:
                 await asyncio.sleep(_seconds(effect))
             case Progress(done, total) if progress is not None:
                 progress(done, total)
+            case Ask(model, messages):
+                try:
+                    return await model.ainvoke(messages)
+                except Exception as error:  # a model may raise anything
+                    raise _no_answer(error) from error
+            case Later(plan):
+                # a context of its own: what runs later is no part of the run that it came from
+                task = asyncio.get_running_loop().create_task(_alogged(self.run, plan), context=contextvars.Context())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case Enter():
+                return await trace.aenter(effect)
+            case Leave():
+                await trace.aleave(effect)
         return None
 
     async def aclose(self) -> None:
-        """Close the client of the running loop; other loops close theirs when they end."""
+        """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop))
         entry = self._own.pop(asyncio.get_running_loop(), None)
         if entry is not None:
             await entry[1].aclose()
@@ -178,6 +219,24 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
         yield
     finally:
         await aclose(client)
+
+
+def _no_answer(error: Exception) -> ModelError:
+    return ModelError(f"the chat model failed: {type(error).__name__}: {error}")
+
+
+def _logged(run: Callable[[Plan[None]], None], plan: Plan[None]) -> None:
+    try:
+        run(plan)
+    except Exception:  # noqa: BLE001 - nobody waits for it: the log is all there is
+        _log.exception("what ran in the background has failed")
+
+
+async def _alogged(run: Callable[[Plan[None]], Awaitable[None]], plan: Plan[None]) -> None:
+    try:
+        await run(plan)
+    except Exception:  # noqa: BLE001 - likewise
+        _log.exception("what ran in the background has failed")
 
 
 def _seconds(pause: Pause) -> float:

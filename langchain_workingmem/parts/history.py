@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import IdError, OptionError
@@ -15,15 +14,12 @@ from langchain_workingmem.plans.rows import Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from typing import Literal
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem.models import Page, StoredMessage
     from langchain_workingmem.parts.base import Core
     from langchain_workingmem.plans.effects import Plan
-
-_log = logging.getLogger("langchain_workingmem")
 
 
 class History:
@@ -48,13 +44,13 @@ class History:
         When the embedding model fails, the messages are stored all the same, without vectors: `EmbeddingError` says
         so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
         """
-        return self._core.run(self._write(messages, thread_id, resource_id, "append"))
+        return self._core.run(self._append(messages, thread_id, resource_id))
 
     async def aappend(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
     ) -> list[BaseMessage]:
         """Async twin of `append`."""
-        return await self._core.arun(self._write(messages, thread_id, resource_id, "append"))
+        return await self._core.arun(self._append(messages, thread_id, resource_id))
 
     def update(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
@@ -82,32 +78,17 @@ class History:
             if not is_ours_to_keep(message):
                 msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
                 raise OptionError(msg)
-        prepared = drafts(given, self._core.space.recall, self._core.new_id)
-        return self._report(thread_id, plans.write(self._core.space, prepared, thread_id, resource_id, "update"))
+        core = self._core
+        prepared = drafts(given, core.space.recall, core.new_id)
+        return plans.save(core.space, prepared, thread_id, resource_id, core.on_error, "update")
 
-    def _write(
-        self,
-        messages: Iterable[MessageLikeRepresentation],
-        thread_id: str,
-        resource_id: str,
-        mode: Literal["append"],
+    def _append(
+        self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
     ) -> Plan[list[BaseMessage]]:
         check_id(resource_id, "resource_id")
-        prepared = drafts(messages, self._core.space.recall, self._core.new_id)
-        return self._report(thread_id, plans.write(self._core.space, prepared, thread_id, resource_id, mode))
-
-    def _report(
-        self, thread_id: str, plan: Plan[tuple[list[BaseMessage], Exception | None]]
-    ) -> Plan[list[BaseMessage]]:
-        """Say that messages were stored without vectors, in the way that `on_error` chooses."""
-        stored, failure = yield from plan
-        if failure is not None:
-            note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
-            if self._core.on_error == "raise":
-                failure.add_note(note)
-                raise failure
-            _log.warning("%s; %s", failure, note)
-        return stored
+        core = self._core
+        prepared = drafts(messages, core.space.recall, core.new_id)
+        return plans.save(core.space, prepared, thread_id, resource_id, core.on_error)
 
     def messages(
         self,

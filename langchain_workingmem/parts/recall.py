@@ -101,7 +101,7 @@ class Recall:
 
     def _search(self, query: str, **arguments: Any) -> Plan[RecallResult]:
         space = self._core.space
-        return plans.search(space, plans.Query.of(space.recalling, query, **arguments))
+        return plans.traced_search(space, plans.Query.of(space.recalling, query, **arguments))
 
     def reindex(self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True) -> int:
         """Embed every message that lacks vectors of the present model, and return how many got them.

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
 Argument: TypeAlias = "bytes | str | int | float"
 Command: TypeAlias = "tuple[Argument, ...]"
@@ -49,7 +55,40 @@ class Progress:
     total: int
 
 
-Effect: TypeAlias = "Send | Embed | Pause | Progress"
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call of a chat model. Its result is the answer, an AIMessage."""
+
+    model: BaseChatModel
+    messages: Sequence[BaseMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Run a plan in the background; nobody waits for it but `close`."""
+
+    plan: Generator[Any, Any, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Begin a run that callbacks and LangSmith see. Its result is for `Leave`."""
+
+    kind: Literal["chain", "retriever"]
+    name: str
+    input: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End a run, with what came out of it or with the error that ended it."""
+
+    run: Any
+    output: Any = None
+    error: Exception | None = None
+
+
+Effect: TypeAlias = "Send | Embed | Pause | Progress | Ask | Later | Enter | Leave"
 _NO_SEARCH = (
     "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
@@ -87,3 +126,18 @@ def send(*commands: Command) -> Plan[list[Any]]:
         if isinstance(reply, RedisReplyError):
             raise reply
     return replies
+
+
+def traced(
+    kind: Literal["chain", "retriever"], name: str, input: Any, plan: Plan[T], output: Callable[[T], Any]
+) -> Plan[T]:
+    """Let callbacks and LangSmith see a plan as a run; it costs nothing where nobody looks."""
+    run = yield Enter(kind, name, input)
+    try:
+        result = yield from plan
+    except Exception as error:
+        yield Leave(run, error=error)
+        raise
+    if run is not None:
+        yield Leave(run, output(result))
+    return result

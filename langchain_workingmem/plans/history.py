@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
 from langchain_workingmem.plans.threads import every, owner_tag, read_cursor, run_script
+from langchain_workingmem.plans.titles import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.codec import Draft
     from langchain_workingmem.plans.effects import Argument
     from langchain_workingmem.plans.space import Space
+
+_log = logging.getLogger("langchain_workingmem")
 
 
 def write(
@@ -64,8 +69,30 @@ def write(
             arguments += [chunk, vectors[at]]
             at += 1
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
-    yield from run_script(thread_id, resource_id, scripts.WRITE.call(keys.all, *arguments), message_ids=ids)
+    call = scripts.WRITE.call(keys.all, *arguments)
+    ((_, count, titled),) = yield from run_script(thread_id, resource_id, call, message_ids=ids)
+    if mode == "append":
+        yield from schedule(space, thread_id, count, titled=bool(titled))
     return [draft.message for draft in drafts], failure
+
+
+def save(
+    space: Space,
+    drafts: Sequence[Draft],
+    thread_id: str,
+    resource_id: str | None,
+    on_error: OnError,
+    mode: Literal["append", "update"] = "append",
+) -> Plan[list[BaseMessage]]:
+    """Write messages, and say in the way that `on_error` chooses when they are stored without vectors."""
+    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode)
+    if failure is not None:
+        note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
+        if on_error == "raise":
+            failure.add_note(note)
+            raise failure
+        _log.warning("%s; %s", failure, note)
+    return stored
 
 
 def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:

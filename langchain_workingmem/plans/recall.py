@@ -23,7 +23,7 @@ from langchain_workingmem.options import (
 )
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send
+from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send, traced
 from langchain_workingmem.plans.history import write
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.rows import Wanted
@@ -128,6 +128,12 @@ class Query:
             thread_id=self.thread_id if self.scope == "thread" else None,
             **self.where,
         )
+
+
+def traced_search(space: Space, query: Query) -> Plan[RecallResult]:
+    """Search as a retriever run that callbacks and LangSmith see, with the hits as documents."""
+    found = traced("retriever", "semantic_recall", query.text, search(space, query), RecallResult.to_documents)
+    return (yield from found)
 
 
 def search(space: Space, query: Query) -> Plan[RecallResult]:

@@ -19,7 +19,7 @@ from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
 from langchain_workingmem.plans.search import threads_schema, vectors_schema
 
 if TYPE_CHECKING:
-    from langchain_workingmem.options import IndexOptions, RecallOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.keys import Keys
 
@@ -33,10 +33,12 @@ class Space:
     keys: Keys
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
+    title: TitleOptions | None = None
     model: str = ""  # the embedding model by name
     create: bool = True  # False: attach only, never create an index
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
+    naming: set[str] = field(default_factory=set)  # threads whose titles are being made
     _digests: dict[int, str] = field(default_factory=dict)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -12,6 +12,7 @@ from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans import scripts, working_memory
 from langchain_workingmem.plans.codec import is_ours_to_keep
+from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, embed_query, windows
 from langchain_workingmem.plans.rows import Wanted
@@ -20,14 +21,13 @@ from langchain_workingmem.plans.windows import history_window, provenance, valid
 from langchain_workingmem.text.rendering import recalled_block
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
-    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem.plans.effects import Command, Plan
     from langchain_workingmem.plans.recall import Query
-    from langchain_workingmem.plans.scoring import Ranked
     from langchain_workingmem.plans.space import Space
 
 
@@ -92,23 +92,44 @@ def gather(
         *(working_memory.reading(place) if place else ()),
     ]
     if query is None or not query.text.strip():
-        ranked: list[Ranked] = []
         replies = yield from run_script(thread_id, resource_id, *calls)
+        stored, recalled = _window(wanted, replies[0], new, thread_id, history), RecallResult()
     else:
-        vector = yield from embed_query(space, query.text)
         if limit is None:  # all of this thread is shown anyway
             query = replace(query, where={**query.where, "not_thread_id": thread_id})
         query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
-        try:
-            ranked, replies = yield from candidates(space, query, vector, calls, spare=limit or 0)
-        except RedisReplyError as error:
-            raise refusal(error, thread_id, resource_id) from None
-    stored = _window(wanted, replies[0], new, thread_id, history)
+
+        def window(reply: list[bytes]) -> list[StoredMessage]:
+            return _window(wanted, reply, new, thread_id, history)
+
+        looking = _recall(space, query, thread_id, resource_id, calls, window, spare=limit or 0)
+        found = traced("retriever", "semantic_recall", query.text, looking, lambda result: result[0].to_documents())
+        recalled, stored, replies = yield from found
     state = working_memory.state_of(space, place, replies[1:]) if place else None
+    return Gathered(thread_id, stored, recalled, state)
+
+
+def _recall(
+    space: Space,
+    query: Query,
+    thread_id: str,
+    resource_id: str,
+    calls: Sequence[Command],
+    window: Callable[[list[bytes]], list[StoredMessage]],
+    *,
+    spare: int,
+) -> Plan[tuple[RecallResult, list[StoredMessage], list[Any]]]:
+    """Search in the round trip that reads the history, and leave out what the history shows."""
+    vector = yield from embed_query(space, query.text)
+    try:
+        ranked, replies = yield from candidates(space, query, vector, calls, spare=spare)
+    except RedisReplyError as error:
+        raise refusal(error, thread_id, resource_id) from None
+    stored = window(replies[0])
     here, shown = encode(thread_id).encode(), {row.seq for row in stored}
     fresh = [one for one in ranked if one.thread != here or one.seq not in shown]
-    recalled = (yield from windows(space, query, fresh[: query.top_k])) if query and fresh else RecallResult()
-    return Gathered(thread_id, stored, recalled, state)
+    recalled = (yield from windows(space, query, fresh[: query.top_k])) if fresh else RecallResult()
+    return recalled, stored, replies
 
 
 def _window(

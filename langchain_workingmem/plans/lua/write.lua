@@ -4,7 +4,7 @@
 --       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
 --       heal:   add vectors to messages that are still what they were when they were read
 -- `model` is empty when this call brings no vectors.
--- Reply number of messages that were new; WMOWNER, WMNOTHREAD.
+-- Reply number of messages that were new, number in the thread, 1 when it has a title; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local refusal = stranger(resource)
 if refusal then return refusal end
@@ -78,4 +78,5 @@ if changed then
   redis.call('HSET', KEYS[1], 'updated_at', at, 'next_seq', whole(next_seq), 'last_at', whole(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', inserted)
 end
-return inserted
+local present_state = redis.call('HMGET', KEYS[1], 'count', 'title')
+return {inserted, tonumber(present_state[1] or 0), present_state[2] and 1 or 0}

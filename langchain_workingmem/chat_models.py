@@ -1,0 +1,30 @@
+"""Chat models by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+def chat_model_by_name(name: str) -> BaseChatModel:
+    """Make a chat model from "openai:<model>", or from any name that langchain's `init_chat_model` knows."""
+    provider, _, model = name.partition(":")
+    try:
+        if provider == "openai" and model:
+            from langchain_openai import ChatOpenAI
+
+            return ChatOpenAI(model=model)
+        from langchain.chat_models import init_chat_model
+
+        found: BaseChatModel = init_chat_model(name)
+    except ImportError as error:
+        msg = f"model={name!r}: {error}. pip install 'langchain-workingmem[openai,agents]' and the provider's package"
+        raise OptionError(msg) from error
+    except Exception as error:  # no key, an unknown provider: each package has errors of its own
+        msg = f"model={name!r}: {error}"
+        raise OptionError(msg) from error
+    return found
