@@ -85,11 +85,11 @@ class Recorder:
     def __init__(self, client: Any) -> None:
         self._client = client
         self.trips: Trips = []
-        self.dry = False  # answer 0 to single commands instead of sending them
+        self.dry = False  # answer single commands, which write a turn, instead of sending them
 
     def execute_command(self, *command: Any, **_: Any) -> Any:
         self.trips.append([command])
-        return 0 if self.dry else self._client.execute_command(*command)
+        return [0, 0, 1] if self.dry else self._client.execute_command(*command)
 
     @contextmanager
     def pipeline(self, *, transaction: bool) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,10 +25,9 @@ from langchain_core.messages import (
     message_chunk_to_message,
     message_to_dict,
 )
-from pydantic import BaseModel
-from pydantic_core import from_json
+from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
@@ -47,6 +47,7 @@ _KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
+_HEAD = re.compile(rb'\{"stored_at":(\d+),"vectors":"[^"]*","type":"(\w+)","data":')
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -237,16 +238,25 @@ def encode_body(message: BaseMessage) -> bytes:
 
 def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
     """Read a stored message."""
+    head = _HEAD.match(value)
+    if head is None:
+        msg = (
+            f"thread {thread_id!r} holds something that is no message under {id!r}: was it written by another program?"
+        )
+        raise WorkingMemError(msg)
+    stored_at, role = head.groups()
+    kind = _KINDS[role.decode()]
+    # what BaseModel.__init__ does, but from JSON, and without the constructors that LangChain puts in front of it: 1.5
+    # instead of 6 us for a short human message
+    validator = kind.__pydantic_validator__
     try:
-        record = from_json(value)
-    except ValueError:  # a lone surrogate: the faster parser refuses what ours wrote
-        record = json.loads(value)
-    data = record["data"]
-    data["id"] = id.decode()
-    kind = _KINDS[record["type"]]
-    # what BaseModel.__init__ does, without the two constructors that LangChain puts in front of it: half the cost
-    message = kind.__pydantic_validator__.validate_python(data, self_instance=kind.__new__(kind))
-    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=from_micros(record["stored_at"]))
+        message = validator.validate_json(value[head.end() : -1], self_instance=kind.__new__(kind))
+    except ValidationError:  # a lone surrogate: the fast parser refuses what ours wrote
+        message = validator.validate_python(json.loads(value[head.end() : -1]), self_instance=kind.__new__(kind))
+    known = id.decode()
+    if message.id != known:  # a copy keeps the body of its source
+        message.id = known
+    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=from_micros(stored_at))
 
 
 def model_of(value: bytes) -> bytes:

@@ -17,6 +17,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_workingmem import HistoryOptions, IdError, Memory, ThreadOwnershipError
+from langchain_workingmem.chat_history import RedisChatMessageHistory
 from tests.agents.test_nodes import Recording, spoken, texts
 from tests.unit.test_windows import ai, result
 
@@ -187,13 +188,22 @@ def test_ids_are_checked_at_once(plain: Memory, session: str, resource: str) -> 
 # ---------------------------------------------------------------------- RunnableWithMessageHistory
 
 
-def on(session: str, **more: str) -> dict[str, Any]:
+def on(session: str, **more: str | None) -> dict[str, Any]:
     return {"configurable": {"session_id": session, **more}}
+
+
+def by_session(memory: Memory) -> Callable[[str], RedisChatMessageHistory]:
+    """A factory of one argument, as LangChain's tutorials have it."""
+
+    def make(session_id: str) -> RedisChatMessageHistory:
+        return memory.chat_history(session_id)
+
+    return make
 
 
 def bare(memory: Memory, model: Runnable[Any, Any], factory: Any = None) -> Any:
     """A chain that takes messages: history is put in front of the input, and taken off it again at the end."""
-    return RunnableWithMessageHistory(model, factory or (lambda session_id: memory.chat_history(session_id)))
+    return RunnableWithMessageHistory(model, factory or by_session(memory))
 
 
 def keyed(memory: Memory, model: Runnable[Any, Any], factory: Any = None) -> Any:
@@ -203,7 +213,7 @@ def keyed(memory: Memory, model: Runnable[Any, Any], factory: Any = None) -> Any
     )
     return RunnableWithMessageHistory(
         prompt | model,
-        factory or (lambda session_id: memory.chat_history(session_id)),
+        factory or by_session(memory),
         input_messages_key="said",
         history_messages_key="past",
     )
@@ -212,7 +222,7 @@ def keyed(memory: Memory, model: Runnable[Any, Any], factory: Any = None) -> Any
 def input_keyed(memory: Memory, model: Runnable[Any, Any], factory: Any = None) -> Any:
     """A chain whose input is a dict with messages."""
     chain: Runnable[Any, Any] = RunnableLambda(lambda value: value["said"]) | model
-    factory = factory or (lambda session_id: memory.chat_history(session_id))
+    factory = factory or by_session(memory)
     return RunnableWithMessageHistory(chain, factory, input_messages_key="said")
 
 
@@ -265,6 +275,17 @@ def test_a_chain_with_a_short_view_still_saves_all(make_memory: Make, drive: Any
 
 
 @CHAINS
+def test_a_view_without_tools_leaves_the_stored_ones_alone(make_memory: Make, drive: Any, build: Any) -> None:
+    memory = make_memory(history=HistoryOptions(exclude_tools=True))
+    old = [HumanMessage("x"), ai("words", "a"), result("a"), AIMessage("y")]
+    memory.save_turn(old, thread_id="t", resource_id="t")
+    drive(build(memory, Recording()), given(build, "one"))
+    found = memory.history.messages("t")
+    assert found[:4] == old
+    assert texts(found[4:]) == ["one", "re: one"]
+
+
+@CHAINS
 def test_sessions_do_not_see_each_other(plain: Memory, drive: Any, build: Any) -> None:
     model = Recording()
     chain = build(plain, model)
@@ -287,10 +308,10 @@ def test_the_config_cannot_take_somebody_elses_session(plain: Memory, drive: Any
     assert texts(plain.history.messages("t")) == ["mine"]
 
 
-def test_the_config_needs_no_user(plain: Memory, drive: Any) -> None:
+def test_without_a_user_in_the_config_the_owner_counts(plain: Memory, drive: Any) -> None:
     plain.threads.create(resource_id="ann", thread_id="t")
     chain = RunnableWithMessageHistory(Recording(), plain.chat_history, history_factory_config=plain.config_specs)
-    drive(chain, [HumanMessage("one")], on("t"))
+    drive(chain, [HumanMessage("one")], on("t", resource_id=None))
     assert plain.threads.list(resource_id="ann").items[0].message_count == 2
 
 
@@ -315,14 +336,14 @@ def factory(request: pytest.FixtureRequest, bystander: Memory) -> Any:
     if request.param == "one object":
         history = bystander.chat_history("t")
         return lambda session_id: history
-    return lambda session_id: bystander.chat_history(session_id)
+    return by_session(bystander)
 
 
 @pytest.fixture
 def bystander(make_memory: Make, face: str) -> Memory:
     """A memory that is used by its sync methods, in both faces: it acts inside of a run."""
     made = make_memory()
-    return made if face == "sync" else made._target  # type: ignore[attr-defined,no-any-return]
+    return made if face == "sync" else made._target  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("build", [bare, input_keyed])
@@ -388,15 +409,19 @@ def all_met() -> Any:
     """A model that answers when every one of the runs has read the history."""
     barrier, count, opened = Barrier(MANY, timeout=30), iter(range(1, MANY + 1)), asyncio.Event()
 
-    def answer(messages: Sequence[BaseMessage]) -> AIMessage:
-        barrier.wait()
+    def said(value: Any) -> AIMessage:
+        messages = value if isinstance(value, list) else value.to_messages()
         return AIMessage(f"re: {messages[-1].text}")
 
-    async def aanswer(messages: Sequence[BaseMessage]) -> AIMessage:
+    def answer(value: Any) -> AIMessage:
+        barrier.wait()
+        return said(value)
+
+    async def aanswer(value: Any) -> AIMessage:
         if next(count) == MANY:
             opened.set()
         await opened.wait()
-        return AIMessage(f"re: {messages[-1].text}")
+        return said(value)
 
     return RunnableLambda(answer, aanswer)
 

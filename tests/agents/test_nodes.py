@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -551,7 +551,7 @@ def calling(*cities: str) -> AIMessage:
 
 
 @pytest.fixture
-def agent(plain: Memory, model: Recording, saver: InMemorySaver | None) -> Iterator[Any]:
+def agent(plain: Memory, model: Recording, saver: InMemorySaver | None) -> Any:
     graph = StateGraph(MessagesState)
     graph.add_node("load", plain.load_node())
     bound = model.bind_tools([weather])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,12 +12,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem.errors import EmbeddingError, IdError, ThreadOwnershipError
 from tests.conftest import Trips, WordEmbeddings
 from tests.unit.test_windows import accept, ai, any_message, calls_of, result
 
 if TYPE_CHECKING:
-    from langchain_workingmem.embedded import EmbeddedRedis
     from langchain_workingmem.models import MemoryContext
 
 Make = Callable[..., Memory]
@@ -36,16 +32,6 @@ def chat(memory: Memory, *words: str, thread: str = "t", resource: str = "ann") 
     kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(words)]
     memory.history.append(messages, thread_id=thread, resource_id=resource)
-
-
-@pytest.fixture
-def brief(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
-    """Shows two messages of the history, and recalls one without its neighbours."""
-    return make_memory(
-        embeddings=embeddings,
-        recall=RecallOptions(top_k=1, message_range=0),
-        history=HistoryOptions(last_messages=2),
-    )
 
 
 OLD = ["my cat is named Molly", "nice", "it rains today", "it does", "what is for lunch", "soup"]
@@ -295,83 +281,6 @@ def test_words_of_a_recalled_call_stay_where_its_id_was_used_again(
     context = memory.context("my cat Molly", **TURN)
     accept(context.messages)
     assert texts(context.messages) == ["looking up my cat Molly", "", "done", "my cat Molly"]
-
-
-# ---------------------------------------------------------------------- refusals and failures
-
-
-def test_a_thread_of_somebody_else_is_refused(memory: Memory, plain: Memory) -> None:
-    chat(memory, *OLD)
-    for one in (memory, plain):
-        with pytest.raises(ThreadOwnershipError):
-            one.context("my cat", thread_id="t", resource_id="bob")
-        with pytest.raises(ThreadOwnershipError):
-            one.save_turn([HumanMessage("x")], thread_id="t", resource_id="bob")
-
-
-@pytest.mark.parametrize("ids", [{"thread_id": "", "resource_id": "a"}, {"thread_id": "a", "resource_id": ""}])
-def test_ids_are_checked(memory: Memory, ids: dict[str, Any]) -> None:
-    with pytest.raises(IdError):
-        memory.context("x", **ids)
-    with pytest.raises(IdError):
-        memory.save_turn([HumanMessage("x")], **ids)
-
-
-def test_a_failing_model_is_an_error(brief: Memory, embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("no quota")
-    with pytest.raises(EmbeddingError, match="no quota"):
-        brief.context("my cat", **TURN)
-
-
-def test_with_on_error_log_a_failing_model_costs_the_recall_only(
-    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    chat(memory, *OLD)
-    embeddings.broken = RuntimeError("no quota")
-    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        context = memory.context("my cat", **TURN)
-    assert texts(context.messages) == [*OLD, "my cat"]
-    assert len(context.recalled) == 0
-    assert "no quota" in caplog.text
-
-
-def test_with_on_error_log_a_model_of_another_size_costs_the_recall_only(make_memory: Make, memory: Memory) -> None:
-    chat(memory, *OLD)
-    other = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions(), on_error="log")
-    assert texts(other.context("my cat", **TURN).messages) == [*OLD, "my cat"]
-
-
-@pytest.mark.parametrize("search", ["semantic", "hybrid"])
-def test_a_context_beside_deletions_never_fails(
-    make_memory: Make, embeddings: WordEmbeddings, server: EmbeddedRedis, prefix: str, search: Any
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(search=search, top_k=20))
-    words = [f"my cat {at}" for at in range(60)]
-    for thread in ("t", "other"):
-        chat(memory, *words, thread=thread)
-    errors: list[BaseException] = []
-
-    def delete() -> None:
-        try:
-            with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as rival:
-                for _ in range(3):
-                    for thread in ("t", "other"):
-                        for at in range(0, 60, 2):
-                            rival.history.delete([f"{thread}-{at}"], thread_id=thread)
-                        rival.threads.delete(thread)
-                        chat(rival, *words, thread=thread)
-        except BaseException as error:  # noqa: BLE001  # shown by the test
-            errors.append(error)
-
-    rival = threading.Thread(target=delete)
-    rival.start()
-    turns = 0
-    while rival.is_alive() or not turns:
-        accept(memory.context("my cat", **TURN).messages)
-        turns += 1
-    rival.join()
-    assert errors == []
 
 
 # ---------------------------------------------------------------------- cost

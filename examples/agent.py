@@ -1,0 +1,57 @@
+"""An agent with memory in one line: it knows tomorrow, in a new process and a new conversation, what you say today.
+
+python examples/agent.py
+"""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from offline import calls, chat_model, knows, show
+from pydantic import BaseModel
+
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+
+
+class User(BaseModel):
+    """What the agent keeps in mind about a user."""
+
+    name: str | None = None
+    dog: str | None = None
+
+
+def open_memory(folder: str) -> Memory:
+    return Memory.embedded(
+        folder,
+        embeddings=LocalEmbeddings(),
+        recall=RecallOptions(),
+        working_memory=WorkingMemoryOptions(schema=User),
+    )
+
+
+def main() -> None:
+    model = chat_model(
+        calls("My dog is called Nougat", "update_working_memory", memory={"dog": "Nougat"}),
+        knows("my dog called", "Nougat", "Your dog is called Nougat."),
+        knows("am i allergic", "shellfish", "You are allergic to shellfish."),
+    )
+    with TemporaryDirectory() as folder:
+        for thread_id, said in [
+            ("monday", ["My dog is called Nougat.", "I am allergic to shellfish."]),
+            ("friday", ["How is my dog called?", "What am I allergic to?"]),
+        ]:
+            print(f"{thread_id}: Redis starts on the directory, as it does for a new process")
+            with open_memory(folder) as memory:
+                agent = create_agent(model, middleware=[MemoryMiddleware(memory)])  # the one line
+                config = {"configurable": {"thread_id": thread_id, "user_id": "maya"}}
+                for text in said:
+                    question = HumanMessage(text)
+                    show(question, agent.invoke({"messages": [question]}, config)["messages"][-1])
+                print(f"  known about maya: {memory.working_memory.get(resource_id='maya').text}")
+
+
+if __name__ == "__main__":
+    main()

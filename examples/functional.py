@@ -1,0 +1,55 @@
+"""Memory in LangGraph's functional API: `acontext` before the model, `asave_turn` behind it, each in a task.
+
+python examples/functional.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.func import entrypoint, task
+from offline import chat_model, knows, show
+
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+
+
+def build(memory: Memory, model: Any) -> Any:
+    @task
+    async def answer(question: HumanMessage, ids: dict[str, str]) -> BaseMessage:
+        context = await memory.acontext([question], **ids)
+        system = SystemMessage("\n\n".join(["You are brief.", *context.system]))
+        found: BaseMessage = await model.ainvoke([system, *context.messages])
+        return found
+
+    @task
+    async def save(turn: list[BaseMessage], ids: dict[str, str]) -> None:
+        await memory.asave_turn(turn, **ids)
+
+    @entrypoint()
+    async def chat(question: HumanMessage, config: RunnableConfig) -> BaseMessage:
+        ids = {name: config["configurable"][name] for name in ("thread_id", "resource_id")}
+        said = await answer(question, ids)
+        await save([question, said], ids)
+        return said
+
+    return chat
+
+
+async def run() -> None:
+    model = chat_model(knows("my dog called", "Nougat", "Your dog is called Nougat."))
+    async with Memory.embedded(embeddings=LocalEmbeddings(), recall=RecallOptions()) as memory:
+        chat = build(memory, model)
+        for thread_id, text in [("monday", "My dog is called Nougat."), ("friday", "How is my dog called?")]:
+            question = HumanMessage(text)
+            config = {"configurable": {"thread_id": thread_id, "resource_id": "maya"}}
+            print(thread_id)
+            show(question, await chat.ainvoke(question, config))
+        threads = await memory.threads.alist(resource_id="maya")
+        print(f"stored: {threads.total} threads, {sum(thread.message_count for thread in threads.items)} messages")
+
+
+if __name__ == "__main__":
+    asyncio.run(run())

@@ -1,0 +1,79 @@
+"""The chat model of the examples: a real one when there is a key, else a few rules that work offline."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.messages import BaseMessage, ToolCall
+
+
+class RuleBasedModel(BaseChatModel):
+    """Answers with the first rule that has something to say. It knows only what stands in the messages it is sent."""
+
+    rules: list[Any]  # functions of what was said last ("" for a tool's result) and of all that is in sight
+
+    @property
+    def _llm_type(self) -> str:
+        return "rules"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        return self.bind(tools=tools, **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        last = messages[-1]
+        said = "" if isinstance(last, ToolMessage) else str(last.text)
+        sight = "\n".join(str(message.text) for message in messages)
+        answers = (rule(said, sight) for rule in self.rules)
+        answer = next((found for found in answers if found is not None), "Noted.")
+        message = AIMessage(answer) if isinstance(answer, str) else answer
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def chat_model(*rules: Callable[[str, str], AIMessage | str | None]) -> BaseChatModel:
+    """Return ChatOpenAI when OPENAI_API_KEY is set, else a model of these rules, and print which."""
+    if os.environ.get("OPENAI_API_KEY"):
+        from langchain_openai import ChatOpenAI
+
+        name = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
+        print(f"model: {name}")
+        return ChatOpenAI(model=name)
+    print("model: offline rules (set OPENAI_API_KEY for a real one)")
+    return RuleBasedModel(rules=list(rules))
+
+
+def knows(asked: str, fact: str, answer: str) -> Callable[[str, str], str | None]:
+    """Answer a question if a fact is in sight, else say that it is not known."""
+
+    def rule(said: str, sight: str) -> str | None:
+        if asked not in said.lower():
+            return None
+        return answer if fact in sight else "I do not know."
+
+    return rule
+
+
+def calls(trigger: str, tool: str, **arguments: Any) -> Callable[[str, str], AIMessage | None]:
+    """Call a tool when the user says something."""
+
+    def rule(said: str, _: str) -> AIMessage | None:
+        if trigger not in said:
+            return None
+        call: ToolCall = {"name": tool, "args": arguments, "id": f"call-{tool}"}
+        return AIMessage("", tool_calls=[call])
+
+    return rule
+
+
+def show(*messages: BaseMessage) -> None:
+    """Print what was said."""
+    for message in messages:
+        if not isinstance(message, SystemMessage) and message.text:
+            print(f"  {'user' if isinstance(message, HumanMessage) else 'assistant'}: {message.text}")

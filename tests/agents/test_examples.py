@@ -1,0 +1,75 @@
+"""Every example runs as it is, without a key, and shows what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+# what the output must hold, in this order
+PROMISES = {
+    "agent": [
+        "user: My dog is called Nougat.",
+        'known about maya: {"dog": "Nougat"}',
+        "friday: Redis starts",
+        "assistant: Your dog is called Nougat.",
+        "assistant: You are allergic to shellfish.",
+    ],
+    "graph": [
+        "friday, maya",
+        "assistant: Your dog is called Nougat.",
+        "assistant: You asked how your dog is called.",
+        "other, jonas",
+        "assistant: I do not know.",
+        "stored on friday: 4 messages",
+    ],
+    "functional": ["friday", "assistant: Your dog is called Nougat.", "stored: 2 threads, 4 messages"],
+    "chain": ["stored: 2 messages", "a new process", "assistant: Your dog is called Nougat.", "stored: 4 messages"],
+    "rag": ["maya asks", "\n  Nougat.", "jonas asks", "\n  Kestrel.", "similarity 0."],
+    "bound_tools": [
+        "tool update_working_memory: Working memory is updated",
+        "user: What is my name?",
+        "assistant: You are Maya.",
+        "tool search_memory: <conversation",
+        "assistant: You are allergic to shellfish.",
+    ],
+    "multi_agent": [
+        "the router chose travel",
+        "the router chose billing",
+        "You were charged twice for your trip to Lisbon",
+        "stored: 4 messages, by maya, travel, maya, billing",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_an_example_shows_what_it_promises(name: str) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
+    environment = {key: value for key, value in os.environ.items() if key not in ("OPENAI_API_KEY", "REDIS_URL")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("model: offline rules (set OPENAI_API_KEY for a real one)\n")
+    rest = done.stdout
+    for promise in PROMISES[name]:
+        assert promise in rest, done.stdout
+        rest = rest.partition(promise)[2]
+
+
+def test_every_example_is_tested_and_explained() -> None:
+    files = {path.name for path in EXAMPLES.glob("*.py")} - {"offline.py"}
+    assert files == {f"{name}.py" for name in PROMISES} | {"quickstart.py"}
+    listed = re.findall(r"^\| `(.+?)` \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(files)
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_an_example_says_on_top_how_to_run_it(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert re.match(rf'"""[A-Z].+\n\npython examples/{name}\.py\n"""', text)

@@ -1,0 +1,66 @@
+"""What the tests of the tools share: a schema, a scripted model, its calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.language_models import FakeMessagesListChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, Field
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+
+Make = Callable[..., Memory]
+Invoke = Callable[..., Any]
+
+TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
+UPDATE, GET, CLEAR, SEARCH = "update_working_memory", "get_working_memory", "clear_working_memory", "search_memory"
+
+
+class Home(BaseModel):
+    city: str | None = None
+    street: str | None = None
+
+
+class Person(BaseModel):
+    name: str | None = Field(None, description="What to call the person")
+    age: int | None = Field(None, ge=0)
+    home: Home = Home()
+    work: Home | None = None
+    pets: list[str] = []
+    places: list[Home] = []
+
+
+class Scripted(FakeMessagesListChatModel):
+    """A chat model that says what it is told, and takes tools as every real one does."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        return self.bind(tools=tools, **kwargs)
+
+
+def calls(*arguments: dict[str, Any], name: str = UPDATE) -> AIMessage:
+    """One message of a model with these tool calls."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": one, "id": f"call{at}"} for at, one in enumerate(arguments)]
+    )
+
+
+def results(messages: list[AnyMessage]) -> list[ToolMessage]:
+    return [message for message in messages if isinstance(message, ToolMessage)]
+
+
+def with_memory(make: Make, **options: Any) -> Memory:
+    return make(working_memory=WorkingMemoryOptions(**options))
+
+
+def update_tool(memory: Memory, **ids: str) -> BaseTool:
+    (tool,) = memory.tools(**(ids or {"resource_id": "ann"}), include=[UPDATE])
+    return tool
+
+
+def known(memory: Memory, resource_id: str = "ann") -> Any:
+    return json.loads(memory.working_memory.get(resource_id=resource_id).text or "{}")

@@ -1,0 +1,73 @@
+"""Fixtures that several files here need."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from tests.conftest import WordEmbeddings
+from tests.server.embedded_helpers import is_free, wait_until
+from tests.server.working_memory_samples import Person, with_memory
+
+Make = Callable[..., Memory]
+
+
+@pytest.fixture
+def ten(plain: Memory) -> Memory:
+    """A thread t of the messages 0 to 9, every third of them of an ai."""
+    messages = [(AIMessage if number % 3 == 2 else HumanMessage)(str(number), id=str(number)) for number in range(10)]
+    plain.history.append(messages, thread_id="t", resource_id="u")
+    return plain
+
+
+@pytest.fixture
+def brief(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    """Shows two messages of the history, and recalls one without its neighbours."""
+    return make_memory(
+        embeddings=embeddings,
+        recall=RecallOptions(top_k=1, message_range=0),
+        history=HistoryOptions(last_messages=2),
+    )
+
+
+@pytest.fixture
+def person(make_memory: Make) -> Memory:
+    return with_memory(make_memory, schema=Person)
+
+
+@pytest.fixture
+def notes(make_memory: Make) -> Memory:
+    """Free text, one for each thread."""
+    return with_memory(make_memory, template="", scope="thread")
+
+
+@pytest.fixture
+def shared(make_memory: Make) -> Memory:
+    """Free text, one for each resource."""
+    return with_memory(make_memory, template="")
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory of our own, whose last server must be gone and which must be empty at the end."""
+    root = Path(tempfile.mkdtemp(prefix="wm-"))
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
+    monkeypatch.setenv("TMPDIR", str(root))
+    yield root
+    for directory, _, _ in list(os.walk(root)):
+        wait_until(functools.partial(is_free, Path(directory, "guardian.lock")))
+    assert not list(root.glob("workingmem-*"))
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def data(scratch: Path) -> Path:
+    return scratch / "data"
