@@ -1,0 +1,114 @@
+"""The faces of a memory: what it looks like to agents, graphs, chains and models. Each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.runnables import RunnableLambda
+    from langchain_core.runnables.utils import ConfigurableFieldSpec
+    from langchain_core.tools import BaseTool
+
+    from langchain_workingmem.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.options import HistoryOptions, Scope
+    from langchain_workingmem.parts.base import Core
+    from langchain_workingmem.retriever import SemanticRecallRetriever
+
+
+class Faces:
+    """The part of `Memory` that makes tools, nodes, retrievers and chat histories."""
+
+    core: Core
+    history_options: HistoryOptions
+
+    def tools(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        include: Sequence[str] | None = None,
+    ) -> list[BaseTool]:
+        """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
+
+        `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
+        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: its context, or
+        `config["configurable"]`. They are never arguments, so a model cannot choose them. What a tool refuses it says
+        to the model, instead of raising.
+        """
+        from langchain_workingmem.tools import memory_tools
+
+        return memory_tools(self.core, thread_id=thread_id, resource_id=resource_id, include=include)
+
+    def load_node(self, *, into: str = "messages", read_only: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
+        """Return a StateGraph node that shows memory to the model node behind it; sync and async.
+
+        `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, blocks of memory,
+        what is recalled, the history, the new messages; what memory adds for the turn is marked and leaves at the next one.
+        Another name puts a `MemoryContext` into that channel of your state, and touches no message.
+        Ids come from the run: its context or `config["configurable"]`. Two round trips.
+        """
+        from langchain_workingmem.nodes import load_node
+
+        return load_node(cast("Memory", self), into=into, read_only=read_only)
+
+    def save_node(self) -> RunnableLambda[Any, dict[str, Any]]:
+        """Return a StateGraph node that saves the turn: the messages from what the user said last on.
+
+        One round trip; safe under retry policies, because saving is idempotent.
+        """
+        from langchain_workingmem.nodes import save_node
+
+        return save_node(cast("Memory", self))
+
+    def as_retriever(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        scope: Scope | None = None,
+        top_k: int | None = None,
+        message_range: int | tuple[int, int] | None = None,
+        threshold: float | None = None,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SemanticRecallRetriever:
+        """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
+
+        Ids that are not bound here come from the config of the call; `top_k` may be passed with a call as well.
+        """
+        from langchain_workingmem.retriever import SemanticRecallRetriever
+
+        recall_kwargs = {
+            "scope": scope,
+            "top_k": top_k,
+            "message_range": message_range,
+            "threshold": threshold,
+            "roles": roles,
+            "metadata": metadata,
+        }
+        return SemanticRecallRetriever(
+            memory=self, thread_id=thread_id, resource_id=resource_id, recall_kwargs=recall_kwargs
+        )
+
+    def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
+        """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.
+
+        What it shows is what `HistoryOptions` says, `last_messages` first of all; everything is kept. With `resource_id` left
+        out the thread's owner counts, and a new thread owns itself. Pass this method to RunnableWithMessageHistory as the
+        factory, with `history_factory_config=memory.config_specs` to name the user in the config as well.
+        """
+        from langchain_workingmem.chat_history import RedisChatMessageHistory
+
+        return RedisChatMessageHistory(
+            cast("Memory", self), session_id, resource_id=resource_id, options=self.history_options
+        )
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """Return the ids that RunnableWithMessageHistory takes from `config["configurable"]` for `chat_history`."""
+        from langchain_workingmem.chat_history import config_specs
+
+        return config_specs()
