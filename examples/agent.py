@@ -6,6 +6,7 @@ python examples/agent.py
 from __future__ import annotations
 
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
@@ -45,7 +46,7 @@ def main() -> None:
         ]:
             print(f"{thread_id}: Redis starts on the directory, as it does for a new process")
             with open_memory(folder) as memory:
-                agent = create_agent(model, middleware=[MemoryMiddleware(memory)])  # the one line
+                agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)])  # the one line
                 config = {"configurable": {"thread_id": thread_id, "user_id": "maya"}}
                 for text in said:
                     question = HumanMessage(text)

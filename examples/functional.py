@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph injects it by its annotation
 from langgraph.func import entrypoint, task
 from offline import chat_model, knows, show
 
@@ -18,21 +18,21 @@ from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 
 def build(memory: Memory, model: Any) -> Any:
     @task
-    async def answer(question: HumanMessage, ids: dict[str, str]) -> BaseMessage:
-        context = await memory.acontext([question], **ids)
+    async def answer(question: HumanMessage, thread_id: str, resource_id: str) -> BaseMessage:
+        context = await memory.acontext([question], thread_id=thread_id, resource_id=resource_id)
         system = SystemMessage("\n\n".join(["You are brief.", *context.system]))
         found: BaseMessage = await model.ainvoke([system, *context.messages])
         return found
 
     @task
-    async def save(turn: list[BaseMessage], ids: dict[str, str]) -> None:
-        await memory.asave_turn(turn, **ids)
+    async def save(turn: list[BaseMessage], thread_id: str, resource_id: str) -> None:
+        await memory.asave_turn(turn, thread_id=thread_id, resource_id=resource_id)
 
     @entrypoint()
     async def chat(question: HumanMessage, config: RunnableConfig) -> BaseMessage:
-        ids = {name: config["configurable"][name] for name in ("thread_id", "resource_id")}
-        said = await answer(question, ids)
-        await save([question, said], ids)
+        ids = config["configurable"]["thread_id"], config["configurable"]["resource_id"]
+        said = await answer(question, *ids)
+        await save([question, said], *ids)
         return said
 
     return chat

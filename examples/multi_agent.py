@@ -22,7 +22,7 @@ PROMPTS = {"travel": "You plan trips. Be brief.", "billing": "You answer questio
 
 def build(memory: Memory, model: Any) -> Any:
     reading = MemoryMiddleware(memory, read_only=True)  # sees the conversation; its words do not enter it
-    router = create_agent(model, system_prompt=ROUTE, middleware=[reading])
+    router: Any = create_agent(model, system_prompt=ROUTE, middleware=[reading])
 
     def route(state: MessagesState) -> Command[Literal["travel", "billing"]]:
         word = router.invoke({"messages": state["messages"]})["messages"][-1].text.lower()

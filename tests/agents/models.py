@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseM
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import ToolException, tool
+from langchain_core.tools import BaseTool, ToolException, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
@@ -74,14 +74,14 @@ class Scripted(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         answer = self._next(messages, tools)
         for word in str(answer.text).split():
-            yield _chunk(AIMessageChunk(f"{word} ", id=answer.id))
+            yield _chunk(AIMessageChunk(content=f"{word} ", id=answer.id))
         for at, call in enumerate(answer.tool_calls):
             first, second = _halves(json.dumps(call["args"]))
             begin = tool_call_chunk(name=call["name"], args=first, id=call["id"], index=at)
             rest = tool_call_chunk(args=second, index=at)
-            yield _chunk(AIMessageChunk("", id=answer.id, tool_call_chunks=[begin]))
-            yield _chunk(AIMessageChunk("", id=answer.id, tool_call_chunks=[rest]))
-        yield _chunk(AIMessageChunk("", id=answer.id, chunk_position="last"))
+            yield _chunk(AIMessageChunk(content="", id=answer.id, tool_call_chunks=[begin]))
+            yield _chunk(AIMessageChunk(content="", id=answer.id, tool_call_chunks=[rest]))
+        yield _chunk(AIMessageChunk(content="", id=answer.id, chunk_position="last"))
 
 
 def _chunk(message: AIMessageChunk) -> ChatGenerationChunk:
@@ -144,6 +144,22 @@ refuses.handle_tool_error = True
 def breaks(text: str) -> str:
     """Fail, and end the run."""
     raise RuntimeError(f"broken {text}")
+
+
+def handing_over(face: str, inner: Any) -> BaseTool:
+    """Make a tool that asks another agent, as the documentation of LangChain does it."""
+
+    @tool
+    def expert(question: str) -> str:
+        """Ask somebody who knows."""
+        return str(inner.invoke(ask(question))["messages"][-1].text)
+
+    @tool("expert")
+    async def aexpert(question: str) -> str:
+        """Ask somebody who knows."""
+        return str((await inner.ainvoke(ask(question)))["messages"][-1].text)
+
+    return expert if face == "sync" else aexpert
 
 
 class Bench:

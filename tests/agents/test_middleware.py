@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypedDict
 
 import pytest
@@ -15,6 +16,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, WorkingMemoryOptions
@@ -32,6 +34,7 @@ from tests.agents.models import (
     calling,
     configured,
     final,
+    handing_over,
     said,
     weather,
 )
@@ -397,7 +400,7 @@ def test_round_trips_of_a_turn(bench: Bench, trips: Trips) -> None:
     bench.run(agent, ask("how is my cat named"))
     marks.append(trips.count)
     # the first two, then per step a save and a fresh look at working memory, then the last save
-    assert [after - before for before, after in zip(marks, marks[1:], strict=False)] == [2, 2, 2, 1]
+    assert [after - before for before, after in pairwise(marks)] == [2, 2, 2, 1]
 
 
 # ---------------------------------------------------------------------- options
@@ -550,7 +553,7 @@ def test_without_a_user_the_owner_of_the_thread_counts(bench: Bench) -> None:
 def test_a_missing_thread_is_an_error_that_names_the_remedy(bench: Bench, on_error: Any) -> None:
     model = Scripted.says("hi")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(bench.memory(), on_error=on_error)])
-    with pytest.raises(IdError, match="thread_id.*configurable"):
+    with pytest.raises(IdError, match=r"thread_id.*configurable"):
         bench.run(agent, ask("hello"), configured_without_thread())
     assert model.seen == []
 
@@ -679,3 +682,32 @@ def test_an_agent_that_is_a_node_of_a_graph_is_saved(bench: Bench, saver: InMemo
     bench.run(app, ask("three"))
     assert said(model.seen[1]) == ["human: one", "ai: two", "human: three"]
     assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
+
+
+@pytest.mark.parametrize("name", ["tools", "act"])
+def test_an_agent_in_a_tool_of_a_graph_stores_nothing_in_the_outer_thread(bench: Bench, name: str) -> None:
+    memory = bench.memory()
+    inner = agent_of(Scripted.says("Molly"), memory)
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda _: {"messages": [calling(("expert", {"question": "cat"}), id="a")]})
+    graph.add_node(name, ToolNode([handing_over(bench.face, inner)]))
+    graph.add_edge(START, "model")
+    graph.add_edge("model", name)
+    result = bench.run(graph.compile(), ask("which cat"))
+    assert said(result["messages"])[-1] == "tool: Molly"
+    assert stored(memory) == []
+
+
+def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    first, second = Scripted.says("a", "c"), Scripted.says("b", "d")
+    graph = StateGraph(MessagesState)
+    graph.add_node("first", agent_of(first, memory))
+    graph.add_node("second", agent_of(second, memory))
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    app = graph.compile(checkpointer=saver)
+    bench.run(app, ask("one"))
+    bench.run(app, ask("two"))
+    assert said(second.seen[1]) == ["human: one", "ai: a", "ai: b", "human: two", "ai: c"]
+    assert stored(memory) == [*said(second.seen[1]), "ai: d"]

@@ -32,7 +32,18 @@ from langgraph.types import Command
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.agents.models import CONFIG, Bench, ModelDownError, Scripted, ask, breaks, calling, said, weather
+from tests.agents.models import (
+    CONFIG,
+    Bench,
+    ModelDownError,
+    Scripted,
+    ask,
+    breaks,
+    calling,
+    handing_over,
+    said,
+    weather,
+)
 
 TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
 
@@ -105,9 +116,7 @@ def test_a_resume_in_a_new_process_knows_memory_again(bench: Bench) -> None:
     bench.run(beside(Scripted.says(oslo()), first, asking(), checkpointer=saver), ask("weather?"))
     second = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says("done")
-    bench.run(
-        beside(model, second, asking(), checkpointer=saver), Command(resume={"decisions": [APPROVE]})
-    )
+    bench.run(beside(model, second, asking(), checkpointer=saver), Command(resume={"decisions": [APPROVE]}))
     (known,) = second.context("x", **TURN).system
     turn = ["human: weather?", "ai: weather#a-0", "tool: sunny in Oslo"]
     assert "Ann has a dog" in known
@@ -179,9 +188,7 @@ def test_a_tool_that_is_tried_again_has_one_result(bench: Bench, memory_first: b
 
 
 def summing(*summaries: str, trigger: int, keep: int) -> SummarizationMiddleware:
-    return SummarizationMiddleware(
-        Scripted.says(*summaries), trigger=("messages", trigger), keep=("messages", keep)
-    )
+    return SummarizationMiddleware(Scripted.says(*summaries), trigger=("messages", trigger), keep=("messages", keep))
 
 
 def is_summary(line: str) -> bool:
@@ -283,7 +290,8 @@ def test_only_redacted_text_is_stored(bench: Bench, raw: redis.Redis) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says(calling(("directory", {"name": "Ann"}), id="a"), f"it is {MAIL}")
     guard = PIIMiddleware("email", apply_to_input=True, apply_to_output=True, apply_to_tool_results=True)
-    agent = create_agent(model, [directory], middleware=[MemoryMiddleware(memory), guard])
+    both: list[AgentMiddleware[Any, Any]] = [MemoryMiddleware(memory), guard]
+    agent = create_agent(model, [directory], middleware=both)
     result = bench.run(agent, ask(f"is it {MAIL}?"))
     assert memory.history.messages("t") == result["messages"]
     assert stored(memory)[0] == "human: is it [REDACTED_EMAIL]?"
@@ -367,22 +375,6 @@ def test_to_do_lists_are_stored_as_the_tool_calls_they_are(bench: Bench, memory_
 # ---------------------------------------------------------------------- agents inside of tools
 
 
-def handing_over(bench: Bench, inner: Any) -> Any:
-    """Make a tool that asks another agent, as the documentation of LangChain does it."""
-
-    @tool
-    def expert(question: str) -> str:
-        """Ask somebody who knows."""
-        return str(inner.invoke(ask(question))["messages"][-1].text)
-
-    @tool("expert")
-    async def aexpert(question: str) -> str:
-        """Ask somebody who knows."""
-        return str((await inner.ainvoke(ask(question)))["messages"][-1].text)
-
-    return expert if bench.face == "sync" else aexpert
-
-
 @pytest.mark.parametrize("saver", [True, False], ids=["checkpointer", "no checkpointer"])
 def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: bool) -> None:
     recall = RecallOptions(top_k=1, message_range=0)
@@ -396,7 +388,7 @@ def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: 
     outside = Scripted.says(both, "it is Molly")
     checkpointer = InMemorySaver() if saver else None
     agent = create_agent(
-        outside, [handing_over(bench, inner)], middleware=[MemoryMiddleware(memory)], checkpointer=checkpointer
+        outside, [handing_over(bench.face, inner)], middleware=[MemoryMiddleware(memory)], checkpointer=checkpointer
     )
     bench.run(agent, ask("which cat"))
     for messages in inside.seen:
@@ -425,7 +417,7 @@ def test_an_agent_in_a_tool_with_a_thread_of_its_own_is_saved_there(bench: Bench
     own: Any = {"configurable": {"thread_id": "own", "user_id": "ann"}}
     outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
     agent = create_agent(
-        outer, [handing_over(bench, inner.with_config(own))], middleware=[MemoryMiddleware(memory)]
+        outer, [handing_over(bench.face, inner.with_config(own))], middleware=[MemoryMiddleware(memory)]
     )
     bench.run(agent, ask("which cat"), CONFIG)
     assert stored(memory, "own") == ["human: cat", "ai: Molly"]

@@ -71,7 +71,9 @@ _turns = st.builds(
     Turn,
     _questions,
     st.lists(
-        st.tuples(_answers, st.lists(st.sampled_from(["weather", "weather", "refuses", "breaks"]), min_size=1, max_size=3)),
+        st.tuples(
+            _answers, st.lists(st.sampled_from(["weather", "weather", "refuses", "breaks"]), min_size=1, max_size=3)
+        ),
         max_size=3,
     ),
     st.one_of(_answers, _answers, st.none()),
@@ -81,12 +83,13 @@ scripts = st.builds(
     Script,
     st.lists(_turns, min_size=1, max_size=5),
     st.booleans(),
+    st.sampled_from([False, False, True]),
     st.booleans(),
     st.booleans(),
-    st.booleans(),
-    st.builds(
+    st.just(HistoryOptions(last_messages=None))
+    | st.builds(
         HistoryOptions,
-        last_messages=st.sampled_from([None, None, None, 0, 1, 2, 5]),
+        last_messages=st.sampled_from([None, 0, 1, 2, 3, 5, 10]),
         max_tokens=st.sampled_from([None, None, 12]),
         exclude_tools=st.sampled_from([False, False, True, ["weather"]]),
     ),

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import RetryPolicy
 from pydantic import BaseModel, ConfigDict, Field
@@ -96,18 +103,6 @@ def spoken(messages: Sequence[BaseMessage]) -> list[str]:
 
 def stored(memory: Memory, thread_id: str = "t") -> list[str]:
     return texts(memory.history.messages(thread_id))
-
-
-@pytest.fixture
-def invoke(face: str, loop_runner: asyncio.Runner) -> Invoke:
-    """Call something by `invoke` or by `ainvoke`."""
-
-    def call(target: Any, *arguments: Any, **more: Any) -> Any:
-        if face == "sync":
-            return target.invoke(*arguments, **more)
-        return loop_runner.run(target.ainvoke(*arguments, **more))
-
-    return call
 
 
 @pytest.fixture
@@ -192,6 +187,23 @@ def test_a_client_that_sends_the_whole_conversation_doubles_nothing(
     invoke(graph, {"messages": [("user", "one"), ("assistant", "re: one"), ("user", "two")]}, who())
     assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
     assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    graph = chat(plain, model, checkpointer=InMemorySaver())
+    invoke(graph, say("one"), who())
+    summary = HumanMessage("So far: one.", additional_kwargs={"lc_source": "summarization"})
+    graph.update_state(who(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary]})
+    invoke(graph, say("two"), who())
+    assert spoken(model.seen[-1]) == ["So far: one.", "two"]
+    assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_what_is_loaded_beside_the_messages_is_not_streamed(remembering: Memory, model: Recording) -> None:
+    graph = beside(Typed, remembering, model)
+    graph.invoke(say("one"), who("t"))
+    streamed = [message for message, _ in graph.stream(say("two"), who("t"), stream_mode="messages")]
+    assert texts(streamed) == ["re: two"]
 
 
 def test_threads_do_not_see_each_other(

@@ -83,18 +83,6 @@ class TestByTheClass(_Standard):
 
 
 @pytest.fixture
-def invoke(face: str, loop_runner: asyncio.Runner) -> Invoke:
-    """Call something by `invoke` or by `ainvoke`."""
-
-    def call(target: Any, *arguments: Any, **more: Any) -> Any:
-        if face == "sync":
-            return target.invoke(*arguments, **more)
-        return loop_runner.run(target.ainvoke(*arguments, **more))
-
-    return call
-
-
-@pytest.fixture
 def filled(memory: Memory) -> Memory:
     kinds = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(OLD)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,18 +21,6 @@ Make = Callable[..., Memory]
 Invoke = Callable[..., str]
 
 OLD = ["hello", "hi", "my dog is Nougat", "sweet", "it rains", "it does", "bye", "see you"]
-
-
-@pytest.fixture
-def invoke(face: str, loop_runner: asyncio.Runner) -> Callable[..., Any]:
-    """Call something by `invoke` or by `ainvoke`."""
-
-    def call(target: Any, *arguments: Any, **more: Any) -> Any:
-        if face == "sync":
-            return target.invoke(*arguments, **more)
-        return loop_runner.run(target.ainvoke(*arguments, **more))
-
-    return call
 
 
 @pytest.fixture
