@@ -17,6 +17,7 @@ from langchain_workingmem.plans.windows import history_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.options import HistoryOptions
@@ -43,16 +44,16 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         self.options = options or memory.history_options
         self._memory = memory
         self._core = memory.core
-        self._entered: list[list[BaseMessage]] = []  # what unfinished runs of RunnableWithMessageHistory were given
+        self._views: list[list[BaseMessage]] = []  # what unfinished runs of RunnableWithMessageHistory were given
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """Return what `HistoryOptions` shows, oldest first. One round trip."""
-        return self._as_seen_by(_caller(), self._core.run(self._read()))
+        return self._as_seen_by(sys._getframe(1), self._core.run(self._read()))  # noqa: SLF001 - see there
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Async twin of `messages`."""
-        caller = _caller()
+        caller = sys._getframe(1)  # noqa: SLF001 - see `_as_seen_by`
         return self._as_seen_by(caller, await self._core.arun(self._read()))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -82,26 +83,25 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         rows = yield from history.read(self._core.space, self.session_id, self.resource_id, wanted)
         return history_window([row.message for row in rows], self.options)
 
-    def _as_seen_by(self, caller: str, messages: list[BaseMessage]) -> list[BaseMessage]:
-        """Let RunnableWithMessageHistory see as many messages at its end as at its beginning.
+    def _as_seen_by(self, caller: FrameType, messages: list[BaseMessage]) -> list[BaseMessage]:
+        """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.
 
         It reads the history again when a run ends, and takes that many messages off the front of its input, to save the
-        rest. If somebody else wrote meanwhile it would take off what the user has just said. Of several runs on one
-        object the shortest view counts, until the last has ended: what is saved again has an id, and changes nothing.
+        rest. If somebody else wrote or deleted meanwhile, it would take off what the user has just said, or bring back what
+        was deleted. Of several runs on one object, the view is this run's with which its input begins.
         """
-        if caller in ("_enter_history", "_aenter_history"):
-            self._entered = sorted([*self._entered[:99], messages], key=len)
-        elif caller in ("_exit_history", "_aexit_history") and self._entered:
-            shortest = self._entered[0]
-            self._entered.pop()
-            return shortest
+        if caller.f_globals.get("__name__") != "langchain_core.runnables.history":
+            return messages
+        if "enter_history" in caller.f_code.co_name:
+            self._views = [*self._views[-99:], messages]
+        elif given := caller.f_locals.get("input_messages"):
+            ids = [message.id for message in given]
+            mine = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
+            if mine:
+                view = max(mine, key=len)
+                self._views = [other for other in self._views if other is not view]
+                return view
         return messages
-
-
-def _caller() -> str:
-    """Name the function of LangChain's history runnable that is reading, empty for any other reader."""
-    frame = sys._getframe(2)  # noqa: SLF001 - documented as the way to look at the caller
-    return frame.f_code.co_name if frame.f_globals.get("__name__") == "langchain_core.runnables.history" else ""
 
 
 def config_specs() -> list[ConfigurableFieldSpec]:
@@ -118,7 +118,7 @@ def config_specs() -> list[ConfigurableFieldSpec]:
             id="resource_id",
             annotation=str,
             name="Resource id",
-            description="The user who owns the thread; left out, its owner counts.",
+            description="The user who owns the thread; None: whoever owns it.",
             default=None,
             is_shared=True,
         ),

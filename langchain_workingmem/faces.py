@@ -47,6 +47,7 @@ class Faces:
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, blocks of memory,
         what is recalled, the history, the new messages; what memory adds for the turn is marked and leaves at the next one.
+        stream_mode="messages" carries what the node loads.
         Another name puts a `MemoryContext` into that channel of your state, and touches no message.
         Ids come from the run: its context or `config["configurable"]`. Two round trips.
         """
@@ -81,16 +82,16 @@ class Faces:
         """
         from langchain_workingmem.retriever import SemanticRecallRetriever
 
-        recall_kwargs = {
-            "scope": scope,
-            "top_k": top_k,
-            "message_range": message_range,
-            "threshold": threshold,
-            "roles": roles,
-            "metadata": metadata,
-        }
         return SemanticRecallRetriever(
-            memory=self, thread_id=thread_id, resource_id=resource_id, recall_kwargs=recall_kwargs
+            memory=self,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            scope=scope,
+            top_k=top_k,
+            message_range=message_range,
+            threshold=threshold,
+            roles=None if roles is None else list(roles),
+            metadata_filter=None if metadata is None else dict(metadata),
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:

@@ -244,7 +244,8 @@ class Memory(Faces):
             if asked - {"thread_id", "resource_id"}:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
             return new, None
-        return new, Query.of(options, turn.question(new), **arguments)
+        question = turn.question(new)
+        return new, Query.of(options, str(question.text) if question else "", **arguments)
 
     def _context(
         self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool

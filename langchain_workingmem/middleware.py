@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from langchain.agents.middleware import AgentMiddleware, AgentState
-from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph injects it by its annotation
-from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
@@ -20,12 +20,12 @@ from langchain_workingmem.options import one_of
 from langchain_workingmem.plans import history, turn, working_memory
 from langchain_workingmem.plans.codec import drafts
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import Gathered, turn_of
+from langchain_workingmem.plans.turn import Gathered
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse
+    from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import MemoryContext
@@ -34,23 +34,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the middleware knows during one turn. It lives in the state of the run, never in a checkpoint."""
+    """What the middleware knows during one turn. It lives here, because all of a state is streamed to clients."""
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
 
 
-class MemoryState(AgentState[Any]):
-    """The agent's state, and our part of it: not checkpointed, not in the input, not in the output."""
+Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
+MOST_TURNS = 256  # that are kept; one that is dropped is gathered again
+_outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
-    memory_turn: NotRequired[Annotated[Turn | None, UntrackedValue, PrivateStateAttr]]
 
-
-class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
+class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives an agent its memory: `create_agent(model, tools, middleware=[MemoryMiddleware(memory)])`.
 
     The model is shown what is recalled, the history that the state does not hold, and working memory behind the agent's
@@ -72,8 +73,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
             None: that of the memory.
     """
 
-    state_schema = MemoryState
-
     def __init__(
         self,
         memory: Memory,
@@ -94,68 +93,111 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
         if read_only:
             given = [tool for tool in given if tool.name not in ("update_working_memory", "clear_working_memory")]
         self.tools = given
+        self._turns: OrderedDict[Key, Turn] = OrderedDict()
 
     # ------------------------------------------------------------------ hooks
 
     def before_model(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any]:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Gather what the store knows, once a turn; later only read working memory."""
-        return {"memory_turn": self._core.run(self._prepare(state, runtime, config))}
+        self._core.run(self._prepare(state["messages"], runtime, config))
 
     async def abefore_model(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any]:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Async twin of `before_model`."""
-        return {"memory_turn": await self._core.arun(self._prepare(state, runtime, config))}
+        await self._core.arun(self._prepare(state["messages"], runtime, config))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
         """Show memory to the model; save the turn so far when it fails."""
-        state, runtime, config = self._of(request)
-        prepared = state.get("memory_turn") or self._core.run(self._prepare(state, runtime, config))
+        config = get_config()
+        found = self._known(request, config) or self._core.run(self._prepare(request.messages, request.runtime, config))
         try:
-            return handler(self._remind(request, prepared))
+            return handler(self._remind(request, found))
         except Exception:
-            self._core.run(self._save({**state, "memory_turn": prepared}, runtime, config, failing=True))
+            self._core.run(self._save(request.messages, request.runtime, config, failing=True))
             raise
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelCallResult[Any]:
         """Async twin of `wrap_model_call`."""
-        state, runtime, config = self._of(request)
-        prepared = state.get("memory_turn") or await self._core.arun(self._prepare(state, runtime, config))
+        config = get_config()
+        found = self._known(request, config)
+        if found is None:
+            found = await self._core.arun(self._prepare(request.messages, request.runtime, config))
         try:
-            return await handler(self._remind(request, prepared))
+            return await handler(self._remind(request, found))
         except Exception:
-            await self._core.arun(self._save({**state, "memory_turn": prepared}, runtime, config, failing=True))
+            await self._core.arun(self._save(request.messages, request.runtime, config, failing=True))
             raise
 
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+        """Let agents that run inside the tool know where they are."""
+        token = _outer_thread.set(resolve(get_config()).thread_id)
+        try:
+            return handler(request)
+        finally:
+            _outer_thread.reset(token)
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
+        """Async twin of `wrap_tool_call`."""
+        token = _outer_thread.set(resolve(get_config()).thread_id)
+        try:
+            return await handler(request)
+        finally:
+            _outer_thread.reset(token)
+
     def after_model(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any] | None:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Save what is new."""
-        return self._core.run(self._save(state, runtime, config))
+        self._core.run(self._save(state["messages"], runtime, config))
 
     async def aafter_model(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any] | None:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Async twin of `after_model`."""
-        return await self._core.arun(self._save(state, runtime, config))
+        await self._core.arun(self._save(state["messages"], runtime, config))
 
     def after_agent(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any] | None:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Save what came after the last answer of the model; no round trip when that is nothing."""
-        return self._core.run(self._save(state, runtime, config))
+        self._core.run(self._save(state["messages"], runtime, config))
+        self._turns.pop(self._key(runtime, config), None)
 
     async def aafter_agent(  # type: ignore[override]
-        self, state: MemoryState, runtime: Runtime[Any], config: RunnableConfig
-    ) -> dict[str, Any] | None:
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
         """Async twin of `after_agent`."""
-        return await self._core.arun(self._save(state, runtime, config))
+        await self._core.arun(self._save(state["messages"], runtime, config))
+        self._turns.pop(self._key(runtime, config), None)
+
+    # ------------------------------------------------------------------ turns
+
+    def _key(self, runtime: Any, config: RunnableConfig) -> Key:
+        ids = resolve(config, runtime=runtime)
+        return ids.thread_id, ids.resource_id, _namespace(config).rpartition("|")[0]
+
+    def _turn(self, messages: Sequence[BaseMessage], key: Key) -> Turn | None:
+        """Return the turn that these messages belong to; a summary may have taken its question away."""
+        found = self._turns.get(key)
+        asked = turn.question(messages)
+        return found if found and (asked is None or asked.id == found.question) else None
+
+    def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
+        return self._turn(request.messages, self._key(request.runtime, config))
+
+    def _keep(self, key: Key, found: Turn) -> Turn:
+        self._turns[key] = found
+        self._turns.move_to_end(key)
+        while len(self._turns) > MOST_TURNS:
+            self._turns.popitem(last=False)
+        return found
 
     # ------------------------------------------------------------------ plans
 
@@ -163,33 +205,26 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
         ids = resolve(config, runtime=runtime)
         return (yield from owner_of(self._core.space, ids.thread_id, ids.resource_id))
 
-    def _prepare(self, state: Any, runtime: Any, config: RunnableConfig) -> Plan[Turn]:
-        messages = state["messages"]
-        question = next((message.id for message in reversed(messages) if isinstance(message, HumanMessage)), None)
-        before: Turn | None = state.get("memory_turn")
+    def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[Turn]:
+        key = self._key(runtime, config)
+        before = self._turn(messages, key)
+        asked = turn.question(messages)
         try:
             thread_id, resource_id = yield from self._ids(runtime, config)
-            if before is not None and before.question == question:
-                return (yield from self._refreshed(before, thread_id, resource_id))
-            gathered = yield from self._gather(messages, thread_id, resource_id, nested=is_inside_a_tool(config))
+            if before is not None:
+                return self._keep(key, (yield from self._refreshed(before, thread_id, resource_id)))
+            gathered = yield from self._memory.gathering(messages, thread_id, resource_id)
         except (IdError, OptionError):
             raise  # a mistake of the program: it fails the same way every time
         except WorkingMemError as error:
             if self._on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
-            return before or Turn(question, Gathered(""))
-        return Turn(question, gathered, before.saved if before else {})
-
-    def _gather(
-        self, messages: Sequence[BaseMessage], thread_id: str, resource_id: str, *, nested: bool
-    ) -> Plan[Gathered]:
-        gathered = yield from self._memory.gathering(messages, thread_id, resource_id)
+            return self._keep(key, before or Turn(asked.id if asked else None, Gathered("")))
         # a summary stands for what it has replaced, and the outer conversation is not that of an agent in a tool
-        summarised = any(message.additional_kwargs.get("lc_source") for message in messages)
-        if nested or summarised:
-            return replace(gathered, stored=[])
-        return replace(gathered, stored=turn.without_copies(gathered.stored, messages))
+        if turn.is_summarised(messages) or is_inside_a_tool(config):
+            gathered = replace(gathered, stored=[])
+        return self._keep(key, Turn(asked.id if asked else None, gathered))
 
     def _refreshed(self, before: Turn, thread_id: str, resource_id: str) -> Plan[Turn]:
         if before.gathered.working_memory is None:
@@ -198,15 +233,16 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
     def _save(
-        self, state: Any, runtime: Any, config: RunnableConfig, *, failing: bool = False
-    ) -> Plan[dict[str, Any] | None]:
+        self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, failing: bool = False
+    ) -> Plan[None]:
         if not self._persist or is_inside_a_tool(config):
-            return None
-        before: Turn | None = state.get("memory_turn")
+            return
+        key = self._key(runtime, config)
+        before = self._turn(messages, key)
         saved = before.saved if before else {}
-        fresh = [message for message in turn_of(state["messages"]) if saved.get(message.id or "") != message]
+        fresh = [message for message in turn.unsaved(messages) if saved.get(message.id or "") != message]
         if not fresh:
-            return None
+            return
         try:
             thread_id, resource_id = yield from self._ids(runtime, config)
             prepared = drafts(fresh, self._core.space.recall, self._core.new_id)
@@ -215,16 +251,12 @@ class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
             if self._on_error == "raise" and not failing:
                 raise
             _log.warning("the turn is not saved, or not completely: %s", error)
-            return None
-        if before is None:
-            return None
-        known = {message.id: message for message in fresh if message.id}
-        return {"memory_turn": replace(before, saved={**saved, **known})}
+            return
+        if before is not None:
+            known = {message.id: message for message in fresh if message.id}
+            self._keep(key, replace(before, saved={**saved, **known}))
 
     # ------------------------------------------------------------------ the request
-
-    def _of(self, request: ModelRequest[Any]) -> tuple[Any, Any, RunnableConfig]:
-        return {**request.state, "messages": request.messages}, request.runtime, get_config()
 
     def _remind(self, request: ModelRequest[Any], prepared: Turn) -> ModelRequest[Any]:
         context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only)
@@ -246,6 +278,15 @@ def _behind(system: SystemMessage | None, context: MemoryContext) -> SystemMessa
 
 
 def is_inside_a_tool(config: RunnableConfig) -> bool:
-    """Tell whether this agent runs inside a tool of another one, which has the same thread_id."""
-    namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
-    return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
+    """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
+
+    The other one's middleware says so; without one, LangGraph's usual name for the node of the tools does.
+    """
+    if (outer := _outer_thread.get()) is not None:
+        return outer == resolve(config).thread_id
+    return any(part.startswith("tools:") for part in _namespace(config).split("|")[:-1])
+
+
+def _namespace(config: RunnableConfig) -> str:
+    found: str = config.get("configurable", {}).get("checkpoint_ns", "")
+    return found

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem.text.rendering import conversation, message_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
-
-    from langchain_core.messages import BaseMessage
 
 T = TypeVar("T")
 

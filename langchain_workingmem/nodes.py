@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from langchain_workingmem.ids import resolve
 from langchain_workingmem.plans import history
 from langchain_workingmem.plans.codec import drafts
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import turn_of
+from langchain_workingmem.plans.turn import is_summarised, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
         messages = [message for message in _messages(state) if not is_marked(message)]
         thread_id, resource_id = yield from _ids(memory, config)
         found = yield from memory.gathering(messages, thread_id, resource_id)
+        if is_summarised(messages):  # what was loaded before stands in the summary
+            found = replace(found, stored=[])
         context = memory.assembled(found, messages, read_only=read_only)
         if into != "messages":
             return {into: context}
@@ -51,7 +54,7 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         thread_id, resource_id = yield from _ids(memory, config)
         space = memory.core.space
-        prepared = drafts(turn_of(_messages(state)), space.recall, memory.core.new_id)
+        prepared = drafts(unsaved(_messages(state)), space.recall, memory.core.new_id)
         yield from history.save(space, prepared, thread_id, resource_id, memory.core.on_error)
         return {}
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.options import Scope  # noqa: TC001 - pydantic reads the annotation
 from langchain_workingmem.plans.recall import Query, search
 
 if TYPE_CHECKING:
@@ -29,7 +30,15 @@ class SemanticRecallRetriever(BaseRetriever):
     memory: Any = Field(repr=False)
     thread_id: str | None = None
     resource_id: str | None = None
-    recall_kwargs: dict[str, Any] = Field(default_factory=dict)  # arguments of `memory.recall.search`
+    # as in `memory.recall.search`
+    scope: Scope | None = None
+    top_k: int | None = None
+    message_range: int | tuple[int, int] | None = None
+    threshold: float | None = None
+    roles: list[str] | None = None
+    metadata_filter: dict[str, Any] | None = None  # `metadata` is that of the runs, for every retriever
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Find documents; ids that are not bound come from the config. `top_k` may be passed."""
@@ -54,15 +63,26 @@ class SemanticRecallRetriever(BaseRetriever):
 
     def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
         # not the public search, which would be a second retriever run in the trace
-        known = ids or Ids(self.thread_id, self.resource_id)
         space = self.memory.core.space
-        arguments = {"thread_id": known.thread_id, "resource_id": known.resource_id, **self.recall_kwargs, **kwargs}
-        return search(space, Query.of(space.recalling, query, **arguments))
+        options = space.recalling
+        known = ids or Ids(self.thread_id, self.resource_id)
+        over_resource = (kwargs.get("scope") or self.scope or options.scope) == "resource"
+        # a bound user is searched from within anybody's conversation
+        thread_id = self.thread_id if self.resource_id and over_resource else known.thread_id
+        arguments = {
+            "scope": self.scope,
+            "top_k": self.top_k,
+            "message_range": self.message_range,
+            "threshold": self.threshold,
+            "roles": self.roles,
+            "metadata": self.metadata_filter,
+            **kwargs,
+        }
+        return search(space, Query.of(options, query, thread_id=thread_id, resource_id=known.resource_id, **arguments))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
             ls_retriever_name="semantic_recall",
             ls_vector_store_provider="redis",
-            ls_embedding_provider=self.memory.core.space.model,
             ls_embedding_model=self.memory.core.space.model,
         )

@@ -249,8 +249,10 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     options = core.space.recalling
 
     def make(ids: Ids, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
+        # over all of a user's conversations it does not matter whose this one is
+        thread_id = ids.thread_id if options.scope == "thread" or ids.resource_id is None else None
         asked = recall.Query.of(
-            options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until
+            options, query, thread_id=thread_id, resource_id=ids.resource_id, since=since, until=until
         )
         result = yield from recall.traced_search(core.space, asked)
         return result.as_text() or "Nothing was found."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
@@ -21,7 +23,7 @@ from langchain_workingmem.plans.windows import history_window, provenance, valid
 from langchain_workingmem.text.rendering import recalled_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -31,10 +33,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.space import Space
 
 
-def question(messages: Sequence[BaseMessage]) -> str:
-    """Return the text of the last message of the user: what recall looks for."""
-    asked = (str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage))
-    return next(asked, "")
+def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
+    """Return the last message of the user: what the turn answers, and what recall looks for."""
+    return next((message for message in reversed(messages) if _is_users(message)), None)
 
 
 def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -52,14 +53,40 @@ def _is_users(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and is_ours_to_keep(message)
 
 
-def without_copies(stored: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> list[StoredMessage]:
-    """Leave out what the caller sent along without our ids: clients that keep the conversation themselves do that."""
-    known = {row.message.id for row in stored}
+def is_summarised(messages: Sequence[BaseMessage]) -> bool:
+    """Tell whether a summary stands for a part of these messages."""
+    return any(message.additional_kwargs.get("lc_source") == "summarization" for message in messages)
+
+
+def unsaved(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return what a turn has to save: itself, and the one before it, if that was left at an interrupt.
+
+    Such a turn ends with calls that nobody has answered, and nothing of it may have been saved.
+    """
+    turn = turn_of(messages)
+    before = messages[: len(messages) - len(turn)]
+    last = before[-1] if before else None
+    return [*unsaved(before), *turn] if isinstance(last, AIMessage) and last.tool_calls else turn
+
+
+def said_before(rows: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> set[tuple[str, str]]:
+    """Collect what the caller sent along without our ids, as clients do that keep the conversation themselves.
+
+    `rows` are the newest of the thread. What stands in front of the first message that is one of them is older.
+    """
+    known = {row.message.id for row in rows}
     before = messages[: len(messages) - len(turn_of(messages))]
-    if not before or any(message.id in known for message in before):
-        return list(stored)
-    said = {(message.type, str(message.text)) for message in before}
-    return [row for row in stored if (row.message.type, str(row.message.text)) not in said]
+    start = next((at for at, message in enumerate(before) if message.id in known), 0)
+    return {(message.type, str(message.text)) for message in before[start:] if message.id not in known}
+
+
+def _words(row: StoredMessage) -> tuple[str, str]:
+    return row.message.type, str(row.message.text)
+
+
+def first_copy(rows: Sequence[StoredMessage], said: set[tuple[str, str]]) -> float:
+    """Find the sequence number from which on the caller's version stands for the thread."""
+    return next((row.seq for row in rows if _words(row) in said), inf) if said else inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +96,7 @@ class Gathered:
     thread_id: str
     stored: list[StoredMessage] = field(default_factory=list)  # the window of the history
     recalled: RecallResult = field(default_factory=RecallResult)
+    places: Mapping[str, int] = field(default_factory=dict)  # of all messages in the window, by id
     working_memory: WorkingMemoryState | None = None
 
 
@@ -93,50 +121,59 @@ def gather(
     ]
     if query is None or not query.text.strip():
         replies = yield from run_script(thread_id, resource_id, *calls)
-        stored, recalled = _window(wanted, replies[0], new, thread_id, history), RecallResult()
+        rows, recalled = wanted.read(replies[0], thread_id), RecallResult()
+        stored = _window(rows, new, history)
     else:
         if limit is None:  # all of this thread is shown anyway
             query = replace(query, where={**query.where, "not_thread_id": thread_id})
         query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
 
-        def window(reply: list[bytes]) -> list[StoredMessage]:
-            return _window(wanted, reply, new, thread_id, history)
+        def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage]]:
+            found = wanted.read(reply, thread_id)
+            return found, _window(found, new, history)
 
-        looking = _recall(space, query, thread_id, resource_id, calls, window, spare=limit or 0)
+        looking = _recall(space, query, new, thread_id, resource_id, calls, window, spare=limit or 0)
         found = traced("retriever", "semantic_recall", query.text, looking, lambda result: result[0].to_documents())
-        recalled, stored, replies = yield from found
+        recalled, (rows, stored), replies = yield from found
     state = working_memory.state_of(space, place, replies[1:]) if place else None
-    return Gathered(thread_id, stored, recalled, state)
+    places = {row.message.id or "": row.seq for row in rows}
+    return Gathered(thread_id, stored, recalled, places, state)
 
 
 def _recall(
     space: Space,
     query: Query,
+    new: Sequence[BaseMessage],
     thread_id: str,
     resource_id: str,
     calls: Sequence[Command],
-    window: Callable[[list[bytes]], list[StoredMessage]],
+    window: Callable[[list[bytes]], tuple[list[StoredMessage], list[StoredMessage]]],
     *,
     spare: int,
-) -> Plan[tuple[RecallResult, list[StoredMessage], list[Any]]]:
+) -> Plan[tuple[RecallResult, tuple[list[StoredMessage], list[StoredMessage]], list[Any]]]:
     """Search in the round trip that reads the history, and leave out what the history shows."""
     vector = yield from embed_query(space, query.text)
     try:
         ranked, replies = yield from candidates(space, query, vector, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    stored = window(replies[0])
-    here, shown = encode(thread_id).encode(), {row.seq for row in stored}
-    fresh = [one for one in ranked if one.thread != here or one.seq not in shown]
+    rows, stored = window(replies[0])
+    said = said_before(rows, new)
+    here, shown, edge = encode(thread_id).encode(), {row.seq for row in stored}, first_copy(rows, said)
+    fresh = [one for one in ranked if one.thread != here or (one.seq not in shown and one.seq < edge)]
     recalled = (yield from windows(space, query, fresh[: query.top_k])) if fresh else RecallResult()
-    return recalled, stored, replies
+    if said:
+        kept = [
+            row for row in recalled.rows if row.thread_id != thread_id or (row.seq < edge and _words(row) not in said)
+        ]
+        recalled = replace(recalled, rows=kept)
+    return recalled, (rows, stored), replies
 
 
-def _window(
-    wanted: Wanted, reply: list[bytes], new: Sequence[BaseMessage], thread_id: str, options: HistoryOptions
-) -> list[StoredMessage]:
+def _window(read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions) -> list[StoredMessage]:
     given = {message.id for message in new}
-    rows = {row.message.id: row for row in wanted.read(reply, thread_id) if row.message.id not in given}
+    edge = first_copy(read, said_before(read, new))
+    rows = {row.message.id: row for row in read if row.message.id not in given and row.seq < edge}
     if not (options.exclude_tools or options.roles or options.max_tokens):
         return list(rows.values())  # what no provider accepts goes when all is put together
     kept = history_window([row.message for row in rows.values()], options, new)
@@ -163,9 +200,11 @@ def assemble(
         elif row.message.id not in present:
             data = {"thread_id": thread_id, "similarity": similarity.get(row.message.id)}
             here.append(replace(row, message=provenance(row.message, data)))
-    past = [row.message for row in sorted([*here, *stored], key=lambda row: row.seq)]
+    rows = sorted([*here, *stored], key=lambda row: row.seq)
+    past = [row.message for row in rows]
     if here and history.exclude_tools:  # what is recalled brings no tools back that the history leaves out
         past = history_window(past, HistoryOptions(exclude_tools=history.exclude_tools), new)
+    seqs = {row.message.id or "": row.seq for row in rows}
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
     conversations = replace(recalled, rows=elsewhere).conversations()
@@ -173,5 +212,24 @@ def assemble(
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only))
     return MemoryContext(
-        messages=[*prompts, *valid([*past, *rest])], system=system, recalled=recalled, working_memory=state
+        messages=[*prompts, *valid(_in_order(past, {**seqs, **gathered.places}, rest))],
+        system=system,
+        recalled=recalled,
+        working_memory=state,
     )
+
+
+def _in_order(past: list[BaseMessage], places: Mapping[str, int], rest: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Put stored messages in front of the given one that follows them in the thread, else in front of the turn.
+
+    A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them.
+    """
+    turn_starts = len(rest) - len(turn_of(rest))
+    merged: list[BaseMessage] = []
+    waiting = deque(past)
+    for at, message in enumerate(rest):
+        place = places.get(message.id or "")
+        while waiting and (at == turn_starts or (place is not None and places[waiting[0].id or ""] < place)):
+            merged.append(waiting.popleft())
+        merged.append(message)
+    return [*merged, *waiting]
