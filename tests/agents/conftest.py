@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.agents.models import Bench
+from tests.agents.nodes_samples import Recording
 from tests.agents.tools_samples import TEMPLATE, Invoke, Make, Person, with_memory
+from tests.conftest import WordEmbeddings
 
 
 @pytest.fixture
@@ -31,3 +37,31 @@ def person(make_memory: Make) -> Memory:
 @pytest.fixture
 def markdown(make_memory: Make) -> Memory:
     return with_memory(make_memory, template=TEMPLATE)
+
+
+@pytest.fixture
+def bench(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner) -> Iterator[Bench]:
+    bench = Bench(server.url, prefix, face, loop_runner)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(params=["checkpointer", "no checkpointer"])
+def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
+    return InMemorySaver() if request.param == "checkpointer" else None
+
+
+@pytest.fixture
+def model() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def remembering(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    """A memory of two messages, with recall and working memory."""
+    return make_memory(
+        embeddings=embeddings,
+        history=HistoryOptions(last_messages=2),
+        recall=RecallOptions(top_k=1, message_range=0),
+        working_memory=WorkingMemoryOptions(),
+    )

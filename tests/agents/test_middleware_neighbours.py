@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -29,30 +27,10 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem import HistoryOptions, Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.agents.models import (
-    CONFIG,
-    Bench,
-    ModelDownError,
-    Scripted,
-    ask,
-    breaks,
-    calling,
-    handing_over,
-    said,
-    weather,
-)
-
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
-
-
-@pytest.fixture
-def bench(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner) -> Iterator[Bench]:
-    bench = Bench(server.url, prefix, face, loop_runner)
-    yield bench
-    bench.close()
+from tests.agents.middleware_samples import TURN, stored
+from tests.agents.models import Bench, ModelDownError, Scripted, ask, breaks, calling, said, weather
 
 
 @pytest.fixture(params=["memory first", "memory last"])
@@ -68,10 +46,6 @@ def beside(
     return create_agent(
         model, [weather, breaks], middleware=middleware if first else [*middleware[1:], middleware[0]], **options
     )
-
-
-def stored(memory: Memory, thread: str = "t") -> list[str]:
-    return said(memory.history.messages(thread))
 
 
 def oslo(id: str = "a") -> AIMessage:
@@ -370,55 +344,3 @@ def test_to_do_lists_are_stored_as_the_tool_calls_they_are(bench: Bench, memory_
     result = bench.run(beside(Scripted.says(todo, "done"), memory, TodoListMiddleware(), first=memory_first), ask("go"))
     assert result["todos"] == [{"content": "look", "status": "pending"}]
     assert memory.history.messages("t") == result["messages"]
-
-
-# ---------------------------------------------------------------------- agents inside of tools
-
-
-@pytest.mark.parametrize("saver", [True, False], ids=["checkpointer", "no checkpointer"])
-def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: bool) -> None:
-    recall = RecallOptions(top_k=1, message_range=0)
-    memory = bench.recalling(recall=recall, working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", resource_id="ann")
-    memory.history.append([HumanMessage("hello", id="2"), AIMessage("hi", id="3")], **TURN)
-    memory.working_memory.update("Ann has a dog", **TURN)
-    inside = Scripted.says("Molly", "Molly")
-    inner = create_agent(inside, [], middleware=[MemoryMiddleware(memory)])
-    both = calling(("expert", {"question": "cat"}), ("expert", {"question": "my cat"}), id="a")
-    outside = Scripted.says(both, "it is Molly")
-    checkpointer = InMemorySaver() if saver else None
-    agent = create_agent(
-        outside, [handing_over(bench.face, inner)], middleware=[MemoryMiddleware(memory)], checkpointer=checkpointer
-    )
-    bench.run(agent, ask("which cat"))
-    for messages in inside.seen:
-        lines = said(messages)
-        assert ("my cat is Molly" in lines[0], "Ann has a dog" in lines[1]) == (True, True)
-        assert lines[2:] in (["human: cat"], ["human: my cat"])
-    assert stored(memory) == [
-        "human: hello",
-        "ai: hi",
-        "human: which cat",
-        "ai: expert#a-0 expert#a-1",
-        "tool: Molly",
-        "tool: Molly",
-        "ai: it is Molly",
-    ]
-    assert memory.threads.list(resource_id="ann").total == 2
-
-
-def several(messages: Sequence[Any], kind: str) -> int:
-    return sum(message.type == kind for message in messages)
-
-
-def test_an_agent_in_a_tool_with_a_thread_of_its_own_is_saved_there(bench: Bench) -> None:
-    memory = bench.memory()
-    inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory)])
-    own: Any = {"configurable": {"thread_id": "own", "user_id": "ann"}}
-    outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
-    agent = create_agent(
-        outer, [handing_over(bench.face, inner.with_config(own))], middleware=[MemoryMiddleware(memory)]
-    )
-    bench.run(agent, ask("which cat"), CONFIG)
-    assert stored(memory, "own") == ["human: cat", "ai: Molly"]
-    assert several(memory.history.messages("t"), "human") == 1

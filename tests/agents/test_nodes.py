@@ -1,130 +1,29 @@
-"""The two nodes of a StateGraph: what reaches the model, what is stored, and who owns it."""
+"""The two nodes of a StateGraph: what reaches the model, what is stored, and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import RetryPolicy
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem import (
-    EmbeddingError,
-    HistoryOptions,
-    IdError,
-    Memory,
-    MemoryContext,
-    RecallOptions,
-    ThreadOwnershipError,
-    WorkingMemoryOptions,
-)
-from tests.conftest import Trips, WordEmbeddings
-from tests.unit.test_windows import accept
-
-Make = Callable[..., Memory]
-Invoke = Callable[..., Any]
-Config = dict[str, Any]
-
-
-class Recording(BaseChatModel):
-    """Answers what it is told to, else "re: <the question>"; keeps what it was shown, and is as strict as a provider."""
-
-    seen: list[list[BaseMessage]] = Field(default_factory=list)
-    script: list[AIMessage | Exception] = Field(default_factory=list)
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    @property
-    def _llm_type(self) -> str:
-        return "recording"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        return self.bind(tools=tools, **kwargs)
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        accept(messages)
-        self.seen.append(list(messages))
-        said = self.script.pop(0) if self.script else AIMessage(f"re: {messages[-1].text}")
-        if isinstance(said, Exception):
-            raise said
-        return ChatResult(generations=[ChatGeneration(message=said)])
-
-
-def who(thread_id: str = "t", resource_id: str = "ann") -> Config:
-    return {"configurable": {"thread_id": thread_id, "resource_id": resource_id}}
-
-
-def chat(memory: Memory, model: Recording, **options: Any) -> Any:
-    """Load, answer, save; the answer is a node of the user's."""
-    compiled = {name: options.pop(name) for name in ("checkpointer", "retry_policy") if name in options}
-    schema = options.pop("context_schema", None)
-    graph = StateGraph(MessagesState, context_schema=schema)
-    graph.add_node("load", memory.load_node(**options))
-    graph.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
-    graph.add_node("save", memory.save_node(), retry_policy=compiled.pop("retry_policy", None))
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_edge("answer", "save")
-    graph.add_edge("save", END)
-    return graph.compile(**compiled)
-
-
-def say(*texts: str) -> dict[str, list[BaseMessage]]:
-    return {"messages": [HumanMessage(text) for text in texts]}
-
-
-def texts(messages: Sequence[BaseMessage]) -> list[str]:
-    return [str(message.text) for message in messages]
-
-
-def spoken(messages: Sequence[BaseMessage]) -> list[str]:
-    """What people and models said: no system messages."""
-    return texts([message for message in messages if not isinstance(message, SystemMessage)])
-
-
-def stored(memory: Memory, thread_id: str = "t") -> list[str]:
-    return texts(memory.history.messages(thread_id))
-
-
-@pytest.fixture
-def model() -> Recording:
-    return Recording()
+from langchain_workingmem import HistoryOptions, Memory, MemoryContext
+from tests.agents.nodes_samples import Recording, chat, say, spoken, stored, texts, who
+from tests.agents.tools_samples import Invoke, Make
+from tests.conftest import Trips
 
 
 @pytest.fixture(params=["forgetful", "checkpointed"])
 def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
     """Every conversation goes the same with and without a checkpointer."""
     return InMemorySaver() if request.param == "checkpointed" else None
-
-
-@pytest.fixture
-def remembering(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
-    """A memory of two messages, with recall and working memory."""
-    return make_memory(
-        embeddings=embeddings,
-        history=HistoryOptions(last_messages=2),
-        recall=RecallOptions(top_k=1, message_range=0),
-        working_memory=WorkingMemoryOptions(),
-    )
 
 
 # ---------------------------------------------------------------------- turns
@@ -373,179 +272,6 @@ def test_a_state_with_attributes_can_be_rewritten_too(
     for text in ("one", "two"):
         invoke(compiled, say(text), who())
     assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-
-
-# ---------------------------------------------------------------------- ids
-
-
-@dataclass
-class Context:
-    thread_id: str | None = None
-    resource_id: str | None = None
-    user_id: str | None = None
-
-
-@pytest.mark.parametrize("name", ["resource_id", "user_id"])
-def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invoke, name: str) -> None:
-    graph = chat(plain, model, context_schema=Context)
-    invoke(graph, say("one"), context=Context(thread_id="t", **{name: "ann"}))
-    thread = plain.threads.get("t")
-    assert thread is not None
-    assert (thread.resource_id, thread.message_count) == ("ann", 2)
-
-
-def test_the_context_counts_more_than_configurable(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, context_schema=Context)
-    invoke(graph, say("one"), who("forged", "bob"), context=Context("t", "ann"))
-    assert plain.threads.get("forged") is None
-    assert plain.threads.list(resource_id="ann").total == 1
-
-
-def test_user_id_in_configurable_is_the_resource(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t", "user_id": "ann"}})
-    assert plain.threads.list(resource_id="ann").total == 1
-
-
-def test_with_a_thread_alone_its_owner_counts(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    plain.threads.create(resource_id="ann", thread_id="t")
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
-    assert plain.threads.list(resource_id="ann").total == 1
-    assert stored(plain) == ["one", "re: one"]
-
-
-def test_a_new_thread_alone_owns_itself(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
-    assert plain.threads.list(resource_id="t").total == 1
-
-
-@pytest.mark.parametrize("node", ["load", "save"])
-def test_a_run_without_ids_says_how_to_pass_them(plain: Memory, invoke: Invoke, node: str) -> None:
-    graph = StateGraph(MessagesState)
-    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
-    graph.add_edge(START, "only")
-    with pytest.raises(IdError, match=r"thread_id is missing.*config\['configurable'\]"):
-        invoke(graph.compile(), say("one"))
-
-
-@pytest.mark.parametrize("node", ["load", "save"])
-def test_somebody_elses_thread_is_refused(plain: Memory, invoke: Invoke, node: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
-    graph = StateGraph(MessagesState)
-    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
-    graph.add_edge(START, "only")
-    with pytest.raises(ThreadOwnershipError):
-        invoke(graph.compile(), say("one"), who("t", "bob"))
-    assert stored(plain) == ["mine"]
-
-
-# ---------------------------------------------------------------------- reading only
-
-
-def test_a_read_only_node_does_not_tell_the_model_to_update(
-    remembering: Memory, model: Recording, invoke: Invoke
-) -> None:
-    invoke(chat(remembering, model, read_only=True), say("one"), who())
-    invoke(chat(remembering, model), say("two"), who())
-    assert ["update_working_memory" in "\n".join(texts(seen)) for seen in model.seen] == [False, True]
-
-
-def test_loading_writes_nothing(remembering: Memory, raw: Any, prefix: str, invoke: Invoke) -> None:
-    remembering.setup()
-    before = set(raw.keys(f"{prefix}*"))
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", remembering.load_node(read_only=True))
-    graph.add_edge(START, "load")
-    state = invoke(graph.compile(), say("one"), who())
-    assert spoken(state["messages"]) == ["one"]
-    assert set(raw.keys(f"{prefix}*")) == before
-
-
-# ---------------------------------------------------------------------- failures
-
-
-class FlakyError(Exception):
-    """What a node fails with."""
-
-
-def failing_behind(times: int) -> RunnableLambda[Any, Any]:
-    """Fail behind the save, as a lost connection does, that many times."""
-    left = iter(range(times))
-
-    def fail(update: Any) -> Any:
-        for _ in left:
-            raise FlakyError
-        return update
-
-    return RunnableLambda(fail)
-
-
-def flaky(memory: Memory, model: Recording, times: int, **options: Any) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("load", memory.load_node())
-    graph.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
-    policy = RetryPolicy(initial_interval=0, jitter=False, max_attempts=3, retry_on=FlakyError)
-    graph.add_node("save", memory.save_node() | failing_behind(times), retry_policy=policy)
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_edge("answer", "save")
-    return graph.compile(**options)
-
-
-def test_a_save_that_is_tried_again_saves_once(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(flaky(plain, model, 2), say("one"), who())
-    assert stored(plain) == ["one", "re: one"]
-
-
-def test_a_save_that_is_resumed_saves_once(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = flaky(plain, model, 3, checkpointer=InMemorySaver())
-    with pytest.raises(FlakyError):
-        invoke(graph, say("one"), who())
-    invoke(graph, None, who())
-    invoke(graph, say("two"), who())
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-    assert len(model.seen) == 2
-
-
-def test_a_model_that_failed_is_resumed(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, checkpointer=InMemorySaver())
-    invoke(graph, say("one"), who())
-    model.script = [FlakyError()]
-    with pytest.raises(FlakyError):
-        invoke(graph, say("two"), who())
-    invoke(graph, None, who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-
-
-def test_after_a_failed_turn_the_next_one_says_all(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, checkpointer=InMemorySaver())
-    model.script = [FlakyError()]
-    with pytest.raises(FlakyError):
-        invoke(graph, say("one"), who())
-    invoke(graph, say("two"), who())
-    assert stored(plain) == ["one", "two", "re: two"]
-
-
-@pytest.mark.parametrize("on_error", ["raise", "log"])
-def test_a_turn_whose_embedding_fails_is_saved(
-    make_memory: Make,
-    embeddings: WordEmbeddings,
-    invoke: Invoke,
-    on_error: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error=on_error)
-    graph = StateGraph(MessagesState)
-    graph.add_node("save", memory.save_node())
-    graph.add_edge(START, "save")
-    embeddings.broken = OSError("down")
-    if on_error == "raise":
-        with pytest.raises(EmbeddingError):
-            invoke(graph.compile(), say("one"), who())
-    else:
-        invoke(graph.compile(), say("one"), who())
-        assert "without vectors" in caplog.text
-    assert stored(memory) == ["one"]
 
 
 # ---------------------------------------------------------------------- tools

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.retriever import SemanticRecallRetriever
-from tests.agents.test_nodes import Recording
+from tests.agents.nodes_samples import Recording
 from tests.conftest import Trips, WordEmbeddings
 
 Invoke = Callable[..., Any]
