@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -46,7 +47,7 @@ class Faces:
         """Return a StateGraph node that shows memory to the model node behind it; sync and async.
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, blocks of memory,
-        what is recalled, the history, the new messages; what memory adds for the turn is marked and leaves at the next one.
+        what is recalled, the history, the new messages; what memory adds is marked and leaves at the next turn.
         stream_mode="messages" carries what the node loads.
         Another name puts a `MemoryContext` into that channel of your state, and touches no message.
         Ids come from the run: its context or `config["configurable"]`. Two round trips.
@@ -73,8 +74,11 @@ class Faces:
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         roles: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        exclude_message_ids: Collection[str] = (),
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
@@ -90,6 +94,9 @@ class Faces:
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
+            since=since,
+            until=until,
+            exclude_message_ids=list(exclude_message_ids),
             roles=None if roles is None else list(roles),
             metadata_filter=None if metadata is None else dict(metadata),
         )

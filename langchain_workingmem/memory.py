@@ -139,6 +139,7 @@ class Memory(Faces):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
+        create_index: bool = True,
         on_error: OnError = "raise",
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
@@ -159,6 +160,7 @@ class Memory(Faces):
                 working_memory=working_memory,
                 title=title,
                 key_prefix=key_prefix,
+                create_index=create_index,
                 on_error=on_error,
             )
         except BaseException:
@@ -296,11 +298,19 @@ class Memory(Faces):
 
     def setup(self) -> None:
         """Create the indexes now rather than at first use. Idempotent; one embedding the very first time."""
-        self._runner.run(self._space.setup())
+        self._runner.run(self._setup())
 
     async def asetup(self) -> None:
         """Async twin of `setup`."""
-        await self._async_runner.run(self._space.setup())
+        await self._async_runner.run(self._setup())
+
+    def _setup(self) -> Plan[None]:
+        try:
+            yield from self._space.setup()
+        except EmbeddingError as error:
+            if self._on_error == "raise":
+                raise
+            _log.warning("%s; the index of vectors is made when the model works", error)
 
     def close(self) -> None:
         """Close what was opened here: the sync connections, and the embedded server unless others use it."""
@@ -314,7 +324,11 @@ class Memory(Faces):
         self.close()
 
     def __enter__(self) -> Self:
-        self.setup()
+        try:
+            self.setup()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -323,7 +337,11 @@ class Memory(Faces):
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self.asetup()
+        try:
+            await self.asetup()
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(

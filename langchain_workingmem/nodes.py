@@ -14,7 +14,7 @@ from langchain_workingmem.ids import resolve
 from langchain_workingmem.plans import history
 from langchain_workingmem.plans.codec import drafts
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import is_summarised, unsaved
+from langchain_workingmem.plans.turn import is_summarised, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance
 
 if TYPE_CHECKING:
@@ -28,15 +28,21 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = [message for message in _messages(state) if not is_marked(message)]
         thread_id, resource_id = yield from _ids(memory, config)
+        left = unsaved(messages)[: -len(turn_of(messages)) or None]
+        if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
+            prepared = drafts(left, memory.core.space.recall, memory.core.new_id)
+            yield from history.save(memory.core.space, prepared, thread_id, resource_id, memory.core.on_error)
         found = yield from memory.gathering(messages, thread_id, resource_id)
         if is_summarised(messages):  # what was loaded before stands in the summary
             found = replace(found, stored=[])
         context = memory.assembled(found, messages, read_only=read_only)
         if into != "messages":
             return {into: context}
+        own = {message.id for message in messages}
+        shown = [message if message.id in own else provenance(message) for message in context.messages]
         blocks = [provenance(SystemMessage(text)) for text in context.system]
-        prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), context.messages))
-        rest = context.messages[len(prompts) :]
+        prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), shown))
+        rest = shown[len(prompts) :]
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *rest]}
 
     def load(state: Any, config: RunnableConfig) -> dict[str, Any]:

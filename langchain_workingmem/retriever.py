@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 - pydantic reads the annotation
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
@@ -36,6 +37,9 @@ class SemanticRecallRetriever(BaseRetriever):
     message_range: int | tuple[int, int] | None = None
     threshold: float | None = None
     roles: list[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    exclude_message_ids: list[str] = Field(default_factory=list)
     metadata_filter: dict[str, Any] | None = None  # `metadata` is that of the runs, for every retriever
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")

@@ -208,7 +208,7 @@ def _difference(core: Core, before: WorkingMemoryState, after: WorkingMemoryStat
         changes = difflib.unified_diff(old, new, n=0, lineterm="")
         lines = [f"{line[0]} {line[1:]}" for line in list(changes)[2:] if line[0] in "+-" and line[1:].strip()]
     else:
-        old_values, new_values = _flat(json.loads(before.text or "{}")), _flat(json.loads(after.text or "{}"))
+        old_values, new_values = _flat(_object(before.text)), _flat(_object(after.text))
         lines = [
             f"{path}: {_show(new_values.get(path))} (was {_show(old_values.get(path))})"
             for path in dict.fromkeys((*new_values, *old_values))
@@ -220,6 +220,15 @@ def _difference(core: Core, before: WorkingMemoryState, after: WorkingMemoryStat
 
 def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Read a document; one that was written in another format has no fields."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _flat(document: dict[str, Any], parents: str = "") -> dict[str, Any]:

@@ -31,12 +31,22 @@ _SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port
 
 def check_url(url: str) -> str:
     """Return a URL that can be connected to; the error does not repeat it, because it may hold a password."""
+    if not isinstance(url, str):
+        msg = f"redis_url is of type {type(url).__name__}: pass a str, or a client as client=... or async_client=..."
+        raise OptionError(msg)
     if not url.startswith(_SCHEMES):
         scheme = url.split("://", 1)[0] if "://" in url else "none"
         msg = f"redis_url has the scheme {scheme!r}: use one of {', '.join(_SCHEMES)}"
         raise OptionError(msg)
     if url.startswith("redis+sentinel://"):
         _sentinel_parts(url)
+        return url
+    try:
+        redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
+    except ValueError:
+        # not `from error`, which quotes what stands behind an unescaped # or / of the password
+        msg = "redis_url cannot be read: percent-encode the characters / # ? @ : in user and password, and check its options"
+        raise OptionError(msg) from None
     return url
 
 

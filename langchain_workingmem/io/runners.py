@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -54,15 +55,17 @@ class Runner:
         self._borrowed = borrowed
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._lock = Lock()
 
     @property
     def client(self) -> Any:  # redis-py types its commands for direct callers only
         """Return the client, made at the first use."""
         if self._borrowed is not None:
             return self._borrowed
-        if self._own is None:
-            self._own = self._connect()
-        return self._own
+        with self._lock:
+            if self._own is None:
+                self._own = self._connect()
+            return self._own
 
     def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Drive a plan to its result."""
@@ -105,8 +108,9 @@ class Runner:
                 except Exception as error:  # a model may raise anything
                     raise _no_answer(error) from error
             case Later(plan):
-                self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
-                self._pool.submit(_logged, self.run, plan)
+                with self._lock:
+                    self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
+                    self._pool.submit(_logged, self.run, plan)
             case Enter():
                 return trace.enter(effect)
             case Leave():

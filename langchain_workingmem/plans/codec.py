@@ -116,7 +116,15 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
     given: list[Any] = [messages] if pair or isinstance(messages, BaseMessage | dict) else list(messages)
     # only what is not a message yet is converted: the caller's own objects must come back with their ids
-    return [item if isinstance(item, BaseMessage) else convert_to_messages([item])[0] for item in given]
+    return [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
+
+
+def _converted(item: Any) -> BaseMessage:
+    try:
+        return convert_to_messages([item])[0]
+    except (ValueError, NotImplementedError, KeyError) as error:
+        msg = f"{type(item).__name__} is no message: pass LangChain messages, (role, text) pairs or role-content dicts"
+        raise OptionError(msg) from error
 
 
 def is_ours_to_keep(message: BaseMessage) -> bool:

@@ -34,8 +34,17 @@ from langchain_workingmem.plans.scoring import (
     rank_hybrid,
     rank_semantic,
 )
-from langchain_workingmem.plans.search import Found, matching, nearest, pack, parse, similarity, size_of, wordy
-from langchain_workingmem.plans.space import is_stale
+from langchain_workingmem.plans.search import (
+    Found,
+    is_stale,
+    matching,
+    nearest,
+    pack,
+    parse,
+    similarity,
+    size_of,
+    wordy,
+)
 from langchain_workingmem.plans.threads import check_owner, every, get, run_script
 
 if TYPE_CHECKING:
@@ -95,6 +104,7 @@ class Query:
             missing = "thread_id" if scope == "thread" else "resource_id"
             msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
             raise IdError(msg)
+        excluded = [exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids
         top_k = options.top_k if top_k is None else top_k
         at_least(top_k, 1, "top_k")
         check_threshold(threshold)
@@ -118,7 +128,7 @@ class Query:
                 "until": None if until is None else to_micros(until),
                 "metadata": metadata,
             },
-            exclude=frozenset([exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids),
+            exclude=frozenset(check_id(id, "message id") for id in excluded),
         )
 
     def filter(self) -> FilterExpression:
@@ -188,6 +198,7 @@ def candidates(
     options = space.recalling
     where = query.filter()
     wanted = query.top_k + spare
+    least = query.threshold or 0.0
     excluded = {id.encode() for id in query.exclude}
     hybrid = options.search == "hybrid"
     depth = wanted + len(excluded) + query.top_k + 8
@@ -217,18 +228,16 @@ def candidates(
             others, retried = None, True
             continue
         distance = options.index.distance
-        dense = (_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row))
+        dense = [_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row)]
         if hybrid:
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
-            ranked = rank_hybrid(list(dense), [_candidate(row, row.score) for row in found if keep(row)], wanted)
+            ranked = rank_hybrid(dense, [_candidate(row, row.score) for row in found if keep(row)], wanted, least)
         else:
-            ranked = rank_semantic(dense, wanted)
-        if len(ranked) >= wanted or size_of(replies[0]) < depth:
-            break
+            ranked = rank_semantic(dense, wanted, least)
+        exhausted = size_of(replies[0]) < depth or (dense and dense[-1].value < least)
+        if len(ranked) >= wanted or exhausted:
+            return ranked, others
         depth *= 4
-    if query.threshold is not None:
-        ranked = [one for one in ranked if one.similarity >= query.threshold]
-    return ranked, others
 
 
 def _candidate(row: Found, value: float) -> Candidate:
@@ -318,7 +327,10 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
                 if model_of(value) != mark
             ]
             if prepared:
-                _, failure = yield from write(space, prepared, thread.id, None, "heal")
+                try:
+                    _, failure = yield from write(space, prepared, thread.id, None, "heal")
+                except ThreadNotFoundError:  # deleted meanwhile
+                    break
                 if failure is not None:
                     raise failure
                 healed += sum(1 for draft in prepared if draft.chunks)

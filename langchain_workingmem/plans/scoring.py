@@ -46,7 +46,7 @@ def best(candidates: Iterable[Candidate]) -> Scores:
     found: Scores = {}
     for thread, seq, _, value in candidates:
         seqs = found.setdefault(thread, {})
-        if value >= seqs.get(seq, 0.0):
+        if seq not in seqs or value > seqs[seq]:
             seqs[seq] = value
     return found
 
@@ -56,11 +56,10 @@ def fuse(dense: Scores, words: Scores) -> Scores:
     fused: Scores = {}
     for scores, weight in ((dense, DENSE_WEIGHT), (words, 1 - DENSE_WEIGHT)):
         top = max((max(seqs.values()) for seqs in scores.values()), default=0.0)
-        share = weight / top if top else 0.0
         for thread, seqs in scores.items():
             sums = fused.setdefault(thread, {})
             for seq, value in seqs.items():
-                sums[seq] = sums.get(seq, 0.0) + share * value
+                sums[seq] = sums.get(seq, 0.0) + (weight * (value / top) if top else 0.0)
     return fused
 
 
@@ -80,30 +79,33 @@ def length_cost(tokens: int) -> float:
     return LENGTH_WEIGHT * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
-def rank_semantic(dense: Iterable[Candidate], limit: int) -> list[Ranked]:
+def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
     """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
     found: dict[tuple[bytes, int], float] = {}
     lowest = 0.0
     for thread, seq, _, value in dense:
-        if len(found) >= limit and value < lowest:
+        if value < threshold or (len(found) >= limit and value < lowest):
             break
         if (thread, seq) not in found:  # else a worse chunk of the same message
             found[thread, seq] = lowest = value
-    return _first([Ranked(*place, value, value) for place, value in found.items()], limit)
+    ranked = _first([Ranked(*place, value, value) for place, value in found.items()], limit)
+    return [one._replace(score=min(1.0, one.score), similarity=min(1.0, one.similarity)) for one in ranked]
 
 
-def rank_hybrid(dense: list[Candidate], words: list[Candidate], limit: int) -> list[Ranked]:
-    """Rank by the recipe: fuse, lift by neighbours, take off for length."""
+def rank_hybrid(dense: list[Candidate], words: list[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
+    """Rank by the recipe: fuse, lift by neighbours, take off for length. Scores are shares of the best possible one."""
     similarities = best(dense)
     scores = lift_by_neighbours(fuse(similarities, best(words)))
     for thread, seq, tokens in {one[:3] for one in (*dense, *words) if one.tokens > SHORT}:
         scores[thread][seq] -= length_cost(tokens)
     ranked = [
-        Ranked(thread, seq, score, similarities.get(thread, {}).get(seq, 0.0))
+        Ranked(thread, seq, score, alike)
         for thread, seqs in scores.items()
         for seq, score in seqs.items()
+        if (alike := min(1.0, similarities.get(thread, {}).get(seq, 0.0))) >= threshold
     ]
-    return _first(ranked, limit)
+    top = 1 + 2 * NEIGHBOUR_WEIGHT
+    return [one._replace(score=max(0.0, one.score / top)) for one in _first(ranked, limit)]
 
 
 def _first(ranked: list[Ranked], limit: int) -> list[Ranked]:

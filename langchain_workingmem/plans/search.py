@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from redisvl.query import BaseQuery
 
+    from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.options import IndexOptions
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.keys import Keys
@@ -223,7 +224,7 @@ def parse(reply: Any, *, scores: bool = False, content: bool = True) -> Iterator
 
 
 def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:
-    """Turn Redis's distance of a document into a similarity from 0 to 1.
+    """Turn Redis's distance of a document into a similarity, 0 at least, and 1 at most but for `ip` of long vectors.
 
     cosine and ip: Redis gives 1 - product; opposite directions count as 0. l2: Redis gives the squared distance d,
     which becomes 1 / (1 + d). A zero vector has no direction: 0.
@@ -231,5 +232,10 @@ def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:
     seen = float(fields.get(_DISTANCE, b"nan"))
     if math.isnan(seen):
         return 0.0
-    value = 1 / (1 + seen) if distance == "l2" else 1 - seen
-    return min(1.0, max(0.0, value))
+    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)
+
+
+def is_stale(error: RedisReplyError) -> bool:
+    """Tell whether a search failed because the index is gone, or was rebuilt for another model."""
+    text = str(error).lower()
+    return "no such index" in text or "unknown index" in text or "blob size" in text

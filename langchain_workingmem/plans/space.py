@@ -190,9 +190,3 @@ class Space:
         self.dims = None
         yield from self.vectors_ready(dims)
         return dims
-
-
-def is_stale(error: RedisReplyError) -> bool:
-    """Tell whether a search failed because the index is gone, or was rebuilt for another model."""
-    text = str(error).lower()
-    return "no such index" in text or "unknown index" in text or "blob size" in text

@@ -22,9 +22,9 @@ from langchain_workingmem.models import ClonedThread, Page, Thread
 from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros, is_utf8
-from langchain_workingmem.plans.effects import Plan, send
+from langchain_workingmem.plans.effects import Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
-from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
+from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -144,8 +144,7 @@ def get(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | 
     owner_tag(resource_id)
     (reply,) = yield from send(("HGETALL", keys.thread))
     thread = read_thread(thread_id, reply)
-    if thread is not None and resource_id not in (None, thread.resource_id):
-        raise ThreadOwnershipError(thread_id, str(resource_id))
+    check_owner(as_dict(reply).get(b"resource"), thread_id, resource_id)
     return thread
 
 
@@ -179,10 +178,18 @@ def listed(
 
     index, width = space.keys.threads_index, limit + 1 + len(given)
     yield from space.ready()
-    reply, count = yield from send(
+    searches = (
         listing(index, where & bound, order_by, descending=descending, limit=width),
         counting(index, where),
     )
+    replies = yield from attempt(*searches)
+    if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
+        space.forget()  # the index was dropped since we looked
+        yield from space.ready()
+        replies = yield from send(*searches)
+    reply, count = replies
+    if isinstance(reply, RedisReplyError):
+        raise reply
     found = list(parse(reply))
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
@@ -313,16 +320,18 @@ def clone(
     """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages.
 
     Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to 200
-    messages the copy appears in one step; a larger one grows, and is deleted again when it fails on the way.
+    messages the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
+    program or the task is stopped).
     """
     origin = yield from get(space, source, resource_id)
     if origin is None:
         raise ThreadNotFoundError(source)
     keys, target = space.keys.of(source), space.keys.of(check_id(new_thread_id, "new_thread_id"))
-    merged = origin.metadata | dict(_checked(metadata))
+    changed = _checked(metadata)
+    merged = origin.metadata | dict(changed)
     fields = _fields(
         origin.title if title is None else title,
-        {key: value for key, value in merged.items() if value is not None},
+        {key: value for key, value in merged.items() if value is not None or key not in changed},
     )
     header: list[Argument] = [len(fields) + 2, *fields, "clone_of", encode(source)]
     owner, tag = encode(origin.resource_id), encode(new_thread_id)

@@ -69,24 +69,43 @@ def unsaved(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*unsaved(before), *turn] if isinstance(last, AIMessage) and last.tool_calls else turn
 
 
-def said_before(rows: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> set[tuple[str, str]]:
-    """Collect what the caller sent along without our ids, as clients do that keep the conversation themselves.
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What the caller sent along without our ids, as clients do that keep the conversation themselves."""
 
-    `rows` are the newest of the thread. What stands in front of the first message that is one of them is older.
+    first: float = inf  # the sequence number from which on the caller's version stands for the thread
+    said: frozenset[tuple[str, str]] = frozenset()
+
+    def covers(self, row: StoredMessage) -> bool:
+        """Tell whether a stored message of the thread stands among what was sent."""
+        return row.seq >= self.first or _words(row.message) in self.said
+
+
+def copies(rows: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> Copies:
+    """Find whether the messages in front of the turn are the end of the thread, whose newest messages `rows` are.
+
+    They are when both say the same, word for word from the end on, until one of them is used up; tool traffic, which
+    clients do not send, counts for nothing.
     """
     known = {row.message.id for row in rows}
-    before = messages[: len(messages) - len(turn_of(messages))]
-    start = next((at for at, message in enumerate(before) if message.id in known), 0)
-    return {(message.type, str(message.text)) for message in before[start:] if message.id not in known}
+    before = [message for message in messages[: len(messages) - len(turn_of(messages))] if _is_said(message)]
+    if all(message.id in known for message in before):
+        return Copies()
+    stored = [row for row in rows if _is_said(row.message)]
+    length = min(len(before), len(stored))
+    if not length or [_words(m) for m in before[-length:]] != [_words(row.message) for row in stored[-length:]]:
+        return Copies()
+    return Copies(stored[-length].seq, frozenset(_words(message) for message in before if message.id not in known))
 
 
-def _words(row: StoredMessage) -> tuple[str, str]:
-    return row.message.type, str(row.message.text)
+def _is_said(message: BaseMessage) -> bool:
+    return (
+        isinstance(message, HumanMessage | AIMessage) and is_ours_to_keep(message) and bool(str(message.text).strip())
+    )
 
 
-def first_copy(rows: Sequence[StoredMessage], said: set[tuple[str, str]]) -> float:
-    """Find the sequence number from which on the caller's version stands for the thread."""
-    return next((row.seq for row in rows if _words(row) in said), inf) if said else inf
+def _words(message: BaseMessage) -> tuple[str, str]:
+    return message.type, str(message.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +177,20 @@ def _recall(
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
     rows, stored = window(replies[0])
-    said = said_before(rows, new)
-    here, shown, edge = encode(thread_id).encode(), {row.seq for row in stored}, first_copy(rows, said)
-    fresh = [one for one in ranked if one.thread != here or (one.seq not in shown and one.seq < edge)]
+    sent = copies(rows, new)
+    here, shown = encode(thread_id).encode(), {row.seq for row in stored}
+    fresh = [one for one in ranked if one.thread != here or (one.seq not in shown and one.seq < sent.first)]
     recalled = (yield from windows(space, query, fresh[: query.top_k])) if fresh else RecallResult()
-    if said:
-        kept = [
-            row for row in recalled.rows if row.thread_id != thread_id or (row.seq < edge and _words(row) not in said)
-        ]
+    if sent.said:
+        kept = [row for row in recalled.rows if row.thread_id != thread_id or not sent.covers(row)]
         recalled = replace(recalled, rows=kept)
     return recalled, (rows, stored), replies
 
 
 def _window(read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions) -> list[StoredMessage]:
     given = {message.id for message in new}
-    edge = first_copy(read, said_before(read, new))
-    rows = {row.message.id: row for row in read if row.message.id not in given and row.seq < edge}
+    sent = copies(read, new)
+    rows = {row.message.id: row for row in read if row.message.id not in given and row.seq < sent.first}
     if not (options.exclude_tools or options.roles or options.max_tokens):
         return list(rows.values())  # what no provider accepts goes when all is put together
     kept = history_window([row.message for row in rows.values()], options, new)

@@ -101,8 +101,14 @@ class JsonSchema:
         return patch
 
     def validate(self, document: dict[str, Any]) -> None:
+        from referencing.exceptions import Unresolvable
+
         dump(document)
-        problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
+        try:
+            problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
+        except Unresolvable as error:
+            msg = f"schema has a reference that leads nowhere: {error}"
+            raise OptionError(msg) from error
         if problems:
             named = ((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
             raise _objection(list(named))
@@ -273,7 +279,7 @@ def plain(value: Any, depth: int = 0) -> Any:
             if _is_set(field, found := getattr(value, field.name))
         }
     if isinstance(value, dict):
-        return {plain(key): plain(item, depth + 1) for key, item in value.items()}
+        return {_key(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item, depth + 1) for item in value]
     if hasattr(value, "get_secret_value"):
@@ -286,6 +292,12 @@ def plain(value: Any, depth: int = 0) -> Any:
     except PydanticSerializationError as error:
         msg = f"working memory was not changed, because the update is not JSON: {error}"
         raise WorkingMemoryValidationError(msg) from error
+
+
+def _key(key: Any) -> str:
+    """Write a key as JSON does: 1 becomes "1", None "null"."""
+    found = plain(key)
+    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _is_set(field: dataclasses.Field[Any], value: Any) -> bool:

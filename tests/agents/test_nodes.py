@@ -170,7 +170,7 @@ def test_a_recalled_message_of_the_same_thread_stands_in_its_place(
         invoke(graph, say(text), who())
     assert spoken(model.seen[-1]) == ["my dog is Nougat", "two", "re: two", "who is my dog"]
     marks = [message.additional_kwargs.get("lc_source") for message in model.seen[-1][1:]]
-    assert marks == ["langchain_workingmem", None, None, None]
+    assert marks == [*["langchain_workingmem"] * 3, None]
 
 
 def test_a_recalled_message_is_not_saved_again(

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,14 @@ import redis
 import redis.asyncio
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, OptionError, RecallOptions, RedisCapabilityError, RedisConnectionError
+from langchain_workingmem import (
+    EmbeddingError,
+    Memory,
+    OptionError,
+    RecallOptions,
+    RedisCapabilityError,
+    RedisConnectionError,
+)
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io.server import chosen_engine
 from tests.conftest import WordEmbeddings
@@ -287,3 +295,45 @@ def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) 
             os._exit(0 if ok else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert memory.history.messages("t") == [HELLO]
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://user:s3cret#x@localhost:6379", "redis://:s3c/ret@localhost", "rediss://h:port"]
+)
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(OptionError, match="percent-encode") as caught:
+        Memory(url)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "s3c" not in shown.partition("OptionError")[2]
+    assert caught.value.__cause__ is None
+
+
+def test_a_client_in_the_place_of_the_url_is_refused() -> None:
+    with redis.Redis() as client, pytest.raises(OptionError, match=r"client=\.\.\."):
+        Memory(client)
+
+
+def test_a_model_that_fails_at_the_beginning_leaves_no_server_behind(embeddings: WordEmbeddings) -> None:
+    embeddings.broken = RuntimeError("down")
+    memory = Memory.embedded(embeddings=embeddings, recall=RecallOptions())
+    url = memory._server.url
+    with pytest.raises(EmbeddingError), memory:
+        raise AssertionError
+    with redis.Redis.from_url(url, retry=None) as client:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                client.ping()
+            except redis.ConnectionError:
+                return
+    raise TimeoutError
+
+
+def test_a_model_that_fails_at_the_beginning_is_logged_where_that_is_wanted(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
+) -> None:
+    embeddings.broken = RuntimeError("down")
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
+    memory.setup()
+    memory.history.append([HELLO], thread_id="t", resource_id="u")
+    assert memory.history.messages("t") == [HELLO]

@@ -336,3 +336,11 @@ def test_the_context_of_any_history_is_acceptable(
     accept(context.messages)
     assert context.messages[-1].id == "now"
     memory.threads.delete(thread)
+
+
+@pytest.mark.parametrize("said", ["Hello! How can I help?", "OK"])
+def test_words_that_were_said_before_do_not_hide_the_history(memory: Memory, said: str) -> None:
+    for turn in ("My dog is called Nougat", "I like walks"):
+        memory.save_turn([HumanMessage(turn), AIMessage(said), HumanMessage("Yes")], thread_id="t", resource_id="u")
+    context = memory.context([AIMessage(said), HumanMessage("What is my dog called?")], thread_id="t", resource_id="u")
+    assert "My dog is called Nougat" in [message.content for message in context.messages]

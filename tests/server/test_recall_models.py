@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions
@@ -234,3 +235,28 @@ def test_reindex_takes_in_other_options(
         assert ids(changed.recall.search("cherry", resource_id="ann", metadata={"k": 1})) == {"a"}
     else:
         assert len(vectors(raw, prefix)) == 4
+
+
+class Deleting(WordEmbeddings):
+    """A model during whose work somebody deletes a thread."""
+
+    delete: Callable[[], object] | None = None
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.delete is not None and any("second" in text for text in texts):
+            self.delete()
+        return super().embed_documents(texts)
+
+
+def test_reindex_goes_on_when_a_thread_is_deleted_meanwhile(
+    make_memory: Callable[..., Memory], raw: redis.Redis, prefix: str
+) -> None:
+    plain = make_memory()
+    for name in ("first", "second", "third"):
+        plain.history.append([HumanMessage(f"the {name} one")], thread_id=name, resource_id="u")
+    model = Deleting()
+    other = Memory(client=raw, key_prefix=prefix)
+    model.delete = lambda: other.threads.delete("second")
+    memory = make_memory(embeddings=model, recall=RecallOptions())
+    memory.recall.reindex(progress=False)
+    assert {hit.thread_id for hit in memory.recall.search("one", resource_id="u")} == {"first", "third"}

@@ -165,3 +165,10 @@ def test_a_bad_cursor_of_threads_is_refused_with_the_remedy(plain: Memory, curso
 def test_an_impossible_list_is_refused(plain: Memory, choice: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="use "):
         plain.threads.list(**choice)
+
+
+def test_listing_heals_an_index_that_was_dropped(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.threads.create(resource_id="u", thread_id="t")
+    assert plain.threads.list().total == 1
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:threads")  # type: ignore[no-untyped-call]
+    assert [thread.id for thread in plain.threads.list()] == ["t"]

@@ -287,3 +287,26 @@ def test_working_memory_costs_a_turn_no_round_trip(make_memory: Make, trips: Tri
         memory = with_memory(make_memory, template="", scope=scope)
         memory.working_memory.update("fact", thread_id="t", resource_id="ann")
         assert trips.of(lambda memory=memory: memory.context("hi", thread_id="t", resource_id="ann")) == 1  # type: ignore[misc]
+
+
+def test_keys_that_are_no_texts_are_written_as_json_writes_them(make_memory: Callable[..., Memory]) -> None:
+    class Notes(BaseModel):
+        notes: dict[int, list[str]] = {}
+
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=Notes))
+    memory.working_memory.update({"notes": {1: ["a"]}}, resource_id="u")
+    memory.working_memory.update({"notes": {1: ["b"], 2: ["c"]}}, resource_id="u", mode="append")
+    assert memory.working_memory.get(resource_id="u").value.notes == {1: ["a", "b"], 2: ["c"]}
+    memory.working_memory.update({"notes": {1: None}}, resource_id="u")
+    assert memory.working_memory.get(resource_id="u").value.notes == {2: ["c"]}
+
+
+def test_a_tool_replaces_what_was_written_in_another_format(make_memory: Callable[..., Memory]) -> None:
+    class Person(BaseModel):
+        name: str | None = None
+
+    before = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    before.working_memory.update("The name is Maya", resource_id="u")
+    after = make_memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
+    (tool,) = after.tools(resource_id="u")
+    assert 'name: "Maya"' in tool.invoke({"memory": {"name": "Maya"}})

@@ -95,7 +95,7 @@ def test_hybrid_puts_what_both_sides_found_first() -> None:
 def test_hybrid_says_that_words_alone_have_no_similarity() -> None:
     (found,) = rank_hybrid([], [one(1, 7.0)], limit=9)
     assert found.similarity == 0
-    assert found.score == pytest.approx(1 - DENSE_WEIGHT)
+    assert found.score == pytest.approx((1 - DENSE_WEIGHT) / (1 + 2 * NEIGHBOUR_WEIGHT))
 
 
 def test_hybrid_puts_the_short_one_of_equals_first() -> None:
@@ -126,7 +126,7 @@ def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate],
     assert rank_hybrid(dense, words, limit=3) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
-    assert all(math.isfinite(score) for score in scores)
+    assert all(0 <= score <= 1 for score in scores)
 
 
 @given(candidates, candidates)
@@ -134,3 +134,17 @@ def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate],
     same_tokens = [found._replace(tokens=100) for found in dense]
     same_words = [found._replace(tokens=100) for found in words]
     assert rank_hybrid(same_tokens[::-1], same_words[::-1], 100) == rank_hybrid(same_tokens, same_words, 100)
+
+
+@given(candidates, candidates, st.floats(0, 1))
+def test_a_threshold_is_applied_before_the_best_are_chosen(
+    dense: list[Candidate], words: list[Candidate], threshold: float
+) -> None:
+    everything = rank_hybrid(dense, words, limit=100)
+    expected = [found for found in everything if found.similarity >= threshold]
+    assert rank_hybrid(dense, words, 3, threshold) == expected[:3]
+
+
+def test_inner_products_above_one_are_ranked_by_their_size() -> None:
+    ranked = rank_semantic([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2)
+    assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
