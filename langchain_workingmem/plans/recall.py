@@ -36,6 +36,7 @@ from langchain_workingmem.plans.scoring import (
 )
 from langchain_workingmem.plans.search import (
     Found,
+    farthest,
     is_stale,
     matching,
     nearest,
@@ -228,14 +229,13 @@ def candidates(
             others, retried = None, True
             continue
         distance = options.index.distance
-        dense = [_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row)]
+        dense = (_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row))
         if hybrid:
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
-            ranked = rank_hybrid(dense, [_candidate(row, row.score) for row in found if keep(row)], wanted, least)
+            ranked = rank_hybrid(list(dense), [_candidate(row, row.score) for row in found if keep(row)], wanted, least)
         else:
             ranked = rank_semantic(dense, wanted, least)
-        exhausted = size_of(replies[0]) < depth or (dense and dense[-1].value < least)
-        if len(ranked) >= wanted or exhausted:
+        if len(ranked) >= wanted or size_of(replies[0]) < depth or farthest(replies[0], distance) < least:
             return ranked, others
         depth *= 4
 
