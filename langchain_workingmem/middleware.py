@@ -8,7 +8,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from langchain.agents.middleware import AgentMiddleware
+try:
+    from langchain.agents.middleware import AgentMiddleware
+except ImportError as error:
+    msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
+    raise ImportError(msg) from error
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph injects it by its annotation
 from langgraph.config import get_config

@@ -1,0 +1,39 @@
+"""What is said where an extra is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT = """
+import sys
+sys.modules[{missing!r}] = None  # as if it were not installed
+try:
+    {code}
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "remedy"),
+    [
+        ("langchain", "import langchain_workingmem.middleware", "pip install 'langchain-workingmem[agents]'"),
+        (
+            "wordllama",
+            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
+            "pip install 'langchain-workingmem[local]'",
+        ),
+        (
+            "langchain_openai",
+            "from langchain_workingmem import *; Memory(embeddings='openai:x', recall=RecallOptions())",
+            "pip install 'langchain-workingmem[openai]'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, remedy: str) -> None:
+    script = WITHOUT.format(missing=missing, code=code)
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert remedy in output
