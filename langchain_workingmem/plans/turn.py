@@ -141,17 +141,18 @@ def gather(
     if query is None or not query.text.strip():
         replies = yield from run_script(thread_id, resource_id, *calls)
         rows, recalled = wanted.read(replies[0], thread_id), RecallResult()
-        stored = _window(rows, new, history)
+        stored = _window(rows, new, history, copies(rows, new))
     else:
         if limit is None:  # all of this thread is shown anyway
             query = replace(query, where={**query.where, "not_thread_id": thread_id})
         query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
 
-        def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage]]:
+        def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage], Copies]:
             found = wanted.read(reply, thread_id)
-            return found, _window(found, new, history)
+            sent = copies(found, new)
+            return found, _window(found, new, history, sent), sent
 
-        looking = _recall(space, query, new, thread_id, resource_id, calls, window, spare=limit or 0)
+        looking = _recall(space, query, thread_id, resource_id, calls, window, spare=limit or 0)
         found = traced("retriever", "semantic_recall", query.text, looking, lambda result: result[0].to_documents())
         recalled, (rows, stored), replies = yield from found
     state = working_memory.state_of(space, place, replies[1:]) if place else None
@@ -162,11 +163,10 @@ def gather(
 def _recall(
     space: Space,
     query: Query,
-    new: Sequence[BaseMessage],
     thread_id: str,
     resource_id: str,
     calls: Sequence[Command],
-    window: Callable[[list[bytes]], tuple[list[StoredMessage], list[StoredMessage]]],
+    window: Callable[[list[bytes]], tuple[list[StoredMessage], list[StoredMessage], Copies]],
     *,
     spare: int,
 ) -> Plan[tuple[RecallResult, tuple[list[StoredMessage], list[StoredMessage]], list[Any]]]:
@@ -176,8 +176,7 @@ def _recall(
         ranked, replies = yield from candidates(space, query, vector, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    rows, stored = window(replies[0])
-    sent = copies(rows, new)
+    rows, stored, sent = window(replies[0])
     here, shown = encode(thread_id).encode(), {row.seq for row in stored}
     fresh = [one for one in ranked if one.thread != here or (one.seq not in shown and one.seq < sent.first)]
     recalled = (yield from windows(space, query, fresh[: query.top_k])) if fresh else RecallResult()
@@ -187,9 +186,10 @@ def _recall(
     return recalled, (rows, stored), replies
 
 
-def _window(read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions) -> list[StoredMessage]:
+def _window(
+    read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions, sent: Copies
+) -> list[StoredMessage]:
     given = {message.id for message in new}
-    sent = copies(read, new)
     rows = {row.message.id: row for row in read if row.message.id not in given and row.seq < sent.first}
     if not (options.exclude_tools or options.roles or options.max_tokens):
         return list(rows.values())  # what no provider accepts goes when all is put together
