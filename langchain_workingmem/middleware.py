@@ -25,6 +25,7 @@ from langchain_workingmem.plans import history, turn, working_memory
 from langchain_workingmem.plans.codec import drafts
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
+from langchain_workingmem.tools import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -95,7 +96,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         one_of(self._on_error, ("raise", "log"), "on_error")
         given = memory.tools(include=tools)
         if read_only:
-            given = [tool for tool in given if tool.name not in ("update_working_memory", "clear_working_memory")]
+            given = [tool for tool in given if tool.name not in WRITING]
         self.tools = given
         self._turns: OrderedDict[Key, Turn] = OrderedDict()
 

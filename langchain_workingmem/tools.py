@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Plan
 
 NAMES = ("update_working_memory", "get_working_memory", "clear_working_memory", "search_memory")
-_WRITING = ("update_working_memory", "clear_working_memory")
+WRITING = ("update_working_memory", "clear_working_memory")
 MOST_LINES = 20  # of what changed, in the result of an update
 
 
@@ -65,7 +65,7 @@ def memory_tools(
         if name not in makers:
             msg = f"there is no tool {name!r}: use {', '.join(NAMES)}"
             raise OptionError(msg)
-        if name != "search_memory" and core.space.remembering.read_only and name in _WRITING:
+        if name != "search_memory" and core.space.remembering.read_only and name in WRITING:
             msg = f"{name} writes, and working memory is read-only: leave the tool out"
             raise ReadOnlyError(msg)
     return [_tool(core, name, *makers[name](), Ids(thread_id, resource_id)) for name in names]
@@ -75,7 +75,7 @@ def _default(core: Core) -> list[str]:
     space = core.space
     names = [f"{short}_working_memory" for short in space.working_memory.tools] if space.working_memory else []
     if space.working_memory and space.working_memory.read_only:
-        names = [name for name in names if name not in _WRITING]
+        names = [name for name in names if name not in WRITING]
     return [*names, "search_memory"] if space.recall else names
 
 
