@@ -157,13 +157,13 @@ def of_resource(
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _RESOURCE_CURSOR)
     threads = yield from every(space, resource_id)
     commands = []
+    total = Wanted.of(limit=0, since=since, until=until, count=True)
     for thread in threads:
         keys = space.keys.of(thread.id)
         # times rise strictly within a thread, so a thread behind the cursor's goes on just after that time
         start = None if at is None else int(at) + (thread.id <= last_thread)
-        lower = max((x for x in (start, None if since is None else to_micros(since)) if x is not None), default=None)
-        wanted = Wanted(limit=limit + 1, since=lower, until=None if until is None else to_micros(until))
-        total = Wanted.of(limit=0, since=since, until=until, count=True)
+        lower = max((x for x in (start, total.since) if x is not None), default=None)
+        wanted = Wanted(limit=limit + 1, since=lower, until=total.until)
         commands += [
             scripts.READ.call(keys.all, encode(resource_id), *wanted.arguments()),
             scripts.READ.call(keys.all, encode(resource_id), *total.arguments()),
