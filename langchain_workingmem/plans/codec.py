@@ -31,6 +31,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
+from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,11 +83,6 @@ def check_key(key: object) -> None:
     if not is_utf8(key):
         msg = f"metadata key {key!r}: use a str of valid Unicode"
         raise OptionError(msg)
-
-
-def is_utf8(text: object) -> bool:
-    """Tell whether something is a str that UTF-8 can carry."""
-    return isinstance(text, str) and text.encode(errors="replace").decode() == text
 
 
 def label(key: str, value: object) -> str:
@@ -157,22 +153,18 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
     # a lone surrogate can be stored as JSON, but neither indexed nor embedded
-    text = _clean(str(message.text))
+    text = to_utf8(str(message.text))
     embeddable = recall is not None and message.type in recall.roles
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
         body=encode_body(message),
         role=message.type,
-        name=_clean(message.name or ""),
+        name=to_utf8(message.name or ""),
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         tokens=count_tokens(text),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
     )
-
-
-def _clean(text: str) -> str:
-    return text.encode(errors="replace").decode()
 
 
 def restored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:

@@ -47,6 +47,7 @@ from langchain_workingmem.plans.search import (
     wordy,
 )
 from langchain_workingmem.plans.threads import check_owner, every, get, run_script
+from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -170,7 +171,7 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
 
 def embed_query(space: Space, text: str) -> Plan[bytes]:
     """Embed a query as the index wants it."""
-    found = yield Embed([text.encode(errors="replace").decode()], query=True)
+    found = yield Embed([to_utf8(text)], query=True)
     yield from space.ready()
     yield from space.vectors_ready(found.shape[1])
     return pack(found, space.index.dtype)[0]

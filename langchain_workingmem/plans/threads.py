@@ -21,10 +21,11 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import ClonedThread, Page, Thread
 from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros, is_utf8
+from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros
 from langchain_workingmem.plans.effects import Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
+from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -13,6 +13,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Ask, Later, Plan
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import run_script
+from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -69,7 +70,7 @@ def clean(answer: str, max_chars: int) -> str:
     """Make a title of a model's answer: its last word on the matter, on one line, without quotes, not too long."""
     lines = [line.strip(_QUOTES) for line in _THOUGHTS.sub("", answer).splitlines()]
     title = " ".join(next((line for line in lines if line), "").removeprefix("Title:").split()).strip(" \"'")
-    title = title.encode(errors="replace").decode()
+    title = to_utf8(title)
     if len(title) <= max_chars:
         return title
     cut = title[: max_chars - 1].rsplit(" ", 1)[0] if " " in title[: max_chars - 1] else title[: max_chars - 1]

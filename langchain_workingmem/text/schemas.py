@@ -19,6 +19,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+from langchain_workingmem.text.unicode import is_utf8
 
 MAX_DEPTH = 100  # levels of a document; deeper ones are a mistake or an attack
 
@@ -284,7 +285,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         return [plain(item, depth + 1) for item in value]
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
-    if isinstance(value, str) and value.encode(errors="replace").decode() != value:
+    if isinstance(value, str) and not is_utf8(value):
         msg = "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry"
         raise WorkingMemoryValidationError(msg)
     try:
