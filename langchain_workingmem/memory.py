@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -13,9 +12,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
-from langchain_workingmem.io.clients import DEFAULT_URL, async_client, check_url, sync_client
 from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.io.runners import runners
 from langchain_workingmem.options import (
     HistoryOptions,
     OnError,
@@ -37,7 +35,7 @@ from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
 
@@ -96,15 +94,7 @@ class Memory(Faces):
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        given = client is not None or async_client is not None
-        if given and redis_url is not None:
-            msg = "redis_url beside client or async_client: pass one or the other"
-            raise OptionError(msg)
-        url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
-        self._runner = Runner(partial(_connect, sync_client, url, "client"), embedder, borrowed=client)
-        self._async_runner = AsyncRunner(
-            partial(_connect, _async_client, url, "async_client"), embedder, borrowed=async_client
-        )
+        self._runner, self._async_runner = runners(redis_url, client, async_client, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
@@ -355,23 +345,12 @@ class Memory(Faces):
         return f"<Memory {self._space.keys.prefix!r}: {parts}>"
 
 
-_async_client = async_client  # the constructor has an argument of that name
-
-
 def _as_output(found: turn.Gathered) -> dict[str, Any]:
     return {
         "history": [row.message for row in found.stored],
         "recalled": found.recalled.messages,
         "working_memory": found.working_memory.text if found.working_memory else None,
     }
-
-
-def _connect(make: Callable[[str], Any], url: str | None, missing: str) -> Any:
-    if url is None:
-        calls = "sync" if missing == "client" else "async"
-        msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
-        raise OptionError(msg)
-    return make(url)
 
 
 def _model(embeddings: Embeddings | str | None) -> Embeddings | None:

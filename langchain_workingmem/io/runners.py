@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -26,8 +28,14 @@ from redis.exceptions import (
     TimeoutError as TimedOut,
 )
 
-from langchain_workingmem.errors import ModelError, RedisConnectionError, RedisReplyError, WorkingMemError
-from langchain_workingmem.io.clients import aclose, close
+from langchain_workingmem.errors import (
+    ModelError,
+    OptionError,
+    RedisConnectionError,
+    RedisReplyError,
+    WorkingMemError,
+)
+from langchain_workingmem.io import clients
 from langchain_workingmem.io.tracing import Trace
 from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
 
@@ -123,7 +131,7 @@ class Runner:
             self._pool.shutdown()
             self._pool = None
         if self._own is not None:
-            close(self._own)
+            clients.close(self._own)
             self._own = None
 
 
@@ -222,7 +230,30 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await aclose(client)
+        await clients.aclose(client)
+
+
+def runners(
+    redis_url: str | None, client: SyncClient | None, async_client: AsyncClient | None, embedder: Embedder
+) -> tuple[Runner, AsyncRunner]:
+    """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
+    given = client is not None or async_client is not None
+    if given and redis_url is not None:
+        msg = "redis_url beside client or async_client: pass one or the other"
+        raise OptionError(msg)
+    url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
+    return (
+        Runner(partial(_connect, clients.sync_client, url, "client"), embedder, borrowed=client),
+        AsyncRunner(partial(_connect, clients.async_client, url, "async_client"), embedder, borrowed=async_client),
+    )
+
+
+def _connect(make: Callable[[str], T], url: str | None, missing: str) -> T:
+    if url is None:
+        calls = "sync" if missing == "client" else "async"
+        msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
+        raise OptionError(msg)
+    return make(url)
 
 
 def _no_answer(error: Exception) -> ModelError:

@@ -19,6 +19,8 @@ from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
 from langchain_workingmem.plans.search import threads_schema, vectors_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.keys import Keys
@@ -89,7 +91,7 @@ class Space:
         """Create the index of threads if needed: one round trip the first time, none later."""
         if self.threads_ready or not self.create:
             return
-        yield from self._create(threads_schema(self.keys))
+        yield from created(threads_schema(self.keys))
         self.threads_ready = True
 
     def setup(self) -> Plan[None]:
@@ -113,22 +115,12 @@ class Space:
         """
         if self.dims is None:
             wanted = self.settings(dims)
+            stored = yield from agreed(self.keys.vectors_settings, wanted, create=self.create)
+            if stored is None:
+                raise no_index(self.keys.vectors_index)
+            self._compare(stored, wanted)
             if self.create:
-                # not SET ... GET: redis-py turns every reply of SET into a bool
-                _, stored = yield from send(
-                    ("SET", self.keys.vectors_settings, json.dumps(wanted), "NX"), ("GET", self.keys.vectors_settings)
-                )
-            else:
-                (stored,) = yield from send(("GET", self.keys.vectors_settings))
-                if stored is None:
-                    msg = (
-                        f"there is no index {self.keys.vectors_index!r} and create_index=False: "
-                        "run Memory(...).setup() once with a user that may create it"
-                    )
-                    raise RedisCapabilityError(msg)
-            self._compare(json.loads(stored), wanted)
-            if self.create:
-                yield from self._create(vectors_schema(self.keys, self.index, dims))
+                yield from created(vectors_schema(self.keys, self.index, dims))
             self.dims = dims
         elif dims != self.dims:
             self._refuse(self.dims, dims)
@@ -164,20 +156,6 @@ class Space:
         )
         raise EmbeddingSizeError(msg, expected=expected, actual=actual)
 
-    def _create(self, command: Command) -> Plan[None]:
-        (reply,) = yield from attempt(command)
-        if isinstance(reply, RedisReplyError):
-            if "already exists" in str(reply):
-                return
-            raise reply
-        # documents that were there before are taken in by the server in the background
-        name = command[1]
-        while True:
-            (info,) = yield from send(("FT.INFO", name))
-            if not int(as_dict(info)[b"indexing"]):
-                return
-            yield Pause(0.02)
-
     def rebuild(self) -> Plan[int]:
         """Make the vector index what the options and the model say, dropping one that was built otherwise."""
         dims = yield from self.measure()
@@ -190,3 +168,36 @@ class Space:
         self.dims = None
         yield from self.vectors_ready(dims)
         return dims
+
+
+def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
+    """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
+    if create:
+        # not SET ... GET: redis-py turns every reply of SET into a bool
+        _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))
+    else:
+        (stored,) = yield from send(("GET", key))
+    return json.loads(stored) if stored else None
+
+
+def created(command: Command) -> Plan[None]:
+    """Create an index unless it is there, and wait until it holds the documents that are. Two round trips."""
+    (reply,) = yield from attempt(command)
+    if isinstance(reply, RedisReplyError):
+        if "already exists" in str(reply):
+            return
+        raise reply
+    # documents that were there before are taken in by the server in the background
+    name = command[1]
+    while True:
+        (info,) = yield from send(("FT.INFO", name))
+        if not int(as_dict(info)[b"indexing"]):
+            return
+        yield Pause(0.02)
+
+
+def no_index(name: str) -> RedisCapabilityError:
+    """Say that somebody else has to create an index."""
+    return RedisCapabilityError(
+        f"there is no index {name!r} and create_index=False: run setup() once with a user that may create it"
+    )
