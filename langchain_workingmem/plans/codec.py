@@ -194,13 +194,14 @@ def _plain(value: object) -> Any:
     raise TypeError(msg)
 
 
-def _dump(value: object) -> str:
+def dump(value: object) -> str:
+    """Write JSON, pydantic models included."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_json(value: object) -> bool:
     try:
-        _dump(value)
+        dump(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return True
@@ -214,7 +215,7 @@ def encode_body(message: BaseMessage) -> bytes:
     """
     record = message_to_dict(message)
     try:
-        text = _dump(record)
+        text = dump(record)
     except (TypeError, ValueError, RecursionError):
         data = record["data"]
         if not _is_json(data.get("artifact")):
@@ -226,7 +227,7 @@ def encode_body(message: BaseMessage) -> bytes:
                 _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
             data[name] = kept
         try:
-            text = _dump(record)
+            text = dump(record)
         except (TypeError, ValueError, RecursionError) as error:
             msg = f"message {message.id!r} cannot be stored as JSON ({error}): use JSON values in it"
             raise OptionError(msg) from error

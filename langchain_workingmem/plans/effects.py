@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -126,6 +128,53 @@ def send(*commands: Command) -> Plan[list[Any]]:
         if isinstance(reply, RedisReplyError):
             raise reply
     return replies
+
+
+def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
+    """Run plans side by side: what they send at once is one round trip, what they embed at once one call.
+
+    Embedding goes first, so a plan that embeds before it writes has written nothing when the model fails for another
+    one. The first error ends them all. For plans that send and embed, and nothing else.
+    """
+    running = list(plans)
+    results: list[Any] = [None] * len(running)
+    waiting: dict[int, Effect] = {}
+
+    def go_on(place: int, step: Callable[[], Effect]) -> None:
+        try:
+            waiting[place] = step()
+        except StopIteration as done:
+            waiting.pop(place, None)
+            results[place] = done.value
+
+    try:
+        for place, plan in enumerate(running):
+            go_on(place, partial(next, plan))
+        while waiting:
+            merged, places = _merged(waiting)
+            reply = yield merged
+            start = 0
+            for place, size in places.items():
+                go_on(place, partial(running[place].send, reply[start : start + size]))
+                start += size
+    finally:
+        for plan in running:
+            plan.close()
+    return results
+
+
+def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, int]]:
+    """Join the effects of one kind; say whose they are, and how many parts of the reply belong to each."""
+    for query in (False, True):
+        texts = {
+            place: effect.texts
+            for place, effect in waiting.items()
+            if isinstance(effect, Embed) and effect.query is query
+        }
+        if texts:
+            return Embed(list(chain(*texts.values())), query), {place: len(own) for place, own in texts.items()}
+    commands = {place: effect.commands for place, effect in waiting.items() if isinstance(effect, Send)}
+    return Send(list(chain(*commands.values()))), {place: len(own) for place, own in commands.items()}
 
 
 def traced(

@@ -50,6 +50,11 @@ def decode(encoded: str | bytes) -> str:
     return unquote(encoded.decode() if isinstance(encoded, bytes) else encoded)
 
 
+def tag_of(key: bytes) -> str:
+    """Read the hash tag out of a key."""
+    return key[key.index(b"{") + 1 : key.index(b"}")].decode()
+
+
 @dataclass(frozen=True, slots=True)
 class ThreadKeys:
     """The keys of one thread, all in one cluster slot."""
@@ -110,6 +115,21 @@ class Keys:
         """Name the STRING that says what the vector index was built for (JSON)."""
         return f"{self.prefix}:vectors:settings"
 
+    @property
+    def items_index(self) -> str:
+        """Name the index of store items."""
+        return f"{self.prefix}:items"
+
+    @property
+    def item_vectors_index(self) -> str:
+        """Name the index of the vectors of store items."""
+        return f"{self.prefix}:item-vectors"
+
+    @property
+    def item_vectors_settings(self) -> str:
+        """Name the STRING that says what that index was built for (JSON)."""
+        return f"{self.prefix}:item-vectors:settings"
+
     # An index takes every key that starts with its prefix. The brace is part of it, so that a second Memory
     # whose key_prefix happens to extend ours cannot fall into our index.
     @property
@@ -122,6 +142,20 @@ class Keys:
         """Give the prefix of vector documents."""
         return f"{self.prefix}:vector:{{"
 
+    @property
+    def item_prefix(self) -> str:
+        """Give the prefix of store items."""
+        return f"{self.prefix}:item:{{"
+
+    @property
+    def item_vector_prefix(self) -> str:
+        """Give the prefix of the further vectors of store items."""
+        return f"{self.prefix}:item-vector:{{"
+
+    def of_item(self, digest: str) -> tuple[str, str]:
+        """Name the keys of a store item: HASH, and the prefix of its vectors behind the first."""
+        return f"{self.item_prefix}{digest}}}", f"{self.item_vector_prefix}{digest}}}:"
+
     def thread_of(self, key: bytes) -> str:
         """Read the thread id out of a key of that thread."""
-        return decode(key[key.index(b"{") + 1 : key.index(b"}")])
+        return decode(tag_of(key))

@@ -80,7 +80,7 @@ def threads_schema(keys: Keys) -> Command:
         {"name": "created_at", "type": "numeric", "attrs": {"sortable": True}},
         {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
     ]
-    return create_index(keys.threads_index, keys.thread_prefix, fields)
+    return create_index(keys.threads_index, fields, keys.thread_prefix)
 
 
 def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
@@ -94,15 +94,39 @@ def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
         {"name": "text", "type": "text"},
         {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
     ]
-    return create_index(keys.vectors_index, keys.vector_prefix, fields)
+    return create_index(keys.vectors_index, fields, keys.vector_prefix)
 
 
-def create_index(name: str, prefix: str, fields: list[dict[str, Any]]) -> Command:
-    """Build FT.CREATE over hashes whose keys start with the prefix."""
-    schema = IndexSchema.from_dict({"index": {"name": name, "prefix": prefix}, "fields": fields})
+def items_schema(keys: Keys) -> Command:
+    """Build FT.CREATE for the index of store items."""
+    fields = [
+        {"name": "within", "type": "tag", "attrs": _TAG},
+        {"name": "labels", "type": "tag", "attrs": _TAG},
+        {"name": "vectors", "type": "tag", "attrs": _TAG},
+        {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}},
+        {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
+        {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
+    ]
+    return create_index(keys.items_index, fields, keys.item_prefix)
+
+
+def item_vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
+    """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
+    fields: list[dict[str, Any]] = [
+        {"name": "within", "type": "tag", "attrs": _TAG},
+        {"name": "labels", "type": "tag", "attrs": _TAG},
+        {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
+        {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
+    ]
+    return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
+
+
+def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
+    """Build FT.CREATE over hashes whose keys start with one of the prefixes."""
+    schema = IndexSchema.from_dict({"index": {"name": name}, "fields": fields})
     arguments = [argument for field in schema.redis_fields for argument in field.redis_args()]
     stop_words = ("STOPWORDS", len(STOP_WORDS), *STOP_WORDS)
-    return ("FT.CREATE", name, "ON", "HASH", "PREFIX", 1, prefix, *stop_words, "SCHEMA", *arguments)
+    return ("FT.CREATE", name, "ON", "HASH", "PREFIX", len(prefixes), *prefixes, *stop_words, "SCHEMA", *arguments)
 
 
 # ---------------------------------------------------------------------- queries
@@ -183,6 +207,11 @@ def counting(index: str, where: FilterExpression) -> Command:
     return _search(index, CountQuery(where))
 
 
+def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
+    """Build FT.AGGREGATE, whose pages are exact beyond the number of results at which a search is capped."""
+    return ("FT.AGGREGATE", index, str(where), *steps, "TIMEOUT", 0, "DIALECT", 2)
+
+
 def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
     # Search's default is to stop after half a second and to return what it has, without a word
     return ("FT.SEARCH", index, *query.get_args(), "TIMEOUT", 0, *rest)
@@ -221,6 +250,13 @@ def parse(reply: Any, *, scores: bool = False, content: bool = True) -> Iterator
         score = float(reply[at + 1]) if scores else math.nan
         fields = as_dict(reply[at + step - 1] or []) if content else {}  # nil: deleted while searching
         yield Found(reply[at], score, fields)
+
+
+def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
+    """Read the rows of an aggregation; a document that went away meanwhile is an empty one."""
+    if isinstance(reply, dict):
+        return [as_dict(row[b"extra_attributes"]) for row in reply[b"results"]]
+    return [as_dict(row or []) for row in reply[1:]]
 
 
 def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:

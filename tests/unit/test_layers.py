@@ -23,7 +23,10 @@ NAME = "langchain_workingmem"
 # A module may import from its own layer's package and from the layers above it in this list.
 LAYERS = ["errors", "text", "options", "models", "plans", "io", "parts", "faces", "memory"]
 LAZY = {"faces", "memory"}  # reach the faces when a user asks for one
-FACES = {"chat_history", "chat_models", "embedded", "embeddings", "ids", "middleware", "nodes", "retriever", "tools"}
+FACES = {
+    *{"chat_history", "chat_models", "embedded", "embeddings", "ids"},
+    *{"middleware", "nodes", "retriever", "store", "tools"},
+}
 NO_IO = {"assembled", "gathering"}  # they make something for other modules to run
 ONLY = {  # outside packages that a single layer may import
     "redis": {"io"},

@@ -1,0 +1,162 @@
+"""Plans over the items of a LangGraph store: an item is one hash under a digest of its namespace and key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
+
+from langchain_workingmem.errors import OptionError, RedisReplyError
+from langchain_workingmem.options import at_least
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.codec import dump
+from langchain_workingmem.plans.effects import Plan, send, together
+from langchain_workingmem.plans.filters import Filter, labels
+from langchain_workingmem.plans.item_searches import namespaces, search
+from langchain_workingmem.plans.keys import tag_of
+from langchain_workingmem.plans.search import aggregate, is_stale, rows_of
+from langchain_workingmem.plans.shelf import below, digest_of, parts_of, row_of, to_json
+from langchain_workingmem.plans.space import no_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langchain_workingmem.plans.shelf import Shelf
+
+Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
+_MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
+
+
+def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
+    """Do operations: all reads first, then what is to be written, the last one for each item.
+
+    One round trip for any number of gets, one for any number of puts and deletions, one or two for any number of
+    searches without client-side filters; one call of the model for all that is put and one for all that is asked.
+    """
+    ops = list(ops)
+    reads: dict[int, Callable[[], Plan[Any]]] = {}
+    writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[None]]] = {}
+    for place, op in enumerate(ops):
+        validate_op_namespace(op)
+        match op:
+            case GetOp():
+                reads[place] = partial(_get, shelf, op)
+            case SearchOp():
+                _check_page(op)
+                reads[place] = partial(search, shelf, op, Filter.of(op.filter))
+            case ListNamespacesOp():
+                _check_page(op)
+                reads[place] = partial(namespaces, shelf, op)
+            case PutOp():
+                writes[tuple(op.namespace), op.key] = _write(shelf, op)
+            case _:
+                msg = f"unknown operation {type(op).__name__}: pass GetOp, SearchOp, PutOp or ListNamespacesOp"
+                raise OptionError(msg)
+    if not all(isinstance(op, GetOp) for op in ops):
+        yield from shelf.setup()
+    results: list[Any] = [None] * len(ops)
+    try:
+        found = yield from together(make() for make in reads.values())
+    except RedisReplyError as error:
+        if not is_stale(error):
+            raise
+        if not shelf.create:
+            raise no_index(shelf.keys.items_index) from error
+        shelf.is_ready = False  # somebody dropped the index
+        yield from shelf.setup()
+        found = yield from together(make() for make in reads.values())
+    for place, result in zip(reads, found, strict=True):
+        results[place] = result
+    yield from together(make() for make in writes.values())
+    return results
+
+
+def _check_page(op: SearchOp | ListNamespacesOp) -> None:
+    at_least(op.limit, 0, "limit")
+    at_least(op.offset, 0, "offset")
+
+
+# ---------------------------------------------------------------------- one item
+
+
+def _get(shelf: Shelf, op: GetOp) -> Plan[Item | None]:
+    """Read an item. One round trip."""
+    digest = digest_of([*op.namespace, op.key])
+    (reply,) = yield from send(scripts.GET_ITEM.call(shelf.keys.of_item(digest), int(bool(op.refresh_ttl))))
+    row = row_of(reply, digest)
+    return Item(**parts_of(row)) if b"value" in row else None
+
+
+def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
+    """Check all that is to be written, before anything is."""
+    keys = shelf.keys.of_item(digest_of([*op.namespace, op.key]))
+    if op.value is None:
+        return partial(_delete, keys)
+    arguments = [
+        to_json(list(op.namespace)),
+        to_json(op.key),
+        _written(op),
+        ",".join(digest_of(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)),
+        ",".join(dict.fromkeys(labels(op.value))),
+        "" if op.ttl is None else millis(op.ttl, "ttl"),
+    ]
+    texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
+    return partial(_put, shelf, keys, arguments, texts)
+
+
+def _put(shelf: Shelf, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:
+    """Write an item in place of the one that is there. One round trip, after the model has been asked."""
+    vectors = (yield from shelf.embed(texts)) if texts else []
+    yield from send(scripts.PUT_ITEM.call(keys, *arguments, *vectors))
+
+
+def _delete(keys: tuple[str, str]) -> Plan[None]:
+    """Delete an item. One round trip."""
+    yield from send(scripts.DELETE_ITEM.call(keys))
+
+
+def purge(shelf: Shelf, namespace: Sequence[str]) -> Plan[int]:
+    """Delete all items below a namespace, and count them. Two round trips per 1,000."""
+    index = shelf.keys.items_index
+    deleted = 0
+    while True:
+        (reply,) = yield from send(aggregate(index, below(namespace), "LIMIT", 0, 1000, "LOAD", 1, "@__key"))
+        keys = [shelf.keys.of_item(tag_of(row[b"__key"])) for row in rows_of(reply) if row]
+        if not keys:
+            return deleted
+        deleted += sum((yield from send(*(scripts.DELETE_ITEM.call(pair) for pair in keys))))
+
+
+def _written(op: PutOp) -> bytes:
+    where = f"the value of {op.key!r} in {tuple(op.namespace)}"
+    if not isinstance(op.value, Mapping):
+        msg = f"{where} is a {type(op.value).__name__}: use a dict, or None to delete"
+        raise OptionError(msg)
+    try:
+        _check_keys(op.value)
+        return dump(dict(op.value)).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"{where} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with str keys"
+        raise OptionError(msg) from error
+
+
+def _check_keys(value: object) -> None:
+    """Refuse the keys that JSON would turn into strings without a word."""
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str)]:
+            msg = f"key {odd[0]!r} is no str"
+            raise TypeError(msg)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check_keys(part)
+
+
+def millis(minutes: object, name: str) -> int:
+    """Convert a TTL of LangGraph, minutes and fractions of them, to milliseconds."""
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 < minutes < _MOST_MINUTES:
+        msg = f"{name}={minutes!r}: use a positive number of minutes, or None for no expiry"
+        raise OptionError(msg)
+    return max(1, round(minutes * 60_000))

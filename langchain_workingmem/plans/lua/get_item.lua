@@ -1,0 +1,18 @@
+-- Reads an item of a store.
+-- KEYS  item (HASH), prefix of its further vectors (HASHes)
+-- ARGV  1: what expires gets its whole time again
+-- Reply HMGET of the fields that `items.py` reads.
+local item = redis.call('HMGET', KEYS[1], 'namespace', 'key', 'value', 'created_at', 'updated_at', 'ttl')
+local ttl = item[6]
+if ARGV[1] == '1' and ttl then
+  local expires_at = whole(math.floor(now() / 1000) + ttl)
+  local function refresh(key)
+    redis.call('HSET', key, 'expires_at', expires_at)
+    redis.call('PEXPIREAT', key, expires_at)
+  end
+  refresh(KEYS[1])
+  for number = 1, redis.call('HGET', KEYS[1], 'vectors') - 1 do
+    refresh(KEYS[2] .. number)
+  end
+end
+return item

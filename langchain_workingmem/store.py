@@ -1,0 +1,207 @@
+"""A long-term store for LangGraph on Redis: `graph.compile(store=...)`, `create_agent(store=...)`, langmem's tools."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from langgraph.store.base import BaseStore, ensure_embeddings
+
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.io.embedder import Embedder
+from langchain_workingmem.io.runners import runners
+from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.plans import items
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.shelf import Shelf, Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
+
+    from langchain_workingmem.io.clients import AsyncClient, SyncClient
+
+_log = logging.getLogger("langchain_workingmem")
+_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # by LangGraph's names
+_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
+_QUERY_CACHE = 1000  # embeddings that are kept
+
+
+class RedisMemoryStore(BaseStore):
+    """A LangGraph store on Redis.
+
+        with RedisMemoryStore.from_conn_string("redis://localhost:6379", index={"dims": 384, "embed": model}) as store:
+            store.put(("memories", "maya"), "dog", {"text": "Maya's dog is called Nougat"})
+            store.search(("memories", "maya"), query="what pets does she have?")
+
+    One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. get, put and
+    delete are one round trip, and so are a hundred of them in a batch; a search is one or two. Without a query the item
+    that was put last comes first. An item with several vectors counts with its best one, scores are similarities
+    (cosine: -1 to 1), and items without vectors come last with the score None. Filters mean what they mean to
+    LangGraph's InMemoryStore, except that what has no order, such as None and 3, does not match instead of raising.
+    Equality is decided by the index; for comparisons the items below the namespace are read.
+
+    Items live beside the keys of a `Memory` with the same `key_prefix`, and neither touches the other's.
+
+    Args:
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; without it the environment's REDIS_URL, else
+            redis://localhost:6379.
+        client: A redis-py client to use for sync calls instead; never closed here.
+        async_client: The same for async calls, bound to the event loop that it was made for.
+        index: LangGraph's IndexConfig: `dims`, `embed` (an Embeddings object, a function, sync or async, or a name such as
+            "openai:text-embedding-3-small" or "local"), `fields` (JSON paths; the whole value without them); and
+            `distance_type` ("cosine", "inner_product" or "l2"). None: no vector search.
+        ttl: LangGraph's TTLConfig, in minutes and fractions of them: `default_ttl`, `refresh_on_read`. What has expired
+            is never returned, so `omit_expired` changes nothing, and nothing needs to be swept.
+        key_prefix: In front of every key; stores with different prefixes do not see each other.
+        create_index: False: attach only, as a Redis user that may not create indexes.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        client: SyncClient | None = None,
+        async_client: AsyncClient | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        key_prefix: str = "wm",
+        create_index: bool = True,
+    ) -> None:
+        self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
+        self.embeddings = None if index is None else _embeddings(index)
+        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self._runner, self._async_runner = runners(
+            redis_url, client, async_client, Embedder(self.embeddings, _QUERY_CACHE)
+        )
+        vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
+        self._shelf = Shelf(keys=Keys(key_prefix), vectors=vectors, create=create_index)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        redis_url: str,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        key_prefix: str = "wm",
+    ) -> Self:
+        """Make a store on a URL, for `with`, `async with`, or without either: then `close` it yourself."""
+        return cls(redis_url, index=index, ttl=ttl, key_prefix=key_prefix)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations and return their results in order; reads see what was there before the batch.
+
+        Everything is checked and embedded before anything is written; of several puts to one item the last wins.
+        `InvalidNamespaceError` and `OptionError`, both ValueErrors, for operations that make no sense; `EmbeddingError`,
+        `EmbeddingSizeError`. Inside a coroutine of a store that was entered with `async with`, asyncio's
+        `InvalidStateError`: await `abatch`, which does not block the event loop.
+        """
+        self._refuse_to_block()
+        return self._runner.run(items.run(self._shelf, ops))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async twin of `batch`."""
+        return await self._async_runner.run(items.run(self._shelf, ops))
+
+    def setup(self) -> None:
+        """Create the indexes now rather than at first use. Idempotent."""
+        self._runner.run(self._shelf.setup())
+
+    async def asetup(self) -> None:
+        """Async twin of `setup`."""
+        await self._async_runner.run(self._shelf.setup())
+
+    def close(self) -> None:
+        """Close the sync connections that were opened here."""
+        self._runner.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop, and all that `close` does."""
+        await self._async_runner.aclose()
+        self.close()
+
+    def __enter__(self) -> Self:
+        try:
+            self.setup()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.asetup()
+        except BaseException:
+            await self.aclose()
+            raise
+        self._loop = asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop = None
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<RedisMemoryStore {self._shelf.keys.prefix!r}{', with vectors' if self._shelf.vectors else ''}>"
+
+    def _refuse_to_block(self) -> None:
+        """Raise where LangGraph's AsyncPostgresStore and AsyncSqliteStore do."""
+        if self._loop is None:
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if running is self._loop:
+            msg = "a sync call would block the event loop of this store: await the async one (aget, aput, asearch, ...)"
+            raise asyncio.InvalidStateError(msg)
+
+
+def _embeddings(index: IndexConfig) -> Embeddings:
+    embed = index.get("embed")
+    if isinstance(embed, str):
+        from langchain_workingmem.embeddings import embeddings_by_name
+
+        return embeddings_by_name(embed)
+    if not callable(embed) and not hasattr(embed, "embed_documents"):
+        msg = f"index={{'embed': {embed!r}}}: use an Embeddings object, a function from texts to vectors, or a model's name"
+        raise OptionError(msg)
+    return ensure_embeddings(embed)
+
+
+def _vectors(index: Mapping[str, Any]) -> Vectors:
+    dims = index.get("dims")
+    if dims is not None:
+        at_least(dims, 1, "index['dims']")
+    distance = index.get("distance_type", "cosine")
+    one_of(distance, _DISTANCES, "index['distance_type']")
+    if unused := [name for name in index if name not in _INDEX_KEYS and not name.startswith("__")]:
+        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
+    # "text_fields" is what LangGraph's SqliteStore calls them
+    paths = index.get("fields") or index.get("text_fields") or ["$"]
+    return Vectors(
+        dims=dims,
+        paths=as_tuple(paths, "index['fields']", "paths"),
+        options=IndexOptions(distance=cast("Any", _DISTANCES[distance])),
+    )
+
+
+def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
+    if ttl.get("default_ttl") is not None:
+        items.millis(ttl["default_ttl"], "ttl['default_ttl']")
+    return cast("TTLConfig", dict(ttl))
