@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, ensure_embeddings
 
@@ -13,6 +14,7 @@ from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import runners
 from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
 from langchain_workingmem.plans import items
+from langchain_workingmem.plans.effects import together
 from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.shelf import Shelf, Vectors
 
@@ -29,6 +31,12 @@ _log = logging.getLogger("langchain_workingmem")
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # by LangGraph's names
 _INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
 _QUERY_CACHE = 1000  # embeddings that are kept
+_AT_ONCE = 1000  # calls that share a round trip
+
+
+class _Call(NamedTuple):
+    ops: list[Op]
+    reply: asyncio.Future[list[Result]]
 
 
 class RedisMemoryStore(BaseStore):
@@ -82,7 +90,9 @@ class RedisMemoryStore(BaseStore):
         )
         vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
         self._shelf = Shelf(keys=Keys(key_prefix), vectors=vectors, create=create_index)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
+        self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def from_conn_string(
@@ -108,8 +118,35 @@ class RedisMemoryStore(BaseStore):
         return self._runner.run(items.run(self._shelf, ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Async twin of `batch`."""
-        return await self._async_runner.run(items.run(self._shelf, ops))
+        """Async twin of `batch`. Calls that are made at once share their round trips and calls of the model."""
+        loop = asyncio.get_running_loop()
+        calls = self._calls.setdefault(loop, [])
+        call = _Call(list(ops), loop.create_future())
+        calls.append(call)
+        if len(calls) == 1:
+            task = loop.create_task(self._answer(calls))  # runs when those who are ready now have made their calls
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await call.reply
+
+    async def _answer(self, waiting: list[_Call]) -> None:
+        calls = waiting[:]
+        waiting.clear()
+        for start in range(0, len(calls), _AT_ONCE):
+            await self._answer_together(calls[start : start + _AT_ONCE])
+
+    async def _answer_together(self, calls: list[_Call]) -> None:
+        try:
+            replies = await self._async_runner.run(together(items.run(self._shelf, call.ops) for call in calls))
+        except Exception as error:  # noqa: BLE001 - goes to whoever made the call
+            if len(calls) > 1:  # all may be repeated: each caller gets a reply or an error of his own
+                await asyncio.gather(*(self._answer_together([call]) for call in calls))
+            elif not calls[0].reply.done():
+                calls[0].reply.set_exception(error)
+            return
+        for call, reply in zip(calls, replies, strict=True):
+            if not call.reply.done():  # cancelled
+                call.reply.set_result(reply)
 
     def setup(self) -> None:
         """Create the indexes now rather than at first use. Idempotent."""

@@ -19,6 +19,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
 
 
 class WordEmbeddings(Embeddings):
@@ -162,3 +163,28 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
     monkeypatch.setattr(redis.asyncio.connection.AbstractConnection, "send_packed_command", acounted)
     return counter
+
+
+@pytest.fixture
+def make_store(
+    server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner
+) -> Iterator[Callable[..., RedisMemoryStore]]:
+    """Make stores on the test server; in the async run their sync methods are the async twins."""
+    made: list[RedisMemoryStore] = []
+
+    def make(**options: Any) -> RedisMemoryStore:
+        borrowed = "client" in options or "async_client" in options
+        options.setdefault("key_prefix", prefix)
+        store = RedisMemoryStore(options.pop("redis_url", None if borrowed else server.url), **options)
+        made.append(store)
+        return store if face == "sync" else cast("RedisMemoryStore", _AsyncFace(store, loop_runner))
+
+    yield make
+    for store in made:
+        loop_runner.run(store.aclose())
+
+
+@pytest.fixture
+def store(make_store: Callable[..., RedisMemoryStore]) -> RedisMemoryStore:
+    """A store without vectors."""
+    return make_store()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
@@ -134,7 +134,7 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
     """Run plans side by side: what they send at once is one round trip, what they embed at once one call.
 
     Embedding goes first, so a plan that embeds before it writes has written nothing when the model fails for another
-    one. The first error ends them all. For plans that send and embed, and nothing else.
+    one. The first error ends them all.
     """
     running = list(plans)
     results: list[Any] = [None] * len(running)
@@ -151,20 +151,18 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
         for place, plan in enumerate(running):
             go_on(place, partial(next, plan))
         while waiting:
-            merged, places = _merged(waiting)
+            merged, parts = _merged(waiting)
             reply = yield merged
-            start = 0
-            for place, size in places.items():
-                go_on(place, partial(running[place].send, reply[start : start + size]))
-                start += size
+            for place, part in parts.items():
+                go_on(place, partial(running[place].send, reply if part is None else reply[part]))
     finally:
         for plan in running:
             plan.close()
     return results
 
 
-def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, int]]:
-    """Join the effects of one kind; say whose they are, and how many parts of the reply belong to each."""
+def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | None]]:
+    """Join the effects of one kind, and say which part of the reply goes to which plan; None: all of it."""
     for query in (False, True):
         texts = {
             place: effect.texts
@@ -172,9 +170,17 @@ def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, int]]:
             if isinstance(effect, Embed) and effect.query is query
         }
         if texts:
-            return Embed(list(chain(*texts.values())), query), {place: len(own) for place, own in texts.items()}
+            return Embed(list(chain(*texts.values())), query), _parts(texts)
     commands = {place: effect.commands for place, effect in waiting.items() if isinstance(effect, Send)}
-    return Send(list(chain(*commands.values()))), {place: len(own) for place, own in commands.items()}
+    if commands:
+        return Send(list(chain(*commands.values()))), _parts(commands)
+    place, effect = next(iter(waiting.items()))
+    return effect, {place: None}
+
+
+def _parts(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
+    ends = list(accumulate(map(len, shares.values()), initial=0))
+    return {place: slice(*span) for place, span in zip(shares, pairwise(ends), strict=True)}
 
 
 def traced(

@@ -34,6 +34,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 _OPERATORS = ("$eq", "$ne", *_ORDER)
 MAX_LABELLED = 128  # characters: longer values have no label, each would be a tag of its own that nobody asks for
+_json = json.JSONEncoder().encode
 _HUGE = 10**MAX_LABELLED
 
 
@@ -151,10 +152,10 @@ def _written(value: Any) -> str | None:
         written = _written(int(value)) if value.is_integer() else str(value)
     elif isinstance(value, list | tuple):
         parts = ["" if part is None else _written(part) for part in value]
-        written = None if None in parts else json.dumps(parts)
+        written = None if None in parts else _json(parts)
     return None if written is None or len(written) > MAX_LABELLED else written
 
 
 def _label(path: list[str], written: str) -> str:
     """Make the tag; 64 bits, because two fields of one digest would only meet in one person's filter."""
-    return hashlib.sha1(json.dumps([path, written]).encode(), usedforsecurity=False).hexdigest()[:16]
+    return hashlib.sha1(_json([path, written]).encode(), usedforsecurity=False).hexdigest()[:16]

@@ -157,7 +157,7 @@ def _groups(index: str, where: FilterExpression) -> Command:
 
 def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
     path = tuple(condition.path)
-    part = name[: len(path)] if condition.match_type == "prefix" else name[-len(path) :]
+    part = name[: len(path)] if condition.match_type == "prefix" else name[max(0, len(name) - len(path)) :]
     return len(part) == len(path) and all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
 
 

@@ -76,6 +76,8 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
 def _check_page(op: SearchOp | ListNamespacesOp) -> None:
     at_least(op.limit, 0, "limit")
     at_least(op.offset, 0, "offset")
+    if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
+        at_least(op.max_depth, 1, "max_depth")
 
 
 # ---------------------------------------------------------------------- one item

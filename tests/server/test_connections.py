@@ -226,6 +226,23 @@ def test_one_memory_serves_threads_and_tasks_at_once(server: EmbeddedRedis, pref
         assert memory.history.page("t", limit=1).total == 150
 
 
+def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix: str, raw: redis.Redis) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+
+        def save(place: int) -> None:
+            memory.history.append([HumanMessage("x", id=str(place))], thread_id="t", resource_id="u")
+
+        async def read() -> list[Any]:
+            async with Memory(server.url, key_prefix=prefix) as other:
+                return await asyncio.gather(*(other.history.amessages("t", last=1) for _ in range(300)))
+
+        with ThreadPoolExecutor(150) as pool:
+            list(pool.map(save, range(300)))
+        assert len(memory.history.messages("t")) == 300
+        assert asyncio.run(read()) == [memory.history.messages("t", last=1)] * 300
+        assert len(raw.client_list()) < 200
+
+
 # ------------------------------------------------------------------ sentinel and cluster
 
 

@@ -1,0 +1,171 @@
+"""What filters of the store mean, and what the index may decide."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.plans.filters import MAX_LABELLED, Filter, labels
+
+VALUE: dict[str, Any] = {
+    "name": "Maya",
+    "age": 30,
+    "score": 4.5,
+    "active": True,
+    "nothing": None,
+    "tags": ["a", 1],
+    "home": {"city": "Rome", "rooms": {"beds": 2}},
+    "a.b": "literal",
+    "day": "2026-11-20",
+    "number": "10",
+}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"name": "Maya"},
+        {"age": 30.0},
+        {"active": True},
+        {"active": 1},
+        {"nothing": None},
+        {"missing": None},
+        {"tags": ["a", 1]},
+        {"tags": ("a", 1.0)},
+        {"home": {"city": "Rome"}},
+        {"home": {"rooms": {"beds": {"$gt": 1}}}},
+        {"home": {}},
+        {"home": {"garden": None}},
+        {"home.city": "Rome"},
+        {"home.rooms.beds": {"$lte": 2}},
+        {"a.b": "literal"},
+        {"age": {"$eq": 30}},
+        {"age": {"$ne": 31}},
+        {"missing": {"$ne": 31}},
+        {"age": {"$gt": 29, "$lt": 30.5}},
+        {"age": {"$gte": 30, "$lte": 30}},
+        {"score": {"$gt": "4.4"}},
+        {"day": {"$gt": "2026-11-19", "$lt": "2027"}},
+        {"number": {"$gt": "9"}},
+        {"age": {"$lt": math.inf}},
+        {"age": {"$lt": 10**400}},
+        {"tags": {"$eq": ("a", 1)}},
+        {"name": "Maya", "age": {"$gt": 3}},
+    ],
+)
+def test_a_value_passes(wanted: dict[str, Any]) -> None:
+    assert Filter.of(wanted).matches(VALUE)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"name": "maya"},
+        {"name": None},
+        {"age": "30"},
+        {"age": 31},
+        {"active": False},
+        {"missing": "x"},
+        {"tags": ["a"]},
+        {"tags": ["a", "1"]},
+        {"tags": "a"},
+        {"home": {"city": "Paris"}},
+        {"name": {}},
+        {"name": {"first": None}},
+        {"a.b": "path"},
+        {"home.city.street": "x"},
+        {"age": {"$gt": 30}},
+        {"age": {"$ne": 30}},
+        {"missing": {"$gt": 0}},
+        {"nothing": {"$lt": 5}},
+        {"name": {"$gt": 5}},
+        {"tags": {"$gt": 5}},
+        {"age": {"$gt": math.nan}},
+        {"age": {"$eq": math.nan}},
+        {"age": {"$gt": 29, "$lt": 30}},
+    ],
+)
+def test_a_value_does_not_pass(wanted: dict[str, Any]) -> None:
+    assert not Filter.of(wanted).matches(VALUE)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"a": {"$in": [1]}}, {"a": {"b": {"$regex": "x"}}}, {"a": {"$gt": 1, "b": 2}}, {"$or": [1], "a": {"$": 1}}],
+)
+def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"unknown operator .*\$eq, \$ne, \$gt"):
+        Filter.of(wanted)
+
+
+@pytest.mark.parametrize("wanted", ["a", [("a", 1)], {1: "a"}])
+def test_what_is_no_filter_is_refused(wanted: Any) -> None:
+    with pytest.raises(OptionError, match=r"filter"):
+        Filter.of(wanted)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        {},
+        {"a": "x"},
+        {"a": 1.5, "b": True},
+        {"a": ["x", 1, None]},
+        {"a": {"b": {"c": 1}}},
+        {"a": {"$eq": 1, "$ne": 2}},
+    ],
+)
+def test_equality_is_decided_by_the_index(wanted: dict[str, Any] | None) -> None:
+    assert Filter.of(wanted).decided
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"a": None},
+        {"a": {"$gt": 1}},
+        {"a": {}},
+        {"a.b": 1},
+        {"a": "x" * MAX_LABELLED},
+        {"a": [{"b": 1}]},
+        {"a": math.nan},
+        {"a": 10**MAX_LABELLED},
+        {"a": {"$eq": None}},
+        {"a": 1, "b": None},
+    ],
+)
+def test_other_filters_are_not(wanted: dict[str, Any]) -> None:
+    assert not Filter.of(wanted).decided
+
+
+def test_equal_values_have_equal_labels_and_others_do_not() -> None:
+    alike = [1, 1.0, True]
+    assert len({next(labels({"a": value})) for value in alike}) == 1
+    others: list[Any] = [
+        1,
+        "1",
+        2,
+        1.5,
+        "True",
+        ["1"],
+        [1],
+        [[1]],
+        [],
+        [None],
+        ["", ""],
+        ["1", "1"],
+        ['1", "1'],
+        math.inf,
+    ]
+    assert len({next(labels({"a": value})) for value in others}) == len(others)
+    assert next(labels({"a": {"b": 1}})) != next(labels({"a.b": 1}))
+
+
+def test_every_part_of_a_value_has_a_label() -> None:
+    assert len(list(labels(VALUE))) == 10
+    assert len(list(labels({"text": "x" * 1000, "nan": math.nan, "list": [{"a": 1}], "none": None}))) == 0
