@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.filters import Filter
 
+# The server makes room for as many rows as are asked for, whether or not they exist, and dies where there is none. Larger
+# pages are therefore cut to what there is, for one more round trip.
+_LARGE = 100_000
 LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
 
 
@@ -63,11 +66,15 @@ def _latest(shelf: Shelf, where: FilterExpression, wanted: Filter, offset: int, 
     a round trip, until the page is full.
     """
     index = shelf.keys.items_index
+    if offset + limit > _LARGE:
+        limit = min(limit, (yield from _count(index, where)) - offset)
+        if limit <= 0:
+            return []
     if wanted.decided:
         reply = yield from _alive(index, where, partial(_page, index, offset, limit))
         return [row for row in rows_of(reply) if row]
     found: list[Row] = []
-    start, size = 0, max(offset + limit, 100)
+    start, size = 0, min(max(offset + limit, 100), 10_000)
     while True:
         reply = yield from _alive(index, where, partial(_page, index, start, size))
         rows = rows_of(reply)
@@ -93,6 +100,8 @@ def _nearest(
     end, depth = offset + limit, 2 * (offset + limit)
     index = shelf.keys.item_vectors_index
     found: list[tuple[Row, float | None]] = []
+    if depth > _LARGE:
+        depth = min(depth, (yield from _count(index, where)) + 1)
     while query:
         reply = yield from _alive(index, where, partial(_neighbours, index, query[0], depth))
         rows = rows_of(reply)
@@ -107,6 +116,11 @@ def _nearest(
         rest = yield from _latest(shelf, others, wanted, max(0, offset - len(found)), limit - len(page))
         page += [(row, None) for row in rest]
     return page
+
+
+def _count(index: str, where: FilterExpression) -> Plan[int]:
+    (reply,) = yield from send(aggregate(index, where, "GROUPBY", 0, "REDUCE", "COUNT", 0, "AS", "total"))
+    return sum(int(row[b"total"]) for row in rows_of(reply))
 
 
 def _neighbours(index: str, vector: bytes, depth: int, where: FilterExpression) -> Command:
@@ -130,7 +144,7 @@ def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
         items |= {digest: row_of(reply, digest) for digest, reply in zip(missing, replies, strict=True)}
     metric = shelf.vectors.options.distance if shelf.vectors else ""
     return [
-        (items[digest], -math.sqrt(distance) if metric == "l2" else 1 - distance)
+        (items[digest], -math.sqrt(max(0.0, distance)) if metric == "l2" else 1 - distance)
         for digest, distance in best.items()
         if b"value" in items[digest]  # else deleted meanwhile
     ]

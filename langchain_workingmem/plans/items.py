@@ -15,9 +15,8 @@ from langchain_workingmem.plans.codec import dump
 from langchain_workingmem.plans.effects import Plan, send, together
 from langchain_workingmem.plans.filters import Filter, labels
 from langchain_workingmem.plans.item_searches import namespaces, search
-from langchain_workingmem.plans.keys import tag_of
-from langchain_workingmem.plans.search import aggregate, is_stale, rows_of
-from langchain_workingmem.plans.shelf import below, digest_of, parts_of, row_of, to_json
+from langchain_workingmem.plans.search import is_stale
+from langchain_workingmem.plans.shelf import digest_of, parts_of, row_of, to_json
 from langchain_workingmem.plans.space import no_index
 
 if TYPE_CHECKING:
@@ -117,18 +116,6 @@ def _put(shelf: Shelf, keys: tuple[str, str], arguments: Sequence[Any], texts: S
 def _delete(keys: tuple[str, str]) -> Plan[None]:
     """Delete an item. One round trip."""
     yield from send(scripts.DELETE_ITEM.call(keys))
-
-
-def purge(shelf: Shelf, namespace: Sequence[str]) -> Plan[int]:
-    """Delete all items below a namespace, and count them. Two round trips per 1,000."""
-    index = shelf.keys.items_index
-    deleted = 0
-    while True:
-        (reply,) = yield from send(aggregate(index, below(namespace), "LIMIT", 0, 1000, "LOAD", 1, "@__key"))
-        keys = [shelf.keys.of_item(tag_of(row[b"__key"])) for row in rows_of(reply) if row]
-        if not keys:
-            return deleted
-        deleted += sum((yield from send(*(scripts.DELETE_ITEM.call(pair) for pair in keys))))
 
 
 def _written(op: PutOp) -> bytes:

@@ -109,6 +109,18 @@ def test_pages_put_together_are_the_whole(vectors: RedisMemoryStore, wanted: dic
     assert vectors.search(NS, query="word3", limit=0) == []
 
 
+@pytest.mark.parametrize("size", [10**6, 10**12, 2**62])
+def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMemoryStore, size: int) -> None:
+    fill(vectors)
+    for query in (None, "a brown dog"):
+        for wanted in (None, {"n": {"$gt": 0}}):
+            assert len(vectors.search(NS, query=query, filter=wanted, limit=size)) == 5
+            assert vectors.search(NS, query=query, filter=wanted, limit=size, offset=size) == []
+            assert len(vectors.search(NS, query=query, filter=wanted, limit=size, offset=3)) == 2
+    assert len(vectors.list_namespaces(limit=size)) == 2
+    assert vectors.list_namespaces(offset=size) == []
+
+
 def test_an_item_counts_with_the_best_of_its_fields(make_store: Make, embeddings: WordEmbeddings) -> None:
     store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["title", "tags[*]", "meta.note"]})
     store.put(NS, "many", {"title": "green tree", "tags": ["red fox", "blue sea"], "meta": {"note": "old wine"}})
