@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from langchain_workingmem.options import (
         HistoryOptions,
+        HybridWeights,
         IndexOptions,
         RecallOptions,
         TitleOptions,
@@ -54,6 +55,7 @@ __all__ = [
     "EmbeddingError",
     "EmbeddingSizeError",
     "HistoryOptions",
+    "HybridWeights",
     "IdError",
     "IndexOptions",
     "LocalEmbeddings",
@@ -97,7 +99,14 @@ _HOMES = {
         "Thread",
         "WorkingMemoryState",
     ],
-    "options": ["HistoryOptions", "IndexOptions", "RecallOptions", "TitleOptions", "WorkingMemoryOptions"],
+    "options": [
+        "HistoryOptions",
+        "HybridWeights",
+        "IndexOptions",
+        "RecallOptions",
+        "TitleOptions",
+        "WorkingMemoryOptions",
+    ],
 }
 
 

@@ -171,6 +171,7 @@ class Memory(Faces):
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        max_tokens: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
@@ -192,6 +193,7 @@ class Memory(Faces):
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
+            max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
         )
@@ -207,6 +209,7 @@ class Memory(Faces):
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        max_tokens: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
@@ -220,6 +223,7 @@ class Memory(Faces):
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
+            max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -22,6 +22,7 @@ Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
+MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
 
 
@@ -153,6 +154,23 @@ class IndexOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HybridWeights:
+    """What counts how much in hybrid recall; the defaults were tuned on the development data of docs/recall.md."""
+
+    dense: float = 0.7  # of similarity, 0 to 1; the rest is for the words of the question (BM25)
+    neighbours: float = 0.1  # of the score of the message before, and of the one behind, added to a message's own
+    author: float = 0.3  # added to the messages of an author whom the question names
+    length: float = 0.1  # off the score per ln(tokens / 64) of longer messages
+
+    def __post_init__(self) -> None:
+        for weight in fields(self):
+            value = getattr(self, weight.name)
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                msg = f"{weight.name}={value!r}: use a weight from 0 to 1"
+                raise OptionError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
     """What semantic recall searches, and what it brings back."""
 
@@ -160,7 +178,9 @@ class RecallOptions:
     message_range: int | tuple[int, int] = 1  # messages around a hit: n on both sides, or (before, after)
     scope: Scope = "resource"  # all threads of the resource, or the one thread
     threshold: float | None = None  # least similarity of a hit, 0 to 1
+    max_tokens: int | None = None  # of all that comes back: as many hits as fit, in place of `top_k`
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (see plans/scoring.py), or vectors alone
+    weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
     embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
@@ -169,9 +189,12 @@ class RecallOptions:
 
     def __post_init__(self) -> None:
         at_least(self.top_k, 1, "top_k")
+        at_most(self.top_k, MOST_HITS, "top_k")
         check_range(self.message_range)
         one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)
+        if self.max_tokens is not None:
+            at_least(self.max_tokens, 1, "max_tokens")
         one_of(self.search, ("semantic", "hybrid"), "search")
         object.__setattr__(self, "roles", check_roles(self.roles))
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")

@@ -36,6 +36,7 @@ class SemanticRecallRetriever(BaseRetriever):
     top_k: int | None = None
     message_range: int | tuple[int, int] | None = None
     threshold: float | None = None
+    max_tokens: int | None = None
     roles: list[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -78,6 +79,7 @@ class SemanticRecallRetriever(BaseRetriever):
             "top_k": self.top_k,
             "message_range": self.message_range,
             "threshold": self.threshold,
+            "max_tokens": self.max_tokens,
             "roles": self.roles,
             "metadata": self.metadata_filter,
             **kwargs,

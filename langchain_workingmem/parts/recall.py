@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.plans import recall as plans
+from langchain_workingmem.plans.reindex import reindex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ class Recall:
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        max_tokens: int | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         roles: Sequence[str] | None = None,
@@ -45,6 +47,8 @@ class Recall:
         owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are inclusive,
         `metadata` compares keys named in `RecallOptions.filterable`: they are looked up in a message's
         `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
+        `max_tokens` (estimated) bounds all that comes back: then hits are added, the best first, as long as they fit,
+        with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise.
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
         known, or when the pieces of a few long messages fill the whole list of candidates. A blank query finds nothing.
         """
@@ -57,6 +61,7 @@ class Recall:
                 top_k=top_k,
                 message_range=message_range,
                 threshold=threshold,
+                max_tokens=max_tokens,
                 since=since,
                 until=until,
                 roles=roles,
@@ -75,6 +80,7 @@ class Recall:
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        max_tokens: int | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         roles: Sequence[str] | None = None,
@@ -91,6 +97,7 @@ class Recall:
                 top_k=top_k,
                 message_range=message_range,
                 threshold=threshold,
+                max_tokens=max_tokens,
                 since=since,
                 until=until,
                 roles=roles,
@@ -111,7 +118,7 @@ class Recall:
         rebuilt and recall finds what is done so far. Safe to interrupt, to repeat, and beside writers. `progress`
         shows a bar. Per 100 messages two round trips and one call of the model.
         """
-        plan = plans.reindex(self._core.space, resource_id, thread_id)
+        plan = reindex(self._core.space, resource_id, thread_id)
         with _bar(shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -119,7 +126,7 @@ class Recall:
         self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True
     ) -> int:
         """Async twin of `reindex`."""
-        plan = plans.reindex(self._core.space, resource_id, thread_id)
+        plan = reindex(self._core.space, resource_id, thread_id)
         with _bar(shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.plans.authors import author_tag
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
@@ -100,7 +101,7 @@ class Draft:
     role: str
     name: str
     labels: str
-    tokens: int
+    size: str  # tokens, and the author if he has a name: stands in the keys of its vectors
     chunks: list[str]  # what to embed
 
 
@@ -155,6 +156,7 @@ def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
     # a lone surrogate can be stored as JSON, but neither indexed nor embedded
     text = to_utf8(str(message.text))
     embeddable = recall is not None and message.type in recall.roles
+    author = author_tag(to_utf8(message.name or ""))
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
@@ -162,7 +164,7 @@ def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
         role=message.type,
         name=to_utf8(message.name or ""),
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
-        tokens=count_tokens(text),
+        size=f"{count_tokens(text)}~{author}" if author else str(count_tokens(text)),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
     )
 

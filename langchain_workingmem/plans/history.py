@@ -64,7 +64,7 @@ def write(
     at = 0
     for draft in drafts:
         chunks = draft.chunks if vectors else []
-        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.tokens, len(chunks)]
+        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size, len(chunks)]
         for chunk in chunks:
             arguments += [chunk, vectors[at]]
             at += 1

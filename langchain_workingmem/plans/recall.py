@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import (
-    EmbeddingSizeError,
     IdError,
     OptionError,
     RedisReplyError,
@@ -14,25 +14,27 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.options import (
+    MOST_HITS,
     Scope,
     at_least,
+    at_most,
     check_range,
     check_roles,
     check_threshold,
     one_of,
 )
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send, traced
-from langchain_workingmem.plans.history import write
+from langchain_workingmem.plans.authors import in_first_person, named, without
+from langchain_workingmem.plans.codec import decode_message, to_micros
+from langchain_workingmem.plans.effects import Embed, Plan, attempt, send, traced
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
-from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
     Ranked,
     rank_hybrid,
     rank_semantic,
+    within,
 )
 from langchain_workingmem.plans.search import (
     Found,
@@ -46,7 +48,8 @@ from langchain_workingmem.plans.search import (
     size_of,
     wordy,
 )
-from langchain_workingmem.plans.threads import check_owner, every, get, run_script
+from langchain_workingmem.plans.threads import check_owner, get
+from langchain_workingmem.text.chunks import count_tokens
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class Query:
     top_k: int
     window: tuple[int, int]
     threshold: float | None
+    max_tokens: int | None  # of all that comes back
     where: Mapping[str, Any]  # filters beside the scope
     exclude: frozenset[str]  # message ids
 
@@ -86,6 +90,7 @@ class Query:
         top_k: int | None = None,
         message_range: int | tuple[int, int] | None = None,
         threshold: float | None = None,
+        max_tokens: int | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         roles: Sequence[str] | None = None,
@@ -107,8 +112,13 @@ class Query:
             msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
             raise IdError(msg)
         excluded = [exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids
-        top_k = options.top_k if top_k is None else top_k
+        max_tokens = options.max_tokens if max_tokens is None else max_tokens
+        if max_tokens is not None:
+            at_least(max_tokens, 1, "max_tokens")
+        if top_k is None:
+            top_k = options.top_k if max_tokens is None else CANDIDATES
         at_least(top_k, 1, "top_k")
+        at_most(top_k, MOST_HITS, "top_k")
         check_threshold(threshold)
         if unknown := [key for key in metadata or () if key not in options.filterable]:
             msg = (
@@ -124,6 +134,7 @@ class Query:
             top_k=top_k,
             window=check_range(options.message_range if message_range is None else message_range),
             threshold=options.threshold if threshold is None else threshold,
+            max_tokens=max_tokens,
             where={
                 "roles": () if roles is None else check_roles(roles),
                 "since": None if since is None else to_micros(since),
@@ -161,9 +172,8 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
         if thread is None:
             raise ThreadNotFoundError(query.thread_id or "")
         query = replace(query, resource_id=thread.resource_id)
-    vector = yield from embed_query(space, query.text)
     checks = ownership(space, query)
-    ranked, replies = yield from candidates(space, query, vector, checks)
+    ranked, replies = yield from candidates(space, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     return (yield from windows(space, query, ranked))
@@ -185,17 +195,13 @@ def ownership(space: Space, query: Query) -> list[Command]:
 
 
 def candidates(
-    space: Space,
-    query: Query,
-    vector: bytes,
-    beside: Sequence[Command],
-    *,
-    spare: int = 0,
+    space: Space, query: Query, beside: Sequence[Command], *, spare: int = 0
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
-    """Search, and rank what is found. One round trip, which also carries the commands of `beside`.
+    """Embed the query, search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
     `spare` messages more than `top_k` are looked for, because the caller may drop some. A message has as many
-    candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper.
+    candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper. It is
+    asked for again, too, when it shows that the query names an author of whom nobody knew.
     """
     options = space.recalling
     where = query.filter()
@@ -207,6 +213,10 @@ def candidates(
     depth = max(CANDIDATES, depth) if hybrid else depth
     others: list[Any] | None = None
     retried = False
+    owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
+    known = space.authors.get(owner, frozenset())
+    meant = named(query.text, known) if hybrid else frozenset()
+    vector = yield from embed_query(space, in_first_person(query.text, meant))
 
     def keep(row: Found) -> bool:
         return row.fields.get(b"message", b"") not in excluded
@@ -214,7 +224,7 @@ def candidates(
     while True:
         name = space.keys.vectors_index
         fields = ["message"] if query.exclude else []
-        words = wordy(name, query.text, where, depth, fields) if hybrid else None
+        words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
         replies = yield from attempt(*searches, *(beside if others is None else ()))
@@ -232,8 +242,16 @@ def candidates(
         distance = options.index.distance
         dense = (_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row))
         if hybrid:
+            near = list(dense)
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
-            ranked = rank_hybrid(list(dense), [_candidate(row, row.score) for row in found if keep(row)], wanted, least)
+            worded = [_candidate(row, row.score) for row in found if keep(row)]
+            known = space.note_authors(owner, {one.author.decode() for one in (*near, *worded)})
+            if (now := named(query.text, known)) != meant:
+                meant = now
+                vector = yield from embed_query(space, in_first_person(query.text, meant))
+                continue
+            authors = {author.encode() for author in meant}
+            ranked = rank_hybrid(near, worded, wanted, least, options.weights, authors)
         else:
             ranked = rank_semantic(dense, wanted, least)
         if len(ranked) >= wanted or size_of(replies[0]) < depth or farthest(replies[0], distance) < least:
@@ -242,14 +260,17 @@ def candidates(
 
 
 def _candidate(row: Found, value: float) -> Candidate:
-    # wm:vector:{thread}:seq:chunk:tokens
+    # wm:vector:{thread}:seq:chunk:tokens~author
     head, _, tail = row.key.partition(b"}:")
-    seq, _, tokens = tail.split(b":")
-    return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), value)
+    seq, _, size = tail.split(b":")
+    tokens, _, author = size.partition(b"~")
+    return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), author, value)
 
 
 def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
     """Fetch the messages around each hit. One round trip, none without hits."""
+    if query.max_tokens is not None:
+        ranked = within(ranked, query.max_tokens)
     threads: dict[bytes, list[int]] = {}
     for one in ranked:
         threads.setdefault(one.thread, []).append(one.seq)
@@ -271,11 +292,21 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[Recall
             rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
 
     hits = []
-    for thread, seq, score, alike in ranked:
+    shown: dict[tuple[bytes, int], StoredMessage] = {}
+    left = inf if query.max_tokens is None else query.max_tokens
+    for thread, seq, _, score, alike in ranked:
         rank = ranks.get((thread, seq))
         if rank is None:  # deleted, or handed over, since it was found
             continue
-        around = [rows.get((thread, near)) for near in range(rank - before, rank + after + 1)]
+        for first, last in ((rank - before, rank + after), (rank, rank)):
+            window = {(thread, near): rows[thread, near] for near in range(first, last + 1) if (thread, near) in rows}
+            cost = 0 if query.max_tokens is None else sum(_tokens(window[at]) for at in window.keys() - shown.keys())
+            if cost <= left:
+                break
+        else:
+            continue  # not even the message itself fits any more
+        left -= cost
+        shown |= window
         row = rows[thread, rank]
         hits.append(
             RecallHit(
@@ -283,71 +314,14 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[Recall
                 thread_id=row.thread_id,
                 score=score,
                 similarity=alike,
-                before=[near.message for near in around[:before] if near],
-                after=[near.message for near in around[before + 1 :] if near],
+                before=[near.message for (_, at), near in window.items() if at < rank],
+                after=[near.message for (_, at), near in window.items() if at > rank],
                 stored_at=row.stored_at,
                 thread_title=titles[thread],
             )
         )
-    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    return RecallResult(hits=hits, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
 
 
-REINDEX_BATCH = 100  # messages read, embedded and written at a time
-
-
-def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Plan[int]:
-    """Embed whatever has no vectors of the present model, and return how many messages that were.
-
-    Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
-    It may be interrupted and run again; messages written meanwhile are left as they are.
-    """
-    options = space.recalling
-    if thread_id is not None:
-        thread = yield from get(space, thread_id, resource_id)
-        if thread is None:
-            raise ThreadNotFoundError(thread_id)
-        threads = [thread]
-    else:
-        if resource_id is not None:
-            check_id(resource_id, "resource_id")
-        yield from space.ready()
-        threads = yield from every(space, resource_id)
-    dims = yield from (_measured(space) if resource_id or thread_id else space.rebuild())
-    mark = space.mark(dims).encode()
-    done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
-    yield Progress(done, total)
-    for thread in threads:
-        keys = space.keys.of(thread.id)
-        wanted = Wanted(limit=REINDEX_BATCH)
-        while True:
-            (reply,) = yield from run_script(thread.id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
-            rows = wanted.read(reply, thread.id)
-            prepared = [
-                restored(row.message, value, options)
-                for row, value in zip(rows, reply[3::3], strict=True)
-                if model_of(value) != mark
-            ]
-            if prepared:
-                try:
-                    _, failure = yield from write(space, prepared, thread.id, None, "heal")
-                except ThreadNotFoundError:  # deleted meanwhile
-                    break
-                if failure is not None:
-                    raise failure
-                healed += sum(1 for draft in prepared if draft.chunks)
-            done += len(rows)
-            yield Progress(done, max(done, total))
-            if len(rows) < REINDEX_BATCH:
-                break
-            wanted = replace(wanted, above=rows[-1].seq)
-    return healed
-
-
-def _measured(space: Space) -> Plan[int]:
-    dims = yield from space.measure()
-    try:
-        yield from space.vectors_ready(dims)
-    except (EmbeddingSizeError, OptionError) as error:
-        error.add_note("a change of the model or of the index concerns everybody: run reindex() without ids")
-        raise
-    return dims
+def _tokens(row: StoredMessage) -> int:
+    return count_tokens(str(row.message.text))

@@ -11,12 +11,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
+
+    from langchain_workingmem.options import HybridWeights
 
 CANDIDATES = 200  # of each side; 100 cost 2 to 3 points of evidence on LoCoMo
-DENSE_WEIGHT = 0.7  # of vectors, the rest is BM25; linear beat reciprocal ranks by 1 to 5 points
-NEIGHBOUR_WEIGHT = 0.1  # of the fused score of the message before and of the one behind
-LENGTH_WEIGHT = 0.1  # off the score per ln(tokens / 64): long answers match everything a little
 SHORT = 64  # tokens up to which length costs nothing
 
 
@@ -29,6 +28,7 @@ class Candidate(NamedTuple):
     thread: bytes
     seq: int
     tokens: int  # of the whole message
+    author: bytes  # as keys spell it, empty without a name
     value: float  # similarity, or BM25 score
 
 
@@ -37,6 +37,7 @@ class Ranked(NamedTuple):
 
     thread: bytes
     seq: int
+    tokens: int
     score: float
     similarity: float
 
@@ -44,68 +45,85 @@ class Ranked(NamedTuple):
 def best(candidates: Iterable[Candidate]) -> Scores:
     """Keep each message's best chunk."""
     found: Scores = {}
-    for thread, seq, _, value in candidates:
+    for thread, seq, _, _, value in candidates:
         seqs = found.setdefault(thread, {})
         if seq not in seqs or value > seqs[seq]:
             seqs[seq] = value
     return found
 
 
-def fuse(dense: Scores, words: Scores) -> Scores:
+def fuse(dense: Scores, words: Scores, weight: float) -> Scores:
     """Add both sides, each divided by its best; missing from a side counts as 0 there."""
     fused: Scores = {}
-    for scores, weight in ((dense, DENSE_WEIGHT), (words, 1 - DENSE_WEIGHT)):
+    for scores, share in ((dense, weight), (words, 1 - weight)):
         top = max((max(seqs.values()) for seqs in scores.values()), default=0.0)
         for thread, seqs in scores.items():
             sums = fused.setdefault(thread, {})
             for seq, value in seqs.items():
-                sums[seq] = sums.get(seq, 0.0) + (weight * (value / top) if top else 0.0)
+                sums[seq] = sums.get(seq, 0.0) + (share * (value / top) if top else 0.0)
     return fused
 
 
-def lift_by_neighbours(scores: Scores) -> Scores:
+def lift_by_neighbours(scores: Scores, weight: float) -> Scores:
     """Let a message gain from what stands next to it in its thread: an answer from its question."""
     return {
-        thread: {
-            seq: score + NEIGHBOUR_WEIGHT * (seqs.get(seq - 1, 0.0) + seqs.get(seq + 1, 0.0))
-            for seq, score in seqs.items()
-        }
+        thread: {seq: score + weight * (seqs.get(seq - 1, 0.0) + seqs.get(seq + 1, 0.0)) for seq, score in seqs.items()}
         for thread, seqs in scores.items()
     }
 
 
-def length_cost(tokens: int) -> float:
-    """Give what a message's length takes off its score."""
-    return LENGTH_WEIGHT * math.log(tokens / SHORT) if tokens > SHORT else 0.0
+def length_cost(tokens: int, weight: float) -> float:
+    """Give what a message's length takes off its score: long answers match everything a little."""
+    return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
 def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
     """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
-    found: dict[tuple[bytes, int], float] = {}
+    found: dict[tuple[bytes, int], Ranked] = {}
     lowest = 0.0
-    for thread, seq, _, value in dense:
+    for thread, seq, tokens, _, value in dense:
         if value < threshold or (len(found) >= limit and value < lowest):
             break
         if (thread, seq) not in found:  # else a worse chunk of the same message
-            found[thread, seq] = lowest = value
-    ranked = _first([Ranked(*place, value, value) for place, value in found.items()], limit)
+            found[thread, seq] = Ranked(thread, seq, tokens, value, value)
+            lowest = value
+    ranked = _first(list(found.values()), limit)
     return [one._replace(score=min(1.0, one.score), similarity=min(1.0, one.similarity)) for one in ranked]
 
 
-def rank_hybrid(dense: list[Candidate], words: list[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
-    """Rank by the recipe: fuse, lift by neighbours, take off for length. Scores are shares of the best possible one."""
+def rank_hybrid(
+    dense: list[Candidate],
+    words: list[Candidate],
+    limit: int,
+    threshold: float,
+    weights: HybridWeights,
+    authors: Collection[bytes] = (),
+) -> list[Ranked]:
+    """Rank by the recipe: fuse, lift by neighbours and by author, take off for length.
+
+    Scores are shares of the best possible one; similarities are those of the vectors, 0 where only words were found.
+    """
     similarities = best(dense)
-    scores = lift_by_neighbours(fuse(similarities, best(words)))
-    for thread, seq, tokens in {one[:3] for one in (*dense, *words) if one.tokens > SHORT}:
-        scores[thread][seq] -= length_cost(tokens)
-    ranked = [
-        Ranked(thread, seq, score, alike)
-        for thread, seqs in scores.items()
-        for seq, score in seqs.items()
-        if (alike := min(1.0, similarities.get(thread, {}).get(seq, 0.0))) >= threshold
-    ]
-    top = 1 + 2 * NEIGHBOUR_WEIGHT
+    scores = lift_by_neighbours(fuse(similarities, best(words), weights.dense), weights.neighbours)
+    messages = {one[:2]: one for one in (*dense, *words)}
+    ranked = []
+    for thread, seq, tokens, author, _ in messages.values():
+        score = scores[thread][seq] - length_cost(tokens, weights.length)
+        alike = min(1.0, similarities.get(thread, {}).get(seq, 0.0))
+        if alike >= threshold:
+            ranked.append(Ranked(thread, seq, tokens, score + (weights.author if author in authors else 0), alike))
+    top = 1 + 2 * weights.neighbours + (weights.author if authors else 0)
     return [one._replace(score=max(0.0, one.score / top)) for one in _first(ranked, limit)]
+
+
+def within(ranked: Iterable[Ranked], budget: int) -> list[Ranked]:
+    """Take messages, the best first, as long as they fit into a budget of tokens."""
+    taken = []
+    for one in ranked:
+        if one.tokens <= budget:
+            taken.append(one)
+            budget -= one.tokens
+    return taken
 
 
 def _first(ranked: list[Ranked], limit: int) -> list[Ranked]:

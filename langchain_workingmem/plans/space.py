@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.keys import Keys
 
+_RESOURCES = 10_000  # whose authors are kept in mind
 _log = logging.getLogger("langchain_workingmem")
 
 
@@ -41,6 +42,7 @@ class Space:
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
     _digests: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -79,6 +81,15 @@ class Space:
             digest = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
             self._digests[dims] = digest
         return self._digests[dims]
+
+    def note_authors(self, resource_id: str, seen: set[str]) -> frozenset[str]:
+        """Remember who wrote messages of a resource, and return all that are known."""
+        known = self.authors.get(resource_id, frozenset())
+        if not seen <= known:
+            if len(self.authors) >= _RESOURCES:
+                self.authors.clear()
+            known = self.authors[resource_id] = known | seen
+        return known
 
     def forget(self) -> None:
         """Look at the server again before the next operation."""

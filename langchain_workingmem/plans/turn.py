@@ -16,7 +16,7 @@ from langchain_workingmem.plans import scripts, working_memory
 from langchain_workingmem.plans.codec import is_ours_to_keep
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
-from langchain_workingmem.plans.recall import candidates, embed_query, windows
+from langchain_workingmem.plans.recall import candidates, windows
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import owner_tag, refusal, run_script
 from langchain_workingmem.plans.windows import history_window, provenance, valid
@@ -171,9 +171,8 @@ def _recall(
     spare: int,
 ) -> Plan[tuple[RecallResult, tuple[list[StoredMessage], list[StoredMessage]], list[Any]]]:
     """Search in the round trip that reads the history, and leave out what the history shows."""
-    vector = yield from embed_query(space, query.text)
     try:
-        ranked, replies = yield from candidates(space, query, vector, calls, spare=spare)
+        ranked, replies = yield from candidates(space, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
     rows, stored, sent = window(replies[0])

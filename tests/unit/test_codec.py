@@ -173,7 +173,7 @@ def test_a_draft_says_what_the_script_needs_to_know() -> None:
         response_metadata={"model": [1]},
     )
     (draft,) = prepare(message, recall=recall)
-    assert (draft.role, draft.name, draft.tokens) == ("human", "Ann", 15)
+    assert (draft.role, draft.name, draft.size) == ("human", "Ann", "15~ann")
     assert draft.labels.split(",") == [label("topic", "a"), label("lang", "é"), label("model", [1])]
     assert draft.chunks == ["word word word word"] * 3
 

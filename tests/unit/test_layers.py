@@ -95,6 +95,7 @@ def test_the_public_names_are_pinned() -> None:
         "EmbeddingError",
         "EmbeddingSizeError",
         "HistoryOptions",
+        "HybridWeights",
         "IdError",
         "IndexOptions",
         "LocalEmbeddings",

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.plans.scoring import (
-    DENSE_WEIGHT,
-    LENGTH_WEIGHT,
-    NEIGHBOUR_WEIGHT,
     SHORT,
     Candidate,
+    Ranked,
     best,
     fuse,
     length_cost,
     lift_by_neighbours,
     rank_hybrid,
     rank_semantic,
+    within,
 )
+
+DEFAULT = HybridWeights()
 
 candidates = st.lists(
     st.builds(
@@ -28,14 +31,26 @@ candidates = st.lists(
         thread=st.sampled_from([b"s", b"t"]),
         seq=st.integers(0, 8),
         tokens=st.integers(0, 2000),
+        author=st.sampled_from([b"", b"ann", b"ben"]),
         value=st.floats(0, 50),
     ),
     max_size=20,
 )
 
 
-def one(seq: int, value: float, thread: bytes = b"t", tokens: int = 10) -> Candidate:
-    return Candidate(thread, seq, tokens, value)
+def one(seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"") -> Candidate:
+    return Candidate(thread, seq, tokens, author, value)
+
+
+def hybrid(
+    dense: list[Candidate],
+    words: list[Candidate],
+    limit: int = 100,
+    threshold: float = 0.0,
+    weights: HybridWeights = DEFAULT,
+    authors: Collection[bytes] = (),
+) -> list[Ranked]:
+    return rank_hybrid(dense, words, limit, threshold, weights, authors)
 
 
 def test_the_best_piece_counts_for_the_message() -> None:
@@ -47,36 +62,34 @@ def test_messages_of_two_threads_are_two_messages() -> None:
 
 
 def test_fusion_is_a_weighted_sum_of_shares_of_the_best() -> None:
-    found = fuse({b"t": {1: 0.8, 2: 0.4}}, {b"t": {2: 10.0, 3: 5.0}})
-    assert found[b"t"] == pytest.approx(
-        {1: DENSE_WEIGHT, 2: DENSE_WEIGHT / 2 + (1 - DENSE_WEIGHT), 3: (1 - DENSE_WEIGHT) / 2}
-    )
+    found = fuse({b"t": {1: 0.8, 2: 0.4}}, {b"t": {2: 10.0, 3: 5.0}}, 0.6)
+    assert found[b"t"] == pytest.approx({1: 0.6, 2: 0.3 + 0.4, 3: 0.2})
 
 
 def test_fusion_without_any_score_is_zero() -> None:
-    assert fuse({}, {}) == {}
-    assert fuse({b"t": {1: 0.0}}, {}) == {b"t": {1: 0.0}}
+    assert fuse({}, {}, 0.6) == {}
+    assert fuse({b"t": {1: 0.0}}, {}, 0.6) == {b"t": {1: 0.0}}
 
 
 def test_neighbours_lift_within_their_thread_only() -> None:
-    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 4: 0.0}, b"s": {3: 0.0}})
-    assert found == {b"t": {1: 1.0, 2: NEIGHBOUR_WEIGHT, 4: 0.0}, b"s": {3: 0.0}}
+    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 4: 0.0}, b"s": {3: 0.0}}, 0.2)
+    assert found == {b"t": {1: 1.0, 2: 0.2, 4: 0.0}, b"s": {3: 0.0}}
 
 
 def test_both_neighbours_count() -> None:
-    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 3: 0.5}})
-    assert found[b"t"][2] == pytest.approx(1.5 * NEIGHBOUR_WEIGHT)
+    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 3: 0.5}}, 0.2)
+    assert found[b"t"][2] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("tokens", [0, 1, SHORT])
 def test_short_messages_cost_nothing(tokens: int) -> None:
-    assert length_cost(tokens) == 0
+    assert length_cost(tokens, 0.1) == 0
 
 
 @given(st.integers(SHORT + 1, 10**6))
 def test_length_costs_by_its_logarithm(tokens: int) -> None:
-    assert length_cost(tokens) == pytest.approx(LENGTH_WEIGHT * math.log(tokens / SHORT))
-    assert length_cost(tokens) > length_cost(tokens - 1) or tokens == SHORT + 1
+    assert length_cost(tokens, 0.2) == pytest.approx(0.2 * math.log(tokens / SHORT))
+    assert length_cost(tokens, 0.2) > length_cost(tokens - 1, 0.2) or tokens == SHORT + 1
 
 
 def test_semantic_ranks_by_similarity_and_the_newer_of_equals_first() -> None:
@@ -88,23 +101,43 @@ def test_semantic_ranks_by_similarity_and_the_newer_of_equals_first() -> None:
 
 
 def test_hybrid_puts_what_both_sides_found_first() -> None:
-    ranked = rank_hybrid([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)], limit=9)
+    ranked = hybrid([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)], limit=9)
     assert [found.seq for found in ranked] == [5, 1, 9]
 
 
 def test_hybrid_says_that_words_alone_have_no_similarity() -> None:
-    (found,) = rank_hybrid([], [one(1, 7.0)], limit=9)
+    (found,) = hybrid([], [one(1, 7.0)], limit=9)
     assert found.similarity == 0
-    assert found.score == pytest.approx((1 - DENSE_WEIGHT) / (1 + 2 * NEIGHBOUR_WEIGHT))
+    assert found.score == pytest.approx((1 - DEFAULT.dense) / (1 + 2 * DEFAULT.neighbours))
 
 
 def test_hybrid_puts_the_short_one_of_equals_first() -> None:
-    ranked = rank_hybrid([one(1, 0.9, tokens=40), one(5, 0.9, tokens=4000)], [], limit=9)
+    ranked = hybrid([one(1, 0.9, tokens=40), one(5, 0.9, tokens=4000)], [], limit=9)
     assert [found.seq for found in ranked] == [1, 5]
 
 
+def test_the_author_who_is_meant_comes_first() -> None:
+    dense = [one(1, 0.9, author=b"ben"), one(5, 0.8, author=b"ann"), one(9, 0.7)]
+    assert [found.seq for found in hybrid(dense, [])] == [1, 5, 9]
+    ranked = hybrid(dense, [], authors={b"ann"})
+    assert [found.seq for found in ranked] == [5, 1, 9]
+    assert all(0 <= found.score <= 1 for found in ranked)
+
+
+def test_weights_of_nothing_leave_the_similarities() -> None:
+    bare = HybridWeights(dense=1, neighbours=0, author=0, length=0)
+    ranked = hybrid([one(1, 0.5), one(2, 1.0, tokens=4000), one(3, 0.25)], [one(1, 9.0)], weights=bare, authors={b""})
+    assert [(found.seq, found.score) for found in ranked] == [(2, 1.0), (1, 0.5), (3, 0.25)]
+
+
+def test_a_budget_takes_the_best_that_fit() -> None:
+    ranked = [Ranked(b"t", seq, tokens, 1 - seq / 10, 0) for seq, tokens in enumerate([40, 70, 30, 31, 1])]
+    assert [found.seq for found in within(ranked, 100)] == [0, 2, 4]
+    assert within(ranked, 0) == []
+
+
 def test_nothing_found_is_nothing_ranked() -> None:
-    assert rank_semantic([], limit=9) == rank_hybrid([], [], limit=9) == []
+    assert rank_semantic([], limit=9) == hybrid([], []) == []
 
 
 @given(candidates)
@@ -120,10 +153,10 @@ def test_semantic_ranks_each_message_once_in_falling_order(dense: list[Candidate
 
 @given(candidates, candidates)
 def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate], words: list[Candidate]) -> None:
-    ranked = rank_hybrid(dense, words, limit=100)
+    ranked = hybrid(dense, words, limit=100)
     places = [found[:2] for found in ranked]
     assert sorted(places) == sorted({found[:2] for found in (*dense, *words)})
-    assert rank_hybrid(dense, words, limit=3) == ranked[:3]
+    assert hybrid(dense, words, limit=3) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
@@ -131,18 +164,18 @@ def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate],
 
 @given(candidates, candidates)
 def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate], words: list[Candidate]) -> None:
-    same_tokens = [found._replace(tokens=100) for found in dense]
-    same_words = [found._replace(tokens=100) for found in words]
-    assert rank_hybrid(same_tokens[::-1], same_words[::-1], 100) == rank_hybrid(same_tokens, same_words, 100)
+    same_tokens = [found._replace(tokens=100, author=b"") for found in dense]
+    same_words = [found._replace(tokens=100, author=b"") for found in words]
+    assert hybrid(same_tokens[::-1], same_words[::-1], 100) == hybrid(same_tokens, same_words, 100)
 
 
 @given(candidates, candidates, st.floats(0, 1))
 def test_a_threshold_is_applied_before_the_best_are_chosen(
     dense: list[Candidate], words: list[Candidate], threshold: float
 ) -> None:
-    everything = rank_hybrid(dense, words, limit=100)
+    everything = hybrid(dense, words, limit=100)
     expected = [found for found in everything if found.similarity >= threshold]
-    assert rank_hybrid(dense, words, 3, threshold) == expected[:3]
+    assert hybrid(dense, words, 3, threshold) == expected[:3]
 
 
 def test_inner_products_above_one_are_ranked_by_their_size() -> None:

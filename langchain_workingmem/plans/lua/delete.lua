@@ -5,8 +5,8 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local deleted = 0
 local function drop(id, seq, value)
-  local _, _, tokens, chunks = string.match(value, HEADER)
-  drop_vectors(seq, tokens, chunks)
+  local _, _, size, chunks = string.match(value, HEADER)
+  drop_vectors(seq, size, chunks)
   redis.call('ZREM', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
   deleted = deleted + 1

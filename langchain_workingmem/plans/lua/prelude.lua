@@ -2,10 +2,11 @@
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
 -- KEYS[5] working memory (HASH)  KEYS[6] its revisions (STREAM); remember.lua has keys of its own
 -- A stored message is one JSON object that begins with what memory knows about it:
---   {"stored_at":<us>,"vectors":"<model>/<tokens>/<chunks>","type":"human","data":{...}}
--- `model` names the embedding settings behind its vectors, and is empty while it has none.
+--   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","type":"human","data":{...}}
+-- `model` names the embedding settings behind its vectors, and is empty while it has none; `size` is <tokens>, or
+-- <tokens>~<author> where the author has a name.
 
-local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/(%d+)/(%d+)",()'
+local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)",()'
 
 -- Microseconds since the epoch. A double holds them exactly, but Lua prints it rounded: hence `whole`.
 local function now()
@@ -25,13 +26,13 @@ local function stranger(resource)
   end
 end
 
-local function vector_key(seq, chunk, tokens)
-  return KEYS[4] .. seq .. ':' .. chunk .. ':' .. tokens
+local function vector_key(seq, chunk, size)
+  return KEYS[4] .. seq .. ':' .. chunk .. ':' .. size
 end
 
-local function drop_vectors(seq, tokens, chunks)
+local function drop_vectors(seq, size, chunks)
   for chunk = 0, chunks - 1 do
-    redis.call('DEL', vector_key(seq, chunk, tokens))
+    redis.call('DEL', vector_key(seq, chunk, size))
   end
 end
 

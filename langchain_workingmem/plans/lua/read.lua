@@ -62,9 +62,9 @@ end
 
 local function vectors_of(seq, value)
   local found = {}
-  local _, _, tokens, chunks = string.match(value, HEADER)
+  local _, _, size, chunks = string.match(value, HEADER)
   for chunk = 0, chunks - 1 do
-    found[#found + 1] = redis.call('HGETALL', vector_key(seq, chunk, tokens))
+    found[#found + 1] = redis.call('HGETALL', vector_key(seq, chunk, size))
   end
   return found
 end

@@ -19,13 +19,13 @@ local count, last_at = 0, 0
 local place = 4 + width
 while place <= #ARGV do
   local id, value = ARGV[place], ARGV[place + 1]
-  local at, _, tokens, chunks = string.match(value, HEADER)
+  local at, _, size, chunks = string.match(value, HEADER)
   redis.call('ZADD', KEYS[2], whole(seq), id)
   redis.call('HSET', KEYS[3], id, value)
   place = place + 2
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[place])
-    local key = vector_key(whole(seq), chunk, tokens)
+    local key = vector_key(whole(seq), chunk, size)
     if fields > 0 then -- none: somebody evicted the vector
       redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
       redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id)

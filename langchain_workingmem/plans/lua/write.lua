@@ -1,5 +1,5 @@
 -- ARGV  mode, resource (or ''), thread as a tag, model, then for each message
---       id, body (its JSON without the first brace), role, name, labels, tokens, number of chunks, (text, vector) ...
+--       id, body (its JSON without the first brace), role, name, labels, size, number of chunks, (text, vector) ...
 -- Modes append: insert what is new, replace what differs, leave what is equal
 --       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
 --       heal:   add vectors to messages that are still what they were when they were read
@@ -31,14 +31,14 @@ end
 local inserted, changed = 0, false
 local place = 5
 while place <= #ARGV do
-  local id, body, role, name, labels, tokens = unpack(ARGV, place, place + 5)
+  local id, body, role, name, labels, size = unpack(ARGV, place, place + 5)
   local chunks = tonumber(ARGV[place + 6])
   local seq = redis.call('ZSCORE', KEYS[2], id)
   local stored_at
   local write
   if seq then
     local old = redis.call('HGET', KEYS[3], id)
-    local at, old_model, old_tokens, old_chunks, rest = string.match(old, HEADER)
+    local at, old_model, old_size, old_chunks, rest = string.match(old, HEADER)
     local same = string.sub(old, rest) == body
     if same then
       write = model ~= '' and old_model ~= model
@@ -47,7 +47,7 @@ while place <= #ARGV do
       changed = changed or write
     end
     stored_at = at
-    if write then drop_vectors(seq, old_tokens, old_chunks) end
+    if write then drop_vectors(seq, old_size, old_chunks) end
   elseif mode ~= 'heal' then
     write = true
     changed = true
@@ -60,10 +60,10 @@ while place <= #ARGV do
   end
   if write then
     redis.call('HSET', KEYS[3], id,
-      '{"stored_at":' .. stored_at .. ',"vectors":"' .. model .. '/' .. tokens .. '/' .. chunks .. '",' .. body)
+      '{"stored_at":' .. stored_at .. ',"vectors":"' .. model .. '/' .. size .. '/' .. chunks .. '",' .. body)
     for chunk = 0, chunks - 1 do
       local text, vector = ARGV[place + 7 + 2 * chunk], ARGV[place + 8 + 2 * chunk]
-      redis.call('HSET', vector_key(seq, chunk, tokens), 'resource', owner, 'thread', tag, 'message', id, 'role', role,
+      redis.call('HSET', vector_key(seq, chunk, size), 'resource', owner, 'thread', tag, 'message', id, 'role', role,
         'name', name, 'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
     end
   end

@@ -1,0 +1,78 @@
+"""The plan that heals vectors, and renews them when their settings change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError, ThreadNotFoundError
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.codec import model_of, restored
+from langchain_workingmem.plans.effects import Plan, Progress
+from langchain_workingmem.plans.history import write
+from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.threads import every, get, run_script
+
+if TYPE_CHECKING:
+    from langchain_workingmem.plans.space import Space
+
+REINDEX_BATCH = 100  # messages read, embedded and written at a time
+
+
+def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Plan[int]:
+    """Embed whatever has no vectors of the present model, and return how many messages that were.
+
+    Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
+    It may be interrupted and run again; messages written meanwhile are left as they are.
+    """
+    options = space.recalling
+    if thread_id is not None:
+        thread = yield from get(space, thread_id, resource_id)
+        if thread is None:
+            raise ThreadNotFoundError(thread_id)
+        threads = [thread]
+    else:
+        if resource_id is not None:
+            check_id(resource_id, "resource_id")
+        yield from space.ready()
+        threads = yield from every(space, resource_id)
+    dims = yield from (_measured(space) if resource_id or thread_id else space.rebuild())
+    mark = space.mark(dims).encode()
+    done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
+    yield Progress(done, total)
+    for thread in threads:
+        keys = space.keys.of(thread.id)
+        wanted = Wanted(limit=REINDEX_BATCH)
+        while True:
+            (reply,) = yield from run_script(thread.id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
+            rows = wanted.read(reply, thread.id)
+            prepared = [
+                restored(row.message, value, options)
+                for row, value in zip(rows, reply[3::3], strict=True)
+                if model_of(value) != mark
+            ]
+            if prepared:
+                try:
+                    _, failure = yield from write(space, prepared, thread.id, None, "heal")
+                except ThreadNotFoundError:  # deleted meanwhile
+                    break
+                if failure is not None:
+                    raise failure
+                healed += sum(1 for draft in prepared if draft.chunks)
+            done += len(rows)
+            yield Progress(done, max(done, total))
+            if len(rows) < REINDEX_BATCH:
+                break
+            wanted = replace(wanted, above=rows[-1].seq)
+    return healed
+
+
+def _measured(space: Space) -> Plan[int]:
+    dims = yield from space.measure()
+    try:
+        yield from space.vectors_ready(dims)
+    except (EmbeddingSizeError, OptionError) as error:
+        error.add_note("a change of the model or of the index concerns everybody: run reindex() without ids")
+        raise
+    return dims
