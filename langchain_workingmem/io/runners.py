@@ -16,6 +16,10 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -42,6 +46,8 @@ _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 # Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
 _RAW = {NEVER_DECODE: True}
+_CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
+_RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
 class Runner:
@@ -268,8 +274,10 @@ def _refused(error: Exception) -> list[RedisReplyError]:
 
 
 def reply_text(error: ResponseError) -> str:
-    """Give back the reply as the server wrote it: redis-py takes the code off those that have a class of their own."""
-    code = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}.get(
-        type(error).__name__
-    )
-    return f"{code} {error}" if code else str(error)
+    """Give back the reply as the server wrote it, and the remedy where rights are missing.
+
+    redis-py takes the code off those replies that have a class of their own.
+    """
+    code = _CODES.get(type(error))
+    text = f"{code} {error}" if code else str(error)
+    return f"{text}; {_RIGHTS}" if "no permissions" in text.lower() else text

@@ -126,7 +126,15 @@ class Space:
                         "run Memory(...).setup() once with a user that may create it"
                     )
                     raise RedisCapabilityError(msg)
-            self._compare(json.loads(stored), wanted)
+            found = json.loads(stored)
+            self.compare(found, wanted)
+            if found["model"] != self.model:
+                _log.warning(
+                    "the vectors were made by %s, the model is now %s: recall finds little until "
+                    "memory.recall.reindex() has run",
+                    found["model"],
+                    self.model,
+                )
             if self.create:
                 yield from self._create(vectors_schema(self.keys, self.index, dims))
             self.dims = dims
@@ -137,24 +145,17 @@ class Space:
         """Say what the vector index is built for."""
         return {"model": self.model, **self.index.attributes(dims)}
 
-    def _compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    def compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Raise when an index with these settings cannot serve those that are wanted; the model's name is no setting."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
-        changed = {name: value for name, value in stored.items() if wanted.get(name) != value}
-        model = changed.pop("model", None)
+        changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
             msg = (
                 f"the vector index was built with {changed}, these options differ: use those, or rebuild it with "
                 "memory.recall.reindex()"
             )
             raise OptionError(msg)
-        if model is not None:
-            _log.warning(
-                "the vectors were made by %s, the model is now %s: recall finds little until "
-                "memory.recall.reindex() has run",
-                model,
-                self.model,
-            )
 
     def _refuse(self, expected: int, actual: int) -> None:
         msg = (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.plans.effects import Command, Send
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import is_free, wait_until
 from tests.server.working_memory_samples import Person, with_memory
@@ -71,3 +75,29 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def data(scratch: Path) -> Path:
     return scratch / "data"
+
+
+@pytest.fixture
+def runner(face: str, loop_runner: asyncio.Runner) -> asyncio.Runner | None:
+    """Run the async calls of what has no face of its own: tools, nodes, retrievers."""
+    return loop_runner if face == "async" else None
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+    """Record every command that is sent to Redis."""
+    sent: list[Command] = []
+
+    def watch(kind: Any) -> None:
+        perform = kind._perform
+
+        def watched(self: Any, effect: Any, *rest: Any) -> Any:
+            if isinstance(effect, Send):
+                sent.extend(effect.commands)
+            return perform(self, effect, *rest)
+
+        monkeypatch.setattr(kind, "_perform", watched)
+
+    watch(Runner)
+    watch(AsyncRunner)
+    return sent

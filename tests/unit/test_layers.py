@@ -89,8 +89,10 @@ def test_sockets_clocks_and_chance_stay_in_their_layer(path: Path) -> None:
 def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
         "ClonedThread",
+        "Diagnosis",
         "EmbeddingError",
         "EmbeddingSizeError",
+        "Finding",
         "HistoryOptions",
         "IdError",
         "IndexOptions",
