@@ -101,9 +101,10 @@ class Memory(Faces):
             msg = "redis_url beside client or async_client: pass one or the other"
             raise OptionError(msg)
         url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
-        self._runner = Runner(partial(_connect, sync_client, url, "client"), embedder, borrowed=client)
+        # not partial, which would show the URL, with its password, in its repr
+        self._runner = Runner(lambda: _connect(sync_client, url, "client"), embedder, borrowed=client)
         self._async_runner = AsyncRunner(
-            partial(_connect, _async_client, url, "async_client"), embedder, borrowed=async_client
+            lambda: _connect(_async_client, url, "async_client"), embedder, borrowed=async_client
         )
         self._server: Any = None
         self._on_error: OnError = on_error

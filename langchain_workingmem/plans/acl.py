@@ -20,10 +20,10 @@ _SEARCHES = ("get", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
 _COMMANDS = (*_SCRIPTS, *_HASHES, *_ORDERS, *_REVISIONS, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
-_CLUSTER = ("asking", "cluster|slots", "cluster|shards", "command", "readonly")
+CLUSTER = ("+asking", "+cluster|slots", "+cluster|shards", "+command", "+readonly")  # what its clients need as well
 
 
-def rules(keys: Keys, *, create_index: bool = True, cluster: bool = False) -> list[str]:
+def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     """Give the rules for a user of this prefix who can do nothing else, in the order in which Redis applies them.
 
     Keys are named up to the brace of their hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
@@ -37,7 +37,7 @@ def rules(keys: Keys, *, create_index: bool = True, cluster: bool = False) -> li
         keys.vectors_index,
         keys.vectors_settings,
     ]
-    commands = [*_COMMANDS, *(_INDEXES if create_index else ()), *(_CLUSTER if cluster else ())]
+    commands = [*_COMMANDS, *(_INDEXES if create_index else ())]
     return [
         *("resetkeys", "resetchannels", "-@all"),
         *(f"~{place}" for place in places),
@@ -45,7 +45,7 @@ def rules(keys: Keys, *, create_index: bool = True, cluster: bool = False) -> li
     ]
 
 
-def set_user(name: str, keys: Keys, *, create_index: bool = True, cluster: bool = False) -> str:
+def set_user(name: str, keys: Keys, *, create_index: bool = True) -> str:
     """Write the command for redis-cli. Redis refuses it until the hash of a password stands in its place."""
-    allowed = rules(keys, create_index=create_index, cluster=cluster)
+    allowed = rules(keys, create_index=create_index)
     return " ".join(("ACL SETUSER", name, "reset on", "#SHA256-OF-THE-PASSWORD", *allowed))

@@ -31,7 +31,7 @@ MOST_THREADS, MOST_MESSAGES = 1000, 100  # that are looked at for missing vector
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = "run memory.recall.reindex()"
-_HIDDEN = "grant the user +info (reading only), or run the doctor as an administrator"
+_MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
 def diagnose(space: Space) -> Plan[Diagnosis]:
@@ -52,6 +52,10 @@ def _found(check: str, level: Level, message: str, remedy: str | None = None) ->
     return Finding(check=check, level=level, message=message, remedy=remedy)
 
 
+def _unknown(check: str, why: object, remedy: str = _MORE_RIGHTS) -> Finding:
+    return _found(check, "unknown", str(why), remedy)
+
+
 def _ask(*command: Any) -> Plan[Any]:
     """Return the reply to a command, or the `RedisReplyError` that stands in its place.
 
@@ -67,7 +71,7 @@ def _ask(*command: Any) -> Plan[Any]:
 def _server() -> Plan[list[Finding]]:
     reply = yield from _ask("HELLO")  # which every user may send, whatever his rights
     if isinstance(reply, RedisReplyError):
-        return [_found("server", "unknown", f"the server does not introduce itself: {reply}")]
+        return [_unknown("server", reply)]
     about = as_dict(reply)
     modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about[b"modules"])}
     name, version, mode, role = (about[key].decode() for key in (b"server", b"version", b"mode", b"role"))
@@ -84,8 +88,9 @@ def _server() -> Plan[list[Finding]]:
 def _settings_of_server() -> Plan[list[Finding]]:
     info = yield from _ask("INFO")
     if isinstance(info, RedisReplyError):
-        seen = "this user may not ask (INFO)"
-        return [_found(check, "unknown", seen, _HIDDEN) for check in ("persistence", "eviction", "memory")]
+        return [
+            _unknown(check, info, "grant +info, which only reads") for check in ("persistence", "eviction", "memory")
+        ]
     snapshots = yield from _ask("CONFIG", "GET", "save")
     return [_persistence(info, snapshots), _eviction(info), _memory(info)]
 
@@ -96,7 +101,7 @@ def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
     if broken:
         return _found("persistence", "error", f"{', '.join(broken)}: writing failed", "look at disk and server log")
     if "aof_enabled" not in info:
-        return _found("persistence", "unknown", "the server does not tell", "look at its settings")
+        return _unknown("persistence", "the server does not tell")
     if info["aof_enabled"]:
         return _found("persistence", "ok", "append-only file on")
     if isinstance(snapshots, RedisReplyError):
@@ -109,7 +114,7 @@ def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
 def _eviction(info: dict[str, Any]) -> Finding:
     policy = info.get("maxmemory_policy")
     if policy is None:
-        return _found("eviction", "unknown", "the server does not tell", "look at its settings")
+        return _unknown("eviction", "the server does not tell")
     if policy == "noeviction":
         return _found("eviction", "ok", "noeviction")
     message = f"{policy}: a full server throws memories away, messages without their vectors and vice versa"
@@ -134,7 +139,7 @@ def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]
         return []  # said already
     if isinstance(reply, RedisReplyError):
         if reply.code == "NOPERM":
-            return [_found(check, "unknown", f"this user may not ask (FT.INFO {name})", "grant it +ft.info")]
+            return [_unknown(check, reply)]
         return [_found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)]
     info = as_dict(reply)
     documents, failures = int(info[b"num_docs"]), int(info[b"hash_indexing_failures"])
@@ -163,7 +168,7 @@ def _flat(field: Any) -> list[Any]:
 def _vectors(space: Space) -> Plan[list[Finding]]:
     stored = yield from _ask("GET", space.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
-        return [_found("vectors", "unknown", f"this user may not ask: {stored}")]
+        return [_unknown("vectors", stored)]
     if stored is None:
         if space.recall is None:
             return [_found("vectors index", "ok", "none: semantic recall was never used here")]
@@ -198,13 +203,13 @@ def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
     except RedisCapabilityError:
         return []
     if isinstance(reply, RedisReplyError):
-        return [_found("vectors", "unknown", f"the threads cannot be listed: {reply}")]
+        return [_unknown("vectors", reply)]
     rows = [row for row in parse(reply) if row.fields]
     roles = space.recall.roles if space.recall else ("human", "ai")
     replies = yield from _marks(space, [space.keys.thread_of(row.key) for row in rows], roles)
     refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
     if refused is not None:
-        return [_found("vectors", "unknown", f"the messages cannot be read: {refused}")]
+        return [_unknown("vectors", refused)]
     marks: Counter[str] = Counter()
     for one in replies:
         marks.update({mark.decode(): int(count) for mark, count in zip(one[::2], one[1::2], strict=True)})

@@ -29,7 +29,7 @@ class Caller:
     resource: str = "u"
 
     @property
-    def ids(self) -> dict[str, str]:
+    def ids(self) -> dict[str, Any]:
         return {"thread_id": self.thread, "resource_id": self.resource}
 
     def beside(self, name: str) -> str:

@@ -32,7 +32,7 @@ HIDDEN = {"info"}  # what the doctor would like to know, and can do without
 
 
 @pytest.fixture
-def grant(raw: redis.Redis, server: EmbeddedRedis, prefix: str) -> Iterator[Grant]:
+def grant(raw: Any, server: EmbeddedRedis, prefix: str) -> Iterator[Grant]:
     """Make a user of our own with these rules, and return the URL by which it logs in."""
     made: list[str] = []
 
@@ -46,7 +46,7 @@ def grant(raw: redis.Redis, server: EmbeddedRedis, prefix: str) -> Iterator[Gran
     raw.execute_command("ACL", "DELUSER", *made)
 
 
-def denied(raw: redis.Redis, prefix: str) -> set[str]:
+def denied(raw: Any, prefix: str) -> set[str]:
     """What the server refused to our users, commands and keys."""
     return {entry["object"] for entry in raw.acl_log() if entry["username"].startswith(prefix)}
 
@@ -72,7 +72,7 @@ def test_the_operations_are_all_of_them() -> None:
 
 @pytest.mark.parametrize("scope", ["resource", "thread"])
 def test_a_user_with_these_rights_can_do_everything(
-    grant: Grant, make_memory: Make, runner: asyncio.Runner | None, scope: Scope, raw: redis.Redis, prefix: str
+    grant: Grant, make_memory: Make, runner: asyncio.Runner | None, scope: Scope, raw: Any, prefix: str
 ) -> None:
     caller = Caller(memory=make_memory(grant(), **options(scope)), runner=runner)
     for name, operation in OPERATIONS.items():
@@ -85,19 +85,19 @@ def test_a_user_with_these_rights_can_do_everything(
 
 
 def test_a_user_who_only_attaches_can_do_everything_but_make_indexes(
-    grant: Grant, make_memory: Make, runner: asyncio.Runner | None, raw: redis.Redis, prefix: str
+    grant: Grant, make_memory: Make, runner: asyncio.Runner | None, raw: Any, prefix: str
 ) -> None:
     make_memory(**options()).setup()
     caller = Caller(memory=make_memory(grant(create_index=False), create_index=False, **options()), runner=runner)
     for operation in OPERATIONS.values():
         operation(caller)
     assert denied(raw, prefix) == HIDDEN
-    with pytest.raises(RedisReplyError, match="NOPERM.*workingmem doctor --acl"):
+    with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):
         make_memory(grant(create_index=False), **options()).setup()
 
 
 @pytest.mark.parametrize("create_index", [True, False])
-def test_it_can_do_nothing_else(grant: Grant, raw: redis.Redis, prefix: str, create_index: bool) -> None:
+def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_index: bool) -> None:
     others = [f"{prefix}x:thread:{{t}}", f"{prefix}:x:thread:{{t}}", f"x{prefix}:thread:{{t}}", f"{prefix}:thread:x"]
     for key in others:
         raw.hset(key, "resource", "secret")
@@ -143,14 +143,14 @@ def test_the_rights_are_what_is_used_and_no_more(
     assert granted - from_redis_py == used - {"HELLO", "INFO", "CONFIG"}
 
 
-def test_a_server_that_forgot_the_scripts_gets_them_again(grant: Grant, make_memory: Make, raw: redis.Redis) -> None:
+def test_a_server_that_forgot_the_scripts_gets_them_again(grant: Grant, make_memory: Make, raw: Any) -> None:
     memory = make_memory(grant(), **options())
     memory.threads.create(thread_id="t", resource_id="u")
     raw.script_flush()
     assert memory.threads.delete("t")
 
 
-def test_the_command_is_refused_until_a_password_stands_in_it(raw: redis.Redis, prefix: str) -> None:
+def test_the_command_is_refused_until_a_password_stands_in_it(raw: Any, prefix: str) -> None:
     command = set_user(prefix, Keys(prefix))
     with pytest.raises(redis.ResponseError, match="password hash"):
         raw.execute_command(*command.split())

@@ -23,7 +23,20 @@ NAME = "langchain_workingmem"
 # A module may import from its own layer's package and from the layers above it in this list.
 LAYERS = ["errors", "text", "options", "models", "plans", "io", "parts", "faces", "memory"]
 LAZY = {"faces", "memory"}  # reach the faces when a user asks for one
-FACES = {"chat_history", "chat_models", "embedded", "embeddings", "ids", "middleware", "nodes", "retriever", "tools"}
+FACES = {
+    *(
+        "chat_history",
+        "chat_models",
+        "cli",
+        "embedded",
+        "embeddings",
+        "ids",
+        "middleware",
+        "nodes",
+        "retriever",
+        "tools",
+    )
+}
 NO_IO = {"assembled", "gathering"}  # they make something for other modules to run
 ONLY = {  # outside packages that a single layer may import
     "redis": {"io"},
@@ -33,6 +46,8 @@ ONLY = {  # outside packages that a single layer may import
     "random": {"io"},
     "langchain": {"middleware", "chat_models"},
     "langchain_openai": {"embeddings", "chat_models"},
+    "rich": {"cli"},
+    "typer": {"cli"},
 }
 
 
