@@ -31,6 +31,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
         raise OptionError(msg) from error
@@ -195,7 +196,7 @@ def _plain(value: object) -> Any:
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+    return check_depth(json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")))
 
 
 def _is_json(value: object) -> bool:

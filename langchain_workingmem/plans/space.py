@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
+MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +113,9 @@ class Space:
         with other index options.
         """
         if self.dims is None:
+            if dims > MOST_DIMS:
+                msg = f"the model {self.model} gives vectors of {dims:,} dimensions, Search takes {MOST_DIMS:,} at most"
+                raise EmbeddingSizeError(msg, expected=MOST_DIMS, actual=dims)
             wanted = self.settings(dims)
             if self.create:
                 # not SET ... GET: redis-py turns every reply of SET into a bool

@@ -136,7 +136,9 @@ def test_the_rights_are_what_is_used_and_no_more(
     for operation in OPERATIONS.values():
         operation(caller)
     rebuild(make_memory)
-    in_scripts = {name for path in LUA.glob("*.lua") for name in re.findall(r"redis\.call\('(\w+)'", path.read_text())}
+    in_scripts = {
+        name for path in LUA.glob("*.lua") for name in re.findall(r"(?:call|with_arguments)\('(\w+)'", path.read_text())
+    }
     used = {*in_scripts, *(str(command[0]) for command in commands), "EVAL"}
     granted = {rule[1:].upper() for rule in rules(Keys(prefix)) if rule[0] == "+"}
     from_redis_py = {"PING", "CLIENT|SETINFO"}
