@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
+    from langchain_workingmem.plans.effects import Command
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -95,7 +96,7 @@ class Runner:
             case Send(commands):
                 try:
                     if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_RAW)]
+                        return [self.client.execute_command(*commands[0], **_sent(self.client, commands[0]))]
                     with self.client.pipeline(transaction=False) as pipe:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
@@ -181,7 +182,7 @@ class AsyncRunner:
                 client = await self.client()
                 try:
                     if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_RAW)]
+                        return [await client.execute_command(*commands[0], **_sent(client, commands[0]))]
                     async with client.pipeline(transaction=False) as pipe:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
@@ -247,6 +248,13 @@ async def _alogged(run: Callable[[Plan[None]], Awaitable[None]], plan: Plan[None
         await run(plan)
     except Exception:  # noqa: BLE001 - likewise
         _log.exception("what ran in the background has failed")
+
+
+def _sent(client: Any, command: Command) -> dict[str, Any]:
+    """Give the options of a command; a cluster must be told where to send one that names no key."""
+    if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
+        return {**_RAW, "target_nodes": client.get_default_node()}
+    return _RAW
 
 
 def _seconds(pause: Pause) -> float:

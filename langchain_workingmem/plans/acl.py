@@ -20,7 +20,7 @@ _SEARCHES = ("get", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
 _COMMANDS = (*_SCRIPTS, *_HASHES, *_ORDERS, *_REVISIONS, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
-CLUSTER = ("+asking", "+cluster|slots", "+cluster|shards", "+command", "+readonly")  # what its clients need as well
+CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well
 
 
 def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
