@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ class Caller:
     runner: asyncio.Runner | None = None  # for async calls of tools, nodes and retrievers
     thread: str = "t"
     resource: str = "u"
+    secret: str = "secret"  # which stands in all that this caller stores
 
     @property
     def ids(self) -> dict[str, Any]:
@@ -34,7 +36,8 @@ class Caller:
 
     def beside(self, name: str) -> str:
         """Name another thread of the same caller."""
-        return f"{name} {self.thread}"[:250]
+        long = len(self.thread.encode()) > 500
+        return f"{name} {hashlib.sha1(self.thread.encode()).hexdigest() if long else self.thread}"
 
     def invoke(self, target: Any, *arguments: Any) -> Any:
         config = {"configurable": self.ids}
@@ -51,7 +54,7 @@ class Caller:
 
     def said(self) -> list[Any]:
         """What the two messages of a turn are; saving them again changes nothing."""
-        return [HumanMessage(f"my pin is {self.thread}", id="m0"), AIMessage(f"noted {self.thread}", id="m1")]
+        return [HumanMessage(f"my pin is {self.secret}", id="m0"), AIMessage(f"noted {self.secret}", id="m1")]
 
 
 def options(scope: Scope = "resource") -> dict[str, Any]:
@@ -87,11 +90,11 @@ def _chat_history(c: Caller) -> Any:
 OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "setup": lambda c: c.memory.setup(),
     "threads.create": lambda c: c.memory.threads.create(
-        **c.ids, title="Pins", metadata={"kind": "pin"}, working_memory=f"knows {c.thread}"
+        **c.ids, title=c.secret, metadata={"kind": "pin", "pin": c.secret}, working_memory=f"knows {c.secret}"
     ),
     "history.append": lambda c: c.memory.history.append(c.said(), **c.ids),
     "save_turn": lambda c: c.memory.save_turn([*c.said(), HumanMessage("and more", id="m2")], **c.ids),
-    "history.update": lambda c: c.memory.history.update([AIMessage("noted", id="m1")], **c.ids),
+    "history.update": lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id="m1")], **c.ids),
     "history.messages": lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=LONG_AGO),
     "history.page": lambda c: c.memory.history.page(c.thread, limit=1),
     "history.for_resource": lambda c: c.memory.history.for_resource(c.resource),
@@ -100,7 +103,7 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "recall.reindex": lambda c: c.memory.recall.reindex(resource_id=c.resource, progress=False),
     "threads.get": lambda c: c.memory.threads.get(c.thread),
     "threads.list": lambda c: c.memory.threads.list(resource_id=c.resource, metadata={"kind": "pin"}),
-    "threads.update": lambda c: c.memory.threads.update(c.thread, title="Keys", metadata={"kind": None, "of": "door"}),
+    "threads.update": lambda c: c.memory.threads.update(c.thread, title=f"Keys {c.secret}", metadata={"kind": None}),
     "threads.clone": lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy")),
     "threads.source_of": lambda c: c.memory.threads.source_of(c.beside("copy")),
     "threads.lineage": lambda c: c.memory.threads.lineage(c.beside("copy")),
@@ -108,7 +111,7 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "threads.transfer": lambda c: c.memory.threads.transfer(
         c.beside("copy"), resource_id=c.resource, to=c.beside("heir")
     ),
-    "working_memory.update": lambda c: c.memory.working_memory.update("likes tea", **c.ids),
+    "working_memory.update": lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids),
     "working_memory.get": lambda c: c.memory.working_memory.get(**c.ids),
     "working_memory.clear": lambda c: c.memory.working_memory.clear(**c.ids),
     "working_memory.revisions": lambda c: c.memory.working_memory.revisions(**c.ids),
@@ -118,7 +121,7 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "load_node": lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]}),
     "save_node": lambda c: c.invoke(c.memory.save_node(), {"messages": [HumanMessage("bye", id="m3")]}),
     "as_retriever": lambda c: c.invoke(c.memory.as_retriever(), "the pin"),
-    "update_working_memory": lambda c: c.tool("update_working_memory", memory="likes cake"),
+    "update_working_memory": lambda c: c.tool("update_working_memory", memory=f"likes {c.secret} too"),
     "get_working_memory": lambda c: c.tool("get_working_memory"),
     "clear_working_memory": lambda c: c.tool("clear_working_memory"),
     "search_memory": lambda c: c.tool("search_memory", query="the pin"),
