@@ -77,7 +77,7 @@ def write(
     return [draft.message for draft in drafts], failure
 
 
-MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for about 3 s
+MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for 1 to 3 s
 
 
 def _check_count(space: Space, count: int) -> None:
