@@ -42,6 +42,9 @@ def diagnose(space: Space) -> Plan[Diagnosis]:
         findings += yield from _settings_of_server()
         findings += yield from _index("threads index", space.keys.threads_index)
         findings += yield from _vectors(space)
+    except RedisCapabilityError:
+        remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
+        findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
     except RedisConnectionError as error:
         remedy = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
         findings.append(_found("connection", "error", str(error), remedy))
@@ -73,16 +76,16 @@ def _server() -> Plan[list[Finding]]:
     if isinstance(reply, RedisReplyError):
         return [_unknown("server", reply)]
     about = as_dict(reply)
-    modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about[b"modules"])}
-    name, version, mode, role = (about[key].decode() for key in (b"server", b"version", b"mode", b"role"))
-    found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
-    if role != "master":
+    name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
+    if role in {"slave", "replica"}:
         found = [_found("server", "error", f"{name} {version} is a {role}: writes fail", "connect to the master")]
-    if b"search" in modules:
+    else:
+        found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
+    modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about.get(b"modules", ()))}
+    if b"search" in modules:  # a hosted one may keep its modules to itself: whether it searches shows below
         major, rest = divmod(modules[b"search"], 10_000)
-        return [*found, _found("search", "ok", f"Search {major}.{rest // 100}.{rest % 100}")]
-    remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
-    return [*found, _found("search", "error", "the server has no Search: no recall, no listings", remedy)]
+        found.append(_found("search", "ok", f"Search {major}.{rest // 100}.{rest % 100}"))
+    return found
 
 
 def _settings_of_server() -> Plan[list[Finding]]:
@@ -133,28 +136,26 @@ def _memory(info: dict[str, Any]) -> Finding:
 
 
 def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]]:
-    try:
-        reply = yield from _ask("FT.INFO", name)
-    except RedisCapabilityError:
-        return []  # said already
+    reply = yield from _ask("FT.INFO", name)
     if isinstance(reply, RedisReplyError):
         if reply.code == "NOPERM":
             return [_unknown(check, reply)]
         return [_found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)]
     info = as_dict(reply)
-    documents, failures = int(info[b"num_docs"]), int(info[b"hash_indexing_failures"])
-    size = float(info.get(b"total_index_memory_sz_mb", b"nan"))
-    seen = f"{documents:,} documents, {size:,.1f} MiB"
+    # a coordinator adds up what the nodes say, and may write the sum as a float
+    names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
+    documents, failures, is_indexing, size = (float(info.get(name, 0)) for name in names)
+    seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
     fields = [dict(zip(field[::2], field[1::2], strict=False)) for field in map(_flat, info[b"attributes"])]
     built = next((int(field[b"dim"]) for field in fields if field.get(b"attribute") == b"vector"), dims)
     if built != dims:
         return [_found(check, "error", f"{seen}; it holds vectors of {built} dimensions, not {dims}", _REINDEX)]
-    if int(info[b"indexing"]):
+    if is_indexing:
         part = float(info[b"percent_indexed"])
         return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
     if failures:
         remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
-        return [_found(check, "warning", f"{seen}; {failures:,} could not be indexed", remedy)]
+        return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
     return [_found(check, "ok", seen)]
 
 
@@ -198,10 +199,7 @@ def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
     """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
     name = space.keys.threads_index
     everyone = listing(name, matching(), "updated_at", descending=True, limit=MOST_THREADS)
-    try:
-        reply = yield from _ask(*everyone)
-    except RedisCapabilityError:
-        return []
+    reply = yield from _ask(*everyone)
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     rows = [row for row in parse(reply) if row.fields]
