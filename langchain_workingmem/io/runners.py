@@ -20,6 +20,7 @@ from redis.exceptions import (
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     RedisError,
     ResponseError,
 )
@@ -47,6 +48,7 @@ _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 # Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
 _RAW = {NEVER_DECODE: True}
+_ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
 _CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
@@ -101,7 +103,7 @@ class Runner:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
                         return _checked(pipe.execute(raise_on_error=False))
-                except RedisError as error:
+                except _ERRORS as error:
                     return _refused(error)
             case Embed():
                 return self._embedder.embed(effect)
@@ -187,7 +189,7 @@ class AsyncRunner:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
                         return _checked(await pipe.execute(raise_on_error=False))
-                except RedisError as error:
+                except _ERRORS as error:
                     return _refused(error)
             case Embed():
                 return await self._embedder.aembed(effect)
@@ -272,7 +274,7 @@ def _refused(error: Exception) -> list[RedisReplyError]:
     if isinstance(error, AuthenticationError | AuthorizationError):
         msg = f"Redis refused the login ({error}): check the user and password in the URL"
         raise RedisConnectionError(msg) from error
-    if isinstance(error, ConnectionLost | TimedOut):
+    if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
         msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
         raise RedisConnectionError(msg) from error
     if isinstance(error, ResponseError):

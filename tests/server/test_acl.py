@@ -21,7 +21,7 @@ from langchain_workingmem.plans.effects import Command
 from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.scripts import MARKS
 from tests.conftest import WordEmbeddings
-from tests.server.operations import OPERATIONS, Caller, options
+from tests.server.public_operations import OPERATIONS, Caller, options
 
 Make = Callable[..., Memory]
 Grant = Callable[..., str]

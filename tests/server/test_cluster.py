@@ -13,7 +13,7 @@ import redis.asyncio
 from langchain_core.messages import HumanMessage
 from redis.crc import key_slot
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from langchain_workingmem.plans.acl import CLUSTER, rules
@@ -21,7 +21,7 @@ from langchain_workingmem.plans.effects import Command
 from langchain_workingmem.plans.keys import Keys
 from tests.server.cluster_gateway import Gateway, keys_of
 from tests.server.embedded_helpers import free_port
-from tests.server.operations import OPERATIONS, Caller, options
+from tests.server.public_operations import OPERATIONS, Caller, options
 
 Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]
@@ -97,6 +97,16 @@ def test_everything_works_where_a_coordinator_searches(
     assert memory.threads.list(resource_id="many").total == 20
     assert min(gateway.served) > 10
     assert memory.doctor().level == "ok"
+
+
+async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_password() -> None:
+    client = redis.asyncio.RedisCluster(host="127.0.0.1", port=free_port(), password="hunter2")
+    memory = Memory(async_client=client)
+    with pytest.raises(RedisConnectionError, match="check that it runs") as caught:
+        await memory.history.amessages("t")
+    assert "hunter2" not in str(caught.value)
+    assert [finding.check for finding in await memory.adoctor()] == ["connection"]
+    await client.aclose()
 
 
 # ---------------------------------------------------------------------- real nodes, without Search

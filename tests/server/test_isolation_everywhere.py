@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadOwnershipError
-from tests.server.operations import OPERATIONS, Caller, options
+from tests.server.public_operations import OPERATIONS, Caller, options
 from tests.server.test_isolation import NAMES, secret, secrets_in
 
 Make = Callable[..., Memory]
