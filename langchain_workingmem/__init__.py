@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
+        Diagnosis,
+        Finding,
         MemoryContext,
         Page,
         RecallHit,
@@ -51,8 +53,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClonedThread",
+    "Diagnosis",
     "EmbeddingError",
     "EmbeddingSizeError",
+    "Finding",
     "HistoryOptions",
     "IdError",
     "IndexOptions",
@@ -89,6 +93,8 @@ _HOMES = {
     "memory": ["Memory"],
     "models": [
         "ClonedThread",
+        "Diagnosis",
+        "Finding",
         "MemoryContext",
         "Page",
         "RecallHit",

@@ -23,6 +23,10 @@ OnError: TypeAlias = Literal["raise", "log"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 _ALIASES = {"user": "human", "assistant": "ai"}
+LARGEST = 2**53  # that a number of Lua holds exactly
+WIDEST = 10_000  # messages on one side of a hit
+# Search 2.10 refuses none of these, and the server dies of them: of an m of a million, say
+MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
 def one_of(value: object, choices: Iterable[object], name: str) -> None:
@@ -34,6 +38,9 @@ def one_of(value: object, choices: Iterable[object], name: str) -> None:
 
 def at_least(value: object, least: int, name: str) -> None:
     """Raise `OptionError` unless the value is an int of at least `least`."""
+    if isinstance(value, int) and abs(value) > LARGEST:  # which Python may not even be able to print
+        msg = f"{name} is a number of {value.bit_length()} bits: use an int of at least {least}, and a smaller one"
+        raise OptionError(msg)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         msg = f"{name}={value!r}: use an int of at least {least}"
         raise OptionError(msg)
@@ -75,6 +82,7 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
         raise OptionError(msg)
     for number in pair:
         at_least(number, 0, "message_range")
+        at_most(number, WIDEST, "message_range")
     return pair[0], pair[1]
 
 
@@ -136,8 +144,9 @@ class IndexOptions:
         one_of(self.algorithm, ("flat", "hnsw"), "algorithm")
         one_of(self.distance, ("cosine", "ip", "l2"), "distance")
         one_of(self.dtype, ("float32", "float16"), "dtype")
-        for name in ("m", "ef_construction", "ef_runtime"):
+        for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
             at_least(getattr(self, name), 1, name)
+            at_most(getattr(self, name), most, name)
 
     def attributes(self, dims: int) -> dict[str, Any]:
         """Describe the vector field in redisvl's words."""

@@ -83,8 +83,9 @@ class Embedder:
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
         try:
-            rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
-        except (TypeError, ValueError) as error:
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+                rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
+        except (TypeError, ValueError, OverflowError) as error:
             raise _failure(error) from error
         if len(rows) != len(texts):
             msg = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts: check the model"

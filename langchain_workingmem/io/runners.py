@@ -9,7 +9,6 @@ import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -18,6 +17,11 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
     RedisError,
     ResponseError,
 )
@@ -44,12 +48,16 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
+    from langchain_workingmem.plans.effects import Command
 
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
 # Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
 _RAW = {NEVER_DECODE: True}
+_ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
+_CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
+_RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
 class Runner:
@@ -97,12 +105,12 @@ class Runner:
             case Send(commands):
                 try:
                     if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_RAW)]
+                        return [self.client.execute_command(*commands[0], **_sent(self.client, commands[0]))]
                     with self.client.pipeline(transaction=False) as pipe:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
                         return _checked(pipe.execute(raise_on_error=False))
-                except RedisError as error:
+                except _ERRORS as error:
                     return _refused(error)
             case Embed():
                 return self._embedder.embed(effect)
@@ -183,12 +191,12 @@ class AsyncRunner:
                 client = await self.client()
                 try:
                     if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_RAW)]
+                        return [await client.execute_command(*commands[0], **_sent(client, commands[0]))]
                     async with client.pipeline(transaction=False) as pipe:
                         for command in commands:
                             pipe.execute_command(*command, **_RAW)
                         return _checked(await pipe.execute(raise_on_error=False))
-                except RedisError as error:
+                except _ERRORS as error:
                     return _refused(error)
             case Embed():
                 return await self._embedder.aembed(effect)
@@ -242,9 +250,10 @@ def runners(
         msg = "redis_url beside client or async_client: pass one or the other"
         raise OptionError(msg)
     url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
+    # not partial, which would show the URL, with its password, in its repr
     return (
-        Runner(partial(_connect, clients.sync_client, url, "client"), embedder, borrowed=client),
-        AsyncRunner(partial(_connect, clients.async_client, url, "async_client"), embedder, borrowed=async_client),
+        Runner(lambda: _connect(clients.sync_client, url, "client"), embedder, borrowed=client),
+        AsyncRunner(lambda: _connect(clients.async_client, url, "async_client"), embedder, borrowed=async_client),
     )
 
 
@@ -274,6 +283,13 @@ async def _alogged(run: Callable[[Plan[None]], Awaitable[None]], plan: Plan[None
         _log.exception("what ran in the background has failed")
 
 
+def _sent(client: Any, command: Command) -> dict[str, Any]:
+    """Give the options of a command; a cluster must be told where to send one that names no key."""
+    if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
+        return {**_RAW, "target_nodes": client.get_default_node()}
+    return _RAW
+
+
 def _seconds(pause: Pause) -> float:
     return random.uniform(0, pause.seconds) if pause.jitter else pause.seconds  # noqa: S311 - no secret
 
@@ -289,7 +305,7 @@ def _refused(error: Exception) -> list[RedisReplyError]:
     if isinstance(error, AuthenticationError | AuthorizationError):
         msg = f"Redis refused the login ({error}): check the user and password in the URL"
         raise RedisConnectionError(msg) from error
-    if isinstance(error, ConnectionLost | TimedOut):
+    if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
         msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
         raise RedisConnectionError(msg) from error
     if isinstance(error, ResponseError):
@@ -299,8 +315,10 @@ def _refused(error: Exception) -> list[RedisReplyError]:
 
 
 def reply_text(error: ResponseError) -> str:
-    """Give back the reply as the server wrote it: redis-py takes the code off those that have a class of their own."""
-    code = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}.get(
-        type(error).__name__
-    )
-    return f"{code} {error}" if code else str(error)
+    """Give back the reply as the server wrote it, and the remedy where rights are missing.
+
+    redis-py takes the code off those replies that have a class of their own.
+    """
+    code = _CODES.get(type(error))
+    text = f"{code} {error}" if code else str(error)
+    return f"{text}; {_RIGHTS}" if "no permissions" in text.lower() else text

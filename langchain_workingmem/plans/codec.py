@@ -31,6 +31,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
         raise OptionError(msg) from error
@@ -194,8 +195,13 @@ def _plain(value: object) -> Any:
     raise TypeError(msg)
 
 
-# Writes JSON, pydantic models included. `json.dumps` would make an encoder per call, which costs as much as encoding.
-dump = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+# `json.dumps` would make an encoder per call, which costs as much as encoding.
+_encode = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def dump(value: object) -> str:
+    """Write JSON, pydantic models included; `ValueError` when it is nested too deep."""
+    return check_depth(_encode(value))
 
 
 def _is_json(value: object) -> bool:

@@ -47,8 +47,9 @@ def write(
     """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
-    yield from space.ready()
     texts = [text for draft in drafts for text in draft.chunks]
+    _check_count(space, len(drafts) + len(texts))
+    yield from space.ready()
     vectors: list[bytes] = []
     mark = "" if space.recall is None or space.dims is None else space.mark(space.dims)
     failure: Exception | None = None
@@ -74,6 +75,19 @@ def write(
     if mode == "append":
         yield from schedule(space, thread_id, count, titled=bool(titled))
     return [draft.message for draft in drafts], failure
+
+
+MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for 1 to 3 s
+
+
+def _check_count(space: Space, count: int) -> None:
+    algorithm = space.index.algorithm if space.recall else "flat"
+    if count > (most := MOST_AT_ONCE[algorithm]):
+        msg = (
+            f"{count:,} messages and pieces to embed are too many for one atomic step, {most:,} are the most (with "
+            f"{algorithm}): save them in several calls"
+        )
+        raise OptionError(msg)
 
 
 def save(

@@ -16,6 +16,7 @@ from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.options import (
     Scope,
     at_least,
+    at_most,
     check_range,
     check_roles,
     check_threshold,
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.space import Space
+
+
+DEEPEST = 1_000_000  # candidates that Search returns at once
+MOST_HITS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,7 @@ class Query:
         excluded = [exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids
         top_k = options.top_k if top_k is None else top_k
         at_least(top_k, 1, "top_k")
+        at_most(top_k, MOST_HITS, "top_k")
         check_threshold(threshold)
         if unknown := [key for key in metadata or () if key not in options.filterable]:
             msg = (
@@ -204,7 +210,7 @@ def candidates(
     excluded = {id.encode() for id in query.exclude}
     hybrid = options.search == "hybrid"
     depth = wanted + len(excluded) + query.top_k + 8
-    depth = max(CANDIDATES, depth) if hybrid else depth
+    depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     retried = False
 
@@ -236,9 +242,10 @@ def candidates(
             ranked = rank_hybrid(list(dense), [_candidate(row, row.score) for row in found if keep(row)], wanted, least)
         else:
             ranked = rank_semantic(dense, wanted, least)
-        if len(ranked) >= wanted or size_of(replies[0]) < depth or farthest(replies[0], distance) < least:
+        is_all = size_of(replies[0]) < depth or depth == DEEPEST
+        if len(ranked) >= wanted or is_all or farthest(replies[0], distance) < least:
             return ranked, others
-        depth *= 4
+        depth = min(depth * 4, DEEPEST)
 
 
 def _candidate(row: Found, value: float) -> Candidate:

@@ -168,10 +168,8 @@ def matching(
     if until is not None:
         parts.append(Num(time) <= until)
     parts += [Tag("labels") == label(key, value) for key, value in (metadata or {}).items()]
-    found = FilterExpression("*")
-    for part in parts:
-        found = found & part
-    return found
+    # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
+    return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
 
 
 def nearest(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
+MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +119,14 @@ class Space:
             stored = yield from agreed(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(self.keys.vectors_index)
-            self._compare(stored, wanted)
+            self.compare(stored, wanted)
+            if stored["model"] != self.model:
+                _log.warning(
+                    "the vectors were made by %s, the model is now %s: recall finds little until "
+                    "memory.recall.reindex() has run",
+                    stored["model"],
+                    self.model,
+                )
             if self.create:
                 yield from created(vectors_schema(self.keys, self.index, dims))
             self.dims = dims
@@ -129,24 +137,17 @@ class Space:
         """Say what the vector index is built for."""
         return {"model": self.model, **self.index.attributes(dims)}
 
-    def _compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    def compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Raise when an index with these settings cannot serve those that are wanted; the model's name is no setting."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
-        changed = {name: value for name, value in stored.items() if wanted.get(name) != value}
-        model = changed.pop("model", None)
+        changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
             msg = (
                 f"the vector index was built with {changed}, these options differ: use those, or rebuild it with "
                 "memory.recall.reindex()"
             )
             raise OptionError(msg)
-        if model is not None:
-            _log.warning(
-                "the vectors were made by %s, the model is now %s: recall finds little until "
-                "memory.recall.reindex() has run",
-                model,
-                self.model,
-            )
 
     def _refuse(self, expected: int, actual: int) -> None:
         msg = (
@@ -172,6 +173,9 @@ class Space:
 
 def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
     """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
+    if (dims := wanted["dims"]) > MOST_DIMS:
+        msg = f"vectors of {dims:,} dimensions: Search takes {MOST_DIMS:,} at most, use another model"
+        raise EmbeddingSizeError(msg, expected=MOST_DIMS, actual=dims)
     if create:
         # not SET ... GET: redis-py turns every reply of SET into a bool
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))

@@ -28,7 +28,7 @@ from langchain_workingmem.plans.search import counting, is_stale, listing, match
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.rows import Wanted
@@ -318,10 +318,10 @@ def clone(
     message_ids: Collection[str] | None,
     new_id: Callable[[], str],
 ) -> Plan[ClonedThread]:
-    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages.
+    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages or 64 MiB.
 
-    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to 200
-    messages the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
+    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
+    the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
     program or the task is stopped).
     """
     origin = yield from get(space, source, resource_id)
@@ -350,9 +350,10 @@ def clone(
                 raise ThreadNotFoundError(source)
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
-            call = scripts.RESTORE.call(target.all, owner, tag, *header, *copies)
-            (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
-            header = [0]
+            for step in scripts.in_steps(copies):
+                call = scripts.RESTORE.call(target.all, owner, tag, *header, *step)
+                (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
+                header = [0]
             if wanted.newest or len(rows) < CLONE_BATCH:
                 break
             wanted = replace(wanted, above=int(rows[-1][1]))
@@ -368,15 +369,14 @@ def _copies(
     chosen: Collection[str] | None,
     renamed: dict[str, str],
     new_id: Callable[[], str],
-) -> list[Argument]:
+) -> Iterator[list[Argument]]:
     """Write messages and their vectors as `restore.lua` reads them, under new ids."""
-    copies: list[Argument] = []
     for id, _, value, vectors in rows:
         old = id.decode()
         if chosen is None or old in chosen:
             renamed[old] = new_id()
-            copies += [renamed[old], value]
+            copy: list[Argument] = [renamed[old], value]
             for vector in vectors:
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
-                copies += [len(pairs), *pairs]
-    return copies
+                copy += [len(pairs), *pairs]
+            yield copy

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
+import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.io.server import chosen_engine
+from langchain_workingmem.plans.effects import Command, Send
 from tests.conftest import WordEmbeddings
-from tests.server.embedded_helpers import is_free, wait_until
+from tests.server.embedded_helpers import free_port, is_free, wait_until
 from tests.server.working_memory_samples import Person, with_memory
 
 Make = Callable[..., Memory]
@@ -71,3 +79,56 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def data(scratch: Path) -> Path:
     return scratch / "data"
+
+
+@pytest.fixture
+def runner(face: str, loop_runner: asyncio.Runner) -> asyncio.Runner | None:
+    """Run the async calls of what has no face of its own: tools, nodes, retrievers."""
+    return loop_runner if face == "async" else None
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+    """Record every command that is sent to Redis."""
+    sent: list[Command] = []
+
+    def watch(kind: Any) -> None:
+        perform = kind._perform
+
+        def watched(self: Any, effect: Any, *rest: Any) -> Any:
+            if isinstance(effect, Send):
+                sent.extend(effect.commands)
+            return perform(self, effect, *rest)
+
+        monkeypatch.setattr(kind, "_perform", watched)
+
+    watch(Runner)
+    watch(AsyncRunner)
+    return sent
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Start bare servers, without modules, and return their ports."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run(*arguments: str, port: int | None = None) -> int:
+        port = port or free_port()
+        folder = tmp_path / str(port)
+        folder.mkdir()
+        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
+        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.01)
+            else:
+                return port
+        raise TimeoutError(command)
+
+    yield run
+    for process in running:
+        process.kill()
+        process.wait()

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -80,3 +81,9 @@ def executable(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

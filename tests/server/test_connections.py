@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,43 +25,10 @@ from langchain_workingmem import (
     RedisConnectionError,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io.server import chosen_engine
 from tests.conftest import WordEmbeddings
+from tests.server.embedded_helpers import free_port
 
 HELLO = HumanMessage("hello", id="1")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Start bare servers, without modules, and return their ports."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def run(*arguments: str, port: int | None = None) -> int:
-        port = port or free_port()
-        folder = tmp_path / str(port)
-        folder.mkdir()
-        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
-        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return port
-        raise TimeoutError(command)
-
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
 
 
 # ------------------------------------------------------------------ URLs
@@ -243,7 +208,7 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
         assert len(raw.client_list()) < 200
 
 
-# ------------------------------------------------------------------ sentinel and cluster
+# ------------------------------------------------------------------ sentinel
 
 
 def test_a_sentinel_leads_to_the_master(
@@ -258,49 +223,6 @@ def test_a_sentinel_leads_to_the_master(
     assert memory.history.messages("t") == [HELLO]
     with redis.Redis(port=master, db=2) as client:
         assert client.keys("*:thread:*")
-
-
-@pytest.fixture
-def cluster(start: Callable[..., int]) -> int:
-    """Start three masters that share the slots, and return one port."""
-    ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
-    clients: list[Any] = [redis.Redis(port=port) for port in ports]
-    for place, client in enumerate(clients):
-        low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
-        client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
-        client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
-    bus = {
-        port: int(client.config_get("cluster-port")["cluster-port"])
-        for port, client in zip(ports, clients, strict=True)
-    }
-    for port in ports[1:]:
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus[port])
-    deadline = time.monotonic() + 20
-    while not all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients):
-        assert time.monotonic() < deadline, clients[0].cluster("INFO")
-        time.sleep(0.05)
-    for client in clients:
-        client.close()
-    return ports[0]
-
-
-def test_everything_but_search_works_on_a_cluster(cluster: int, prefix: str) -> None:
-    async def use_async() -> None:
-        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster) as client:
-            memory = Memory(async_client=client, key_prefix=prefix, create_index=False)
-            assert await memory.history.amessages("thread 7") == [HumanMessage("hello 7", id="7")]
-
-    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
-        memory = Memory(client=client, key_prefix=prefix, create_index=False)
-        for place in range(30):  # spread over the slots of all nodes
-            message = HumanMessage(f"hello {place}", id=str(place))
-            memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
-        copy = memory.threads.clone("thread 7", new_thread_id="elsewhere")
-        assert [message.content for message in memory.history.messages("elsewhere")] == ["hello 7"]
-        assert memory.threads.transfer("elsewhere", resource_id="u", to="v").id == copy.thread.id
-        assert memory.threads.delete("thread 8")
-        assert memory.context("next", thread_id="thread 9", resource_id="u").messages[0].content == "hello 9"
-    asyncio.run(use_async())
 
 
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import langchain_workingmem
+from langchain_workingmem.faces import Faces
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.parts.history import History
 from langchain_workingmem.parts.recall import Recall
@@ -24,10 +25,11 @@ NAME = "langchain_workingmem"
 LAYERS = ["errors", "text", "options", "models", "plans", "io", "parts", "faces", "memory"]
 LAZY = {"faces", "memory"}  # reach the faces when a user asks for one
 FACES = {
-    *{"chat_history", "chat_models", "embedded", "embeddings", "ids"},
+    *{"chat_history", "chat_models", "cli", "embedded", "embeddings", "ids"},
     *{"middleware", "nodes", "retriever", "store", "tools"},
 }
-NO_IO = {"assembled", "gathering"}  # they make something for other modules to run
+# they make something for other modules to run
+NO_IO = {"assembled", "gathering", "tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages that a single layer may import
     "redis": {"io"},
     "asyncio": {"io"},
@@ -36,6 +38,8 @@ ONLY = {  # outside packages that a single layer may import
     "random": {"io"},
     "langchain": {"middleware", "chat_models"},
     "langchain_openai": {"embeddings", "chat_models"},
+    "rich": {"cli"},
+    "typer": {"cli"},
 }
 
 
@@ -92,8 +96,10 @@ def test_sockets_clocks_and_chance_stay_in_their_layer(path: Path) -> None:
 def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
         "ClonedThread",
+        "Diagnosis",
         "EmbeddingError",
         "EmbeddingSizeError",
+        "Finding",
         "HistoryOptions",
         "IdError",
         "IndexOptions",
@@ -146,7 +152,7 @@ def public(part: type[Any]) -> list[str]:
     return [name for name, value in vars(part).items() if not name.startswith("_") and inspect.isfunction(value)]
 
 
-@pytest.mark.parametrize("part", [Memory, Threads, History, Recall, WorkingMemory])
+@pytest.mark.parametrize("part", [Memory, Faces, Threads, History, Recall, WorkingMemory])
 def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]) -> None:
     names = public(part)
     plain = [name for name in names if not inspect.iscoroutinefunction(getattr(part, name)) and name not in NO_IO]
@@ -159,7 +165,7 @@ def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]
         assert name == "close" or other.__doc__ == f"Async twin of `{name}`.", name
 
 
-@pytest.mark.parametrize("part", [Memory, Threads, History, Recall, WorkingMemory])
+@pytest.mark.parametrize("part", [Memory, Faces, Threads, History, Recall, WorkingMemory])
 def test_arguments_behind_the_subject_are_keyword_only(part: type[Any]) -> None:
     for name in set(public(part)) - NO_IO:
         kinds = [parameter.kind for parameter in inspect.signature(getattr(part, name)).parameters.values()]

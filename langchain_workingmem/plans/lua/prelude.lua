@@ -25,6 +25,14 @@ local function stranger(resource)
   end
 end
 
+-- Calls a command for the arguments from ARGV[first] to ARGV[last], a thousand at a time: one by one, Search would read a
+-- document with thousands of labels again for each of them, and `unpack` cannot take any number.
+local function with_arguments(command, key, first, last)
+  for at = first, last, 1000 do
+    redis.call(command, key, unpack(ARGV, at, math.min(at + 999, last)))
+  end
+end
+
 local function vector_key(seq, chunk, tokens)
   return KEYS[4] .. seq .. ':' .. chunk .. ':' .. tokens
 end

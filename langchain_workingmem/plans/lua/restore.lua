@@ -7,9 +7,7 @@ if width > 0 then
   if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMEXISTS the thread exists') end
   local at = whole(now())
   redis.call('HSET', KEYS[1], 'resource', resource, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
-  for field = 4, 2 + width, 2 do
-    redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1])
-  end
+  with_arguments('HSET', KEYS[1], 4, 3 + width)
   refresh_labels()
 end
 local refusal = stranger(resource)
