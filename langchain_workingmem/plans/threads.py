@@ -40,14 +40,18 @@ _METADATA = b"metadata:"
 
 
 def run_script(
-    thread_id: str, resource_id: str | None, *commands: Command, message_ids: Mapping[str, str] | None = None
+    thread_id: str,
+    resource_id: str | None,
+    *commands: Command,
+    message_ids: Mapping[str, str] | None = None,
+    once: bool = False,
 ) -> Plan[list[Any]]:
     """Send calls of scripts about one thread; their refusals become our errors.
 
     A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
     """
     try:
-        return (yield from send(*commands))
+        return (yield from send(*commands, once=once))
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id, message_ids) from None
 
@@ -135,7 +139,7 @@ def create(
     owner = encode(check_id(resource_id, "resource_id"))
     call = scripts.CREATE.call(keys.all, owner, *_fields(title, _checked(metadata)))
     yield from space.ready()
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    (reply,) = yield from run_script(thread_id, resource_id, call, once=True)
     return _need(thread_id, reply)
 
 
@@ -267,7 +271,7 @@ def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all that belongs to it. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), "thread")
-    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    (deleted,) = yield from run_script(thread_id, resource_id, call, once=True)
     return int(deleted) >= 0
 
 
@@ -276,7 +280,7 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     check_id(resource_id, "resource_id")
     call = scripts.TRANSFER.call(keys.all, owner_tag(resource_id), encode(check_id(to, "to")))
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    (reply,) = yield from run_script(thread_id, resource_id, call, once=True)
     return _need(thread_id, reply)
 
 
@@ -351,7 +355,8 @@ def clone(
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
             call = scripts.RESTORE.call(target.all, owner, tag, *header, *copies)
-            (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
+            # new ids tell the script that a batch was there before; without any, nothing does
+            (thread,) = yield from run_script(new_thread_id, origin.resource_id, call, once=not copies)
             header = [0]
             if wanted.newest or len(rows) < CLONE_BATCH:
                 break
