@@ -271,11 +271,11 @@ def create_thread(
 ) -> Plan[Thread]:
     """Create a thread, and seed the working memory unless there is one. Two round trips."""
     document = checked(space, space.remembering.format.apply("", content, "replace"))
-    thread = yield from create(space, thread_id, resource_id, title, metadata)
     place = yield from find(space, thread_id, resource_id)
     try:
+        thread = yield from create(space, thread_id, resource_id, title, metadata)
         yield from _write(space, place, 0, "seed", "write", document)
     except RedisConnectionError as error:
-        error.add_note("the thread was created, its working memory perhaps not: working_memory.update() sets it")
+        error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
         raise
     return thread
