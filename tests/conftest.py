@@ -105,7 +105,10 @@ def make_memory(
     def make(redis_url: str | None = None, **options: Any) -> Memory:
         options.setdefault("key_prefix", prefix)
         borrowed = "client" in options or "async_client" in options
-        memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
+        if "path" in options:
+            memory = Memory.embedded(**options)
+        else:
+            memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
         made.append(memory)
         return memory if face == "sync" else cast("Memory", _AsyncFace(memory, loop_runner))
 

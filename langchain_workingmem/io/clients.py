@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -96,6 +97,9 @@ def reach(client: Any) -> None:
 
 async def areach(client: Any) -> None:
     """Async twin of `reach`."""
+    # a loop that has not run for a while has not seen yet what the server has closed: let it look, and act on it
+    for _ in range(2):
+        await asyncio.sleep(0)
     pool = client.connection_pool
     await pool.release(await pool.get_connection())
 

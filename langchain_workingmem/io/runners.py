@@ -323,4 +323,14 @@ def reply_text(error: ResponseError) -> str:
     code = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}.get(
         type(error).__name__
     )
-    return f"{code} {error}" if code else str(error)
+    text = f"{code} {error}" if code else str(error)
+    remedy = _REMEDIES.get(text.split(" ", 1)[0])
+    return f"{text} ({remedy})" if remedy else text
+
+
+_REMEDIES = {
+    "OOM": "raise maxmemory, or delete threads",
+    "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "MISCONF": "Redis cannot write to its disk, its log says why",
+}

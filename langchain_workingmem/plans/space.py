@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 
+def no_index(seen: object) -> RedisCapabilityError:
+    """Say who makes an index that is not there."""
+    return RedisCapabilityError(f"{seen}: run Memory(...).setup() once with a user that may create it")
+
+
 @dataclass(slots=True, kw_only=True)
 class Space:
     """The keys and indexes of one `Memory`."""
@@ -121,11 +126,7 @@ class Space:
             else:
                 (stored,) = yield from send(("GET", self.keys.vectors_settings))
                 if stored is None:
-                    msg = (
-                        f"there is no index {self.keys.vectors_index!r} and create_index=False: "
-                        "run Memory(...).setup() once with a user that may create it"
-                    )
-                    raise RedisCapabilityError(msg)
+                    raise no_index(f"there is no index {self.keys.vectors_index!r} and create_index=False")
             self._compare(json.loads(stored), wanted)
             if self.create:
                 yield from self._create(vectors_schema(self.keys, self.index, dims))

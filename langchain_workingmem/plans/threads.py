@@ -25,6 +25,7 @@ from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from
 from langchain_workingmem.plans.effects import Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
+from langchain_workingmem.plans.space import no_index
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -191,10 +192,11 @@ def listed(
     if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
         space.forget()  # the index was dropped since we looked
         yield from space.ready()
-        replies = yield from send(*searches)
+        replies = yield from attempt(*searches)
+    for reply in replies:
+        if isinstance(reply, RedisReplyError):
+            raise no_index(reply) if is_stale(reply) else reply
     reply, count = replies
-    if isinstance(reply, RedisReplyError):
-        raise reply
     found = list(parse(reply))
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]

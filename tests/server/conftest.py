@@ -5,16 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.io.server import socket_of
+from langchain_workingmem.plans import effects
 from tests.conftest import WordEmbeddings
-from tests.server.embedded_helpers import is_free, wait_until
+from tests.server.embedded_helpers import BareServers, is_free, wait_until
+from tests.server.operations import Bench
+from tests.server.proxy import Proxy
 from tests.server.working_memory_samples import Person, with_memory
 
 Make = Callable[..., Memory]
@@ -71,3 +78,39 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def data(scratch: Path) -> Path:
     return scratch / "data"
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
+    assert private.path is not None
+    place = str(socket_of(private.path))
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(place)
+        return connection
+
+    with Proxy(connect) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_bench(
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Bench]]:
+    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+    with ExitStack() as stack:
+        yield lambda **timeout: stack.enter_context(closing(Bench(private, proxy, make_memory, **timeout)))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[BareServers]:
+    servers = BareServers(tmp_path)
+    yield servers
+    servers.close()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,43 +25,10 @@ from langchain_workingmem import (
     RedisConnectionError,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io.server import chosen_engine
 from tests.conftest import WordEmbeddings
+from tests.server.embedded_helpers import free_port
 
 HELLO = HumanMessage("hello", id="1")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Start bare servers, without modules, and return their ports."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def run(*arguments: str, port: int | None = None) -> int:
-        port = port or free_port()
-        folder = tmp_path / str(port)
-        folder.mkdir()
-        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
-        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return port
-        raise TimeoutError(command)
-
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
 
 
 # ------------------------------------------------------------------ URLs
