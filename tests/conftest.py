@@ -15,10 +15,13 @@ import pytest
 import redis
 import redis.asyncio.connection
 import redis.connection
+from hypothesis import settings
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+
+settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
 
 
 class WordEmbeddings(Embeddings):
