@@ -240,7 +240,7 @@ def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) ->
     """Read a stored message."""
     try:
         message, stored_at = _decoded(value)
-    except (ValueError, KeyError, OverflowError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         msg = (
             f"thread {thread_id!r} holds something that is no message under {id!r}: was it written by another program?"
         )
