@@ -212,6 +212,11 @@ class Bench:
         self._forget(name)
         return Outcome(answer, before, after, refused, exchange)
 
+    def record(self, operation: Operation) -> Outcome:
+        """Try an operation without any trouble; the first time the server learns its scripts."""
+        self.try_out(operation)
+        return self.try_out(operation)
+
     def _keys(self, name: Name) -> list[bytes]:
         self.raw.ping()  # what was sent before this has been carried out
         return sorted(self.raw.keys(f"f:*-{name.number:05d}-*"))

@@ -57,7 +57,7 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
     make_bench: Callable[..., Bench], operation: Operation
 ) -> None:
     bench = make_bench()
-    whole = bench.try_out(operation)
+    whole = bench.record(operation)
     assert whole.answer is not None
     for stream in get_args(Stream):
         for place in places(bytes(whole.exchange.of(stream))):
@@ -101,7 +101,7 @@ def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
     make_bench: Callable[..., Bench], name: str
 ) -> None:
     operation, bench = OPERATIONS[name], make_bench(timeout=TIMEOUT)
-    whole = bench.try_out(operation)
+    whole = bench.record(operation)
     for stream in get_args(Stream):
         middle = len(whole.exchange.of(stream)) // 2
         assert bench.try_out(operation, Fault("delay", stream, middle)) == whole
