@@ -78,7 +78,7 @@ class Memory(Faces):
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
         timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
-            the URL win. What may be repeated is, so a call may take three times as long. docs/reliability.md says more.
+            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
     """
 
     def __init__(
@@ -109,16 +109,11 @@ class Memory(Faces):
             msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
             raise OptionError(msg)
         url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
-        self._server: Any = None
-        self._runner = Runner(
-            partial(_connect, sync_client, url, timeout, "client"), embedder, borrowed=client, revive=self._revive
-        )
+        self._runner = Runner(partial(_connect, sync_client, url, timeout, "client"), embedder, borrowed=client)
         self._async_runner = AsyncRunner(
-            partial(_connect, _async_client, url, timeout, "async_client"),
-            embedder,
-            borrowed=async_client,
-            revive=self._revive,
+            partial(_connect, _async_client, url, timeout, "async_client"), embedder, borrowed=async_client
         )
+        self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
         self._space = Space(
@@ -183,6 +178,7 @@ class Memory(Faces):
             server.close()
             raise
         memory._server = server
+        memory._runner.revive = memory._async_runner.revive = server.start
         return memory
 
     # ------------------------------------------------------------------ one turn
@@ -332,17 +328,13 @@ class Memory(Faces):
         """Close what was opened here: the sync connections, and the embedded server unless others use it."""
         self._runner.close()
         if self._server is not None:
+            self._runner.revive = self._async_runner.revive = None
             self._server.close()
-            self._server = None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, and all that `close` does."""
         await self._async_runner.aclose()
         self.close()
-
-    def _revive(self) -> None:
-        if self._server is not None:
-            self._server.start()
 
     def __enter__(self) -> Self:
         try:

@@ -61,17 +61,12 @@ class Runner:
     """Runs plans for sync callers."""
 
     def __init__(
-        self,
-        connect: Callable[[], SyncClient],
-        embedder: Embedder,
-        *,
-        borrowed: SyncClient | None = None,
-        revive: Callable[[], None] | None = None,
+        self, connect: Callable[[], SyncClient], embedder: Embedder, *, borrowed: SyncClient | None = None
     ) -> None:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
-        self._revive = revive  # starts a server that is ours and has died
+        self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -141,8 +136,8 @@ class Runner:
                     pipe.execute_command(*command, **_RAW)
                 return _checked(pipe.execute(raise_on_error=False))
         except RedisError as error:
-            if self._revive is not None and isinstance(error, ConnectionLost):
-                self._revive()
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                self.revive()
             return _refused(error, own=own, unsure=unsure)
 
     def close(self) -> None:
@@ -159,17 +154,12 @@ class AsyncRunner:
     """Runs plans for async callers; each event loop has a client of its own, closed when the loop is shut down."""
 
     def __init__(
-        self,
-        connect: Callable[[], AsyncClient],
-        embedder: Embedder,
-        *,
-        borrowed: AsyncClient | None = None,
-        revive: Callable[[], None] | None = None,
+        self, connect: Callable[[], AsyncClient], embedder: Embedder, *, borrowed: AsyncClient | None = None
     ) -> None:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
-        self._revive = revive
+        self.revive: Callable[[], None] | None = None
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -242,8 +232,8 @@ class AsyncRunner:
                     pipe.execute_command(*command, **_RAW)
                 return _checked(await pipe.execute(raise_on_error=False))
         except RedisError as error:
-            if self._revive is not None and isinstance(error, ConnectionLost):
-                await asyncio.to_thread(self._revive)
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                await asyncio.to_thread(self.revive)
             return _refused(error, own=own, unsure=unsure)
 
     async def aclose(self) -> None:
