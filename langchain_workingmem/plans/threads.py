@@ -328,7 +328,7 @@ def clone(
 
     Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to 200
     messages the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
-    program or the task is stopped).
+    program or the task is stopped, or Redis stays away).
     """
     origin = yield from get(space, source, resource_id)
     if origin is None:
