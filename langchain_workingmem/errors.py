@@ -127,7 +127,14 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 
 
 class RedisConnectionError(WorkingMemError, ConnectionError):
-    """Redis cannot be reached, refused the login, or closed the connection."""
+    """Redis cannot be reached, refused the login, closed the connection, or did not reply in time.
+
+    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed.
+    """
+
+    def __init__(self, message: str, *, repeats: int = 0) -> None:
+        super().__init__(message)
+        self.repeats = repeats
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

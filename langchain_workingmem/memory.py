@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import runners
+from langchain_workingmem.io.runners import TIMEOUT, runners
 from langchain_workingmem.options import (
     HistoryOptions,
     OnError,
@@ -36,6 +36,7 @@ from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import timedelta
     from os import PathLike
     from types import TracebackType
 
@@ -71,6 +72,8 @@ class Memory(Faces):
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
+        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
+            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Memory(Faces):
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> None:
         one_of(on_error, get_args(OnError), "on_error")
         if recall is not None and embeddings is None:
@@ -94,7 +98,7 @@ class Memory(Faces):
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, embedder)
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
@@ -131,11 +135,13 @@ class Memory(Faces):
         key_prefix: str = "wm",
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
         `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
-        may open the same path and share one server, which lives as long as any of them, or until `close`.
+        may open the same path and share one server, which lives as long as any of them, or until `close`. One that
+        died is started again, with its data, by whoever misses it first.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -152,11 +158,13 @@ class Memory(Faces):
                 key_prefix=key_prefix,
                 create_index=create_index,
                 on_error=on_error,
+                timeout=timeout,
             )
         except BaseException:
             server.close()
             raise
         memory._server = server
+        memory._runner.revive = memory._async_runner.revive = server.start
         return memory
 
     # ------------------------------------------------------------------ one turn
@@ -306,6 +314,7 @@ class Memory(Faces):
         """Close what was opened here: the sync connections, and the embedded server unless others use it."""
         self._runner.close()
         if self._server is not None:
+            self._runner.revive = self._async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -43,6 +44,13 @@ def at_least(value: object, least: int, name: str) -> None:
         raise OptionError(msg)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         msg = f"{name}={value!r}: use an int of at least {least}"
+        raise OptionError(msg)
+
+
+def check_time(value: object, name: str) -> None:
+    """Raise `OptionError` unless the value is a positive timedelta."""
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        msg = f"{name}={value!r}: use a positive timedelta, such as timedelta(seconds=10)"
         raise OptionError(msg)
 
 

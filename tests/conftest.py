@@ -15,11 +15,14 @@ import pytest
 import redis
 import redis.asyncio.connection
 import redis.connection
+from hypothesis import settings
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+
+settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
 
 
 class WordEmbeddings(Embeddings):
@@ -106,7 +109,10 @@ def make_memory(
     def make(redis_url: str | None = None, **options: Any) -> Memory:
         options.setdefault("key_prefix", prefix)
         borrowed = "client" in options or "async_client" in options
-        memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
+        if "path" in options:
+            memory = Memory.embedded(**options)
+        else:
+            memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
         made.append(memory)
         return memory if face == "sync" else cast("Memory", _AsyncFace(memory, loop_runner))
 

@@ -9,6 +9,7 @@ import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -17,6 +18,7 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    BusyLoadingError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -41,7 +43,20 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
+from langchain_workingmem.options import check_time
+from langchain_workingmem.plans.effects import (
+    PAUSES,
+    Ask,
+    Effect,
+    Embed,
+    Enter,
+    Later,
+    Leave,
+    Pause,
+    Plan,
+    Progress,
+    Send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -57,7 +72,14 @@ T = TypeVar("T")
 _RAW = {NEVER_DECODE: True}
 _ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
 _CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
+_REMEDIES = {
+    "OOM": "raise maxmemory, or delete threads",
+    "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "MISCONF": "Redis cannot write to its disk, its log says why",
+}
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
+TIMEOUT = timedelta(seconds=10)
 
 
 class Runner:
@@ -69,6 +91,7 @@ class Runner:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -102,16 +125,8 @@ class Runner:
 
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                try:
-                    if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_sent(self.client, commands[0]))]
-                    with self.client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(pipe.execute(raise_on_error=False))
-                except _ERRORS as error:
-                    return _refused(error)
+            case Send():
+                return self._send(effect)
             case Embed():
                 return self._embedder.embed(effect)
             case Pause():
@@ -133,6 +148,23 @@ class Runner:
                 trace.leave(effect)
         return None
 
+    def _send(self, effect: Send) -> list[Any]:
+        client, own, unsure = self.client, self._borrowed is None, False
+        try:
+            if effect.once and own:
+                clients.reach(client)
+            unsure = effect.once
+            if len(effect.commands) == 1:
+                return [client.execute_command(*effect.commands[0], **_sent(client, effect.commands[0]))]
+            with client.pipeline(transaction=False) as pipe:
+                for command in effect.commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(pipe.execute(raise_on_error=False))
+        except _ERRORS as error:
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                self.revive()
+            return _refused(error, own=own, unsure=unsure)
+
     def close(self) -> None:
         """Wait for what runs in the background, and close the client that was made here."""
         if self._pool is not None:
@@ -152,6 +184,7 @@ class AsyncRunner:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self.revive: Callable[[], None] | None = None
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,17 +220,8 @@ class AsyncRunner:
 
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                client = await self.client()
-                try:
-                    if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_sent(client, commands[0]))]
-                    async with client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(await pipe.execute(raise_on_error=False))
-                except _ERRORS as error:
-                    return _refused(error)
+            case Send():
+                return await self._send(effect)
             case Embed():
                 return await self._embedder.aembed(effect)
             case Pause():
@@ -219,6 +243,23 @@ class AsyncRunner:
             case Leave():
                 await trace.aleave(effect)
         return None
+
+    async def _send(self, effect: Send) -> list[Any]:
+        client, own, unsure = await self.client(), self._borrowed is None, False
+        try:
+            if effect.once and own:
+                await clients.areach(client)
+            unsure = effect.once
+            if len(effect.commands) == 1:
+                return [await client.execute_command(*effect.commands[0], **_sent(client, effect.commands[0]))]
+            async with client.pipeline(transaction=False) as pipe:
+                for command in effect.commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(await pipe.execute(raise_on_error=False))
+        except _ERRORS as error:
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                await asyncio.to_thread(self.revive)
+            return _refused(error, own=own, unsure=unsure)
 
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
@@ -242,27 +283,32 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
 
 
 def runners(
-    redis_url: str | None, client: SyncClient | None, async_client: AsyncClient | None, embedder: Embedder
+    redis_url: str | None,
+    client: SyncClient | None,
+    async_client: AsyncClient | None,
+    timeout: timedelta,
+    embedder: Embedder,
 ) -> tuple[Runner, AsyncRunner]:
     """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
+    check_time(timeout, "timeout")
     given = client is not None or async_client is not None
-    if given and redis_url is not None:
-        msg = "redis_url beside client or async_client: pass one or the other"
+    if given and (redis_url is not None or timeout != TIMEOUT):
+        msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
         raise OptionError(msg)
     url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
+
+    def connect(make: Callable[[str, timedelta], T], missing: str) -> T:
+        if url is None:
+            calls = "sync" if missing == "client" else "async"
+            msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(msg)
+        return make(url, timeout)
+
     # not partial, which would show the URL, with its password, in its repr
     return (
-        Runner(lambda: _connect(clients.sync_client, url, "client"), embedder, borrowed=client),
-        AsyncRunner(lambda: _connect(clients.async_client, url, "async_client"), embedder, borrowed=async_client),
+        Runner(lambda: connect(clients.sync_client, "client"), embedder, borrowed=client),
+        AsyncRunner(lambda: connect(clients.async_client, "async_client"), embedder, borrowed=async_client),
     )
-
-
-def _connect(make: Callable[[str], T], url: str | None, missing: str) -> T:
-    if url is None:
-        calls = "sync" if missing == "client" else "async"
-        msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
-        raise OptionError(msg)
-    return make(url)
 
 
 def _no_answer(error: Exception) -> ModelError:
@@ -299,15 +345,24 @@ def _checked(replies: list[Any]) -> list[Any]:
     return [_refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
 
 
-def _refused(error: Exception) -> list[RedisReplyError]:
-    """Return what Redis refused as a reply; raise what went wrong on the way there."""
+def _refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
+    """Return what Redis refused as a reply; raise what went wrong on the way there.
+
+    On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
+    once. Whoever lends a client decides himself what it repeats.
+    """
     # the client's own words name host and port at most, never the password
     if isinstance(error, AuthenticationError | AuthorizationError):
         msg = f"Redis refused the login ({error}): check the user and password in the URL"
         raise RedisConnectionError(msg) from error
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
+        if unsure and not isinstance(error, BusyLoadingError):
+            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
+            raise RedisConnectionError(msg) from error
         msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
-        raise RedisConnectionError(msg) from error
+        # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
+        repeats = 1 if isinstance(error, TimedOut) else len(PAUSES)
+        raise RedisConnectionError(msg, repeats=repeats if own else 0) from error
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
     msg = f"the Redis client failed: {type(error).__name__}: {error}"
@@ -315,10 +370,11 @@ def _refused(error: Exception) -> list[RedisReplyError]:
 
 
 def reply_text(error: ResponseError) -> str:
-    """Give back the reply as the server wrote it, and the remedy where rights are missing.
+    """Give back the reply as the server wrote it, and the remedy where there is one.
 
     redis-py takes the code off those replies that have a class of their own.
     """
     code = _CODES.get(type(error))
     text = f"{code} {error}" if code else str(error)
-    return f"{text}; {_RIGHTS}" if "no permissions" in text.lower() else text
+    remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
+    return f"{text}; {remedy}" if remedy else text

@@ -244,12 +244,24 @@ def encode_body(message: BaseMessage) -> bytes:
 
 def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
     """Read a stored message."""
-    head = _HEAD.match(value)
-    if head is None:
+    try:
+        message, stored_at = _decoded(value)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         msg = (
             f"thread {thread_id!r} holds something that is no message under {id!r}: was it written by another program?"
         )
-        raise WorkingMemError(msg)
+        raise WorkingMemError(msg) from error
+    known = id.decode()
+    if message.id != known:  # a copy keeps the body of its source
+        message.id = known
+    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=stored_at)
+
+
+def _decoded(value: bytes) -> tuple[BaseMessage, datetime]:
+    head = _HEAD.match(value)
+    if head is None:
+        msg = "it has no header"
+        raise ValueError(msg)
     stored_at, role = head.groups()
     kind = _KINDS[role.decode()]
     # what BaseModel.__init__ does, but from JSON, and without the constructors that LangChain puts in front of it: 1.5
@@ -259,10 +271,7 @@ def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) ->
         message = validator.validate_json(value[head.end() : -1], self_instance=kind.__new__(kind))
     except ValidationError:  # a lone surrogate: the fast parser refuses what ours wrote
         message = validator.validate_python(json.loads(value[head.end() : -1]), self_instance=kind.__new__(kind))
-    known = id.decode()
-    if message.id != known:  # a copy keeps the body of its source
-        message.id = known
-    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=from_micros(stored_at))
+    return message, from_micros(stored_at)
 
 
 def model_of(value: bytes) -> bytes:

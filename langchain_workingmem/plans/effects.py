@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Send:
     """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
 
     commands: Sequence[Command]
+    once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +102,34 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 
 
-def attempt(*commands: Command) -> Plan[list[Any]]:
+PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
+
+
+def _persist(effect: Send) -> Plan[list[Any]]:
+    """Perform a `Send`, and again after a pause, as often as the error says that this makes sense and does no harm."""
+    for failures, seconds in enumerate(PAUSES):
+        try:
+            return list((yield effect))
+        except RedisConnectionError as error:
+            if failures >= error.repeats:
+                raise
+        yield Pause(seconds)
+    return list((yield effect))
+
+
+def attempt(*commands: Command, once: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    A server that was restarted has forgotten our scripts; those calls are repeated with their source. A server
-    without Search raises `RedisCapabilityError`.
+    When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
+    forgotten our scripts; those calls are repeated with their source. A server without Search raises
+    `RedisCapabilityError`.
     """
-    replies: list[Any] = list((yield Send(commands)))
+    replies = yield from _persist(Send(commands, once))
     lost = [
         place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
     ]
     if lost:
-        again = yield Send([as_eval(commands[place]) for place in lost])
+        again = yield from _persist(Send([as_eval(commands[place]) for place in lost], once))
         for place, reply in zip(lost, again, strict=True):
             replies[place] = reply
     for reply in replies:
@@ -121,9 +138,9 @@ def attempt(*commands: Command) -> Plan[list[Any]]:
     return replies
 
 
-def send(*commands: Command) -> Plan[list[Any]]:
-    """Send commands in one round trip; raise the first refusal."""
-    replies = yield from attempt(*commands)
+def send(*commands: Command, once: bool = False) -> Plan[list[Any]]:
+    """Send commands in one round trip, as `attempt` does; raise the first refusal."""
+    replies = yield from attempt(*commands, once=once)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply
@@ -152,7 +169,7 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
             go_on(place, partial(next, plan))
         while waiting:
             merged, parts = _merged(waiting)
-            reply = yield merged
+            reply = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
             for place, part in parts.items():
                 go_on(place, partial(running[place].send, reply if part is None else reply[part]))
     finally:
@@ -171,9 +188,11 @@ def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | No
         }
         if texts:
             return Embed(list(chain(*texts.values())), query), _parts(texts)
-    commands = {place: effect.commands for place, effect in waiting.items() if isinstance(effect, Send)}
-    if commands:
-        return Send(list(chain(*commands.values()))), _parts(commands)
+    sends = {place: effect for place, effect in waiting.items() if isinstance(effect, Send)}
+    if sends:
+        commands = {place: effect.commands for place, effect in sends.items()}
+        once = any(effect.once for effect in sends.values())
+        return Send(list(chain(*commands.values())), once), _parts(commands)
     place, effect = next(iter(waiting.items()))
     return effect, {place: None}
 

@@ -149,7 +149,7 @@ def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), what, *doomed)
-    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    (deleted,) = yield from run_script(thread_id, resource_id, call, once=True)
     return max(0, int(deleted))
 
 

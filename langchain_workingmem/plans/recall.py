@@ -47,6 +47,7 @@ from langchain_workingmem.plans.search import (
     size_of,
     wordy,
 )
+from langchain_workingmem.plans.space import no_index
 from langchain_workingmem.plans.threads import check_owner, every, get, run_script
 from langchain_workingmem.text.unicode import to_utf8
 
@@ -228,7 +229,7 @@ def candidates(
         failed = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
         if failed is not None:
             if retried or not is_stale(failed):
-                raise failed
+                raise no_index(failed) if is_stale(failed) else failed
             # the index was dropped, or rebuilt for another model, since we looked
             space.forget()
             yield from space.ready()

@@ -118,7 +118,7 @@ class Space:
             wanted = self.settings(dims)
             stored = yield from agreed(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
-                raise no_index(self.keys.vectors_index)
+                raise no_index(f"there is no index {self.keys.vectors_index!r}")
             self.compare(stored, wanted)
             if stored["model"] != self.model:
                 _log.warning(
@@ -200,8 +200,6 @@ def created(command: Command) -> Plan[None]:
         yield Pause(0.02)
 
 
-def no_index(name: str) -> RedisCapabilityError:
-    """Say that somebody else has to create an index."""
-    return RedisCapabilityError(
-        f"there is no index {name!r} and create_index=False: run setup() once with a user that may create it"
-    )
+def no_index(seen: object) -> RedisCapabilityError:
+    """Say who makes an index that is not there."""
+    return RedisCapabilityError(f"{seen} and create_index=False: run setup() once with a user that may create it")

@@ -25,6 +25,7 @@ from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from
 from langchain_workingmem.plans.effects import Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
+from langchain_workingmem.plans.space import no_index
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -40,14 +41,18 @@ _METADATA = b"metadata:"
 
 
 def run_script(
-    thread_id: str, resource_id: str | None, *commands: Command, message_ids: Mapping[str, str] | None = None
+    thread_id: str,
+    resource_id: str | None,
+    *commands: Command,
+    message_ids: Mapping[str, str] | None = None,
+    once: bool = False,
 ) -> Plan[list[Any]]:
     """Send calls of scripts about one thread; their refusals become our errors.
 
     A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
     """
     try:
-        return (yield from send(*commands))
+        return (yield from send(*commands, once=once))
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id, message_ids) from None
 
@@ -135,7 +140,7 @@ def create(
     owner = encode(check_id(resource_id, "resource_id"))
     call = scripts.CREATE.call(keys.all, owner, *_fields(title, _checked(metadata)))
     yield from space.ready()
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    (reply,) = yield from run_script(thread_id, resource_id, call, once=True)
     return _need(thread_id, reply)
 
 
@@ -187,10 +192,11 @@ def listed(
     if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
         space.forget()  # the index was dropped since we looked
         yield from space.ready()
-        replies = yield from send(*searches)
+        replies = yield from attempt(*searches)
+    for reply in replies:
+        if isinstance(reply, RedisReplyError):
+            raise no_index(reply) if is_stale(reply) else reply
     reply, count = replies
-    if isinstance(reply, RedisReplyError):
-        raise reply
     found = list(parse(reply))
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
@@ -267,7 +273,7 @@ def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all that belongs to it. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), "thread")
-    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    (deleted,) = yield from run_script(thread_id, resource_id, call, once=True)
     return int(deleted) >= 0
 
 
@@ -276,7 +282,7 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     check_id(resource_id, "resource_id")
     call = scripts.TRANSFER.call(keys.all, owner_tag(resource_id), encode(check_id(to, "to")))
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    (reply,) = yield from run_script(thread_id, resource_id, call, once=True)
     return _need(thread_id, reply)
 
 
@@ -322,7 +328,7 @@ def clone(
 
     Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
     the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
-    program or the task is stopped).
+    program or the task is stopped, or Redis stays away).
     """
     origin = yield from get(space, source, resource_id)
     if origin is None:
@@ -352,7 +358,8 @@ def clone(
             copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
             for step in scripts.in_steps(copies):
                 call = scripts.RESTORE.call(target.all, owner, tag, *header, *step)
-                (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
+                # new ids tell the script that a batch was there before; without any, nothing does
+                (thread,) = yield from run_script(new_thread_id, origin.resource_id, call, once=not step)
                 header = [0]
             if wanted.newest or len(rows) < CLONE_BATCH:
                 break

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from langchain_workingmem.errors import (
     IdError,
     ReadOnlyError,
+    RedisConnectionError,
     RevisionNotFoundError,
     ThreadExistsError,
     ThreadNotFoundError,
@@ -176,15 +177,16 @@ def _write(
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     keep = space.remembering.revisions
     call = scripts.REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value)
+    once = expected == ""  # without a revision to compare, a second time would undo what came in between
     try:
-        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call, once=once)
     except ThreadNotFoundError:
         if what == "revert" or not value:
             return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
         # the memory of a thread whose first message is still to come; without an owner it owns itself
         with suppress(ThreadExistsError):  # somebody else's first message came in between
             yield from create(space, place.thread_id, place.resource_id or place.thread_id, None, None)
-        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call, once=once)
     return int(status), as_dict(row)
 
 
@@ -269,7 +271,11 @@ def create_thread(
 ) -> Plan[Thread]:
     """Create a thread, and seed the working memory unless there is one. Two round trips."""
     document = checked(space, space.remembering.format.apply("", content, "replace"))
-    thread = yield from create(space, thread_id, resource_id, title, metadata)
     place = yield from find(space, thread_id, resource_id)
-    yield from _write(space, place, 0, "seed", "write", document)
+    try:
+        thread = yield from create(space, thread_id, resource_id, title, metadata)
+        yield from _write(space, place, 0, "seed", "write", document)
+    except RedisConnectionError as error:
+        error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
+        raise
     return thread

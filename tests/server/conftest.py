@@ -7,10 +7,9 @@ import functools
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,15 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io.runners import AsyncRunner, Runner
-from langchain_workingmem.io.server import chosen_engine
+from langchain_workingmem.io.server import socket_of
+from langchain_workingmem.plans import effects
 from langchain_workingmem.plans.effects import Command, Send
 from tests.conftest import WordEmbeddings
-from tests.server.embedded_helpers import free_port, is_free, wait_until
+from tests.server.embedded_helpers import BareServers, is_free, wait_until
+from tests.server.operations import Bench
+from tests.server.proxy import Proxy
 from tests.server.working_memory_samples import Person, with_memory
 
 Make = Callable[..., Memory]
@@ -107,28 +110,37 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
     return sent
 
 
+@pytest.fixture(scope="module")
+def private() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
+    assert private.path is not None
+    place = str(socket_of(private.path))
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(place)
+        return connection
+
+    with Proxy(connect) as proxy:
+        yield proxy
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Start bare servers, without modules, and return their ports."""
-    running: list[subprocess.Popen[bytes]] = []
+def make_bench(
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Bench]]:
+    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+    with ExitStack() as stack:
+        yield lambda **timeout: stack.enter_context(closing(Bench(private, proxy, make_memory, **timeout)))
 
-    def run(*arguments: str, port: int | None = None) -> int:
-        port = port or free_port()
-        folder = tmp_path / str(port)
-        folder.mkdir()
-        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
-        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return port
-        raise TimeoutError(command)
 
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[BareServers]:
+    servers = BareServers(tmp_path)
+    yield servers
+    servers.close()

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from langchain_workingmem import (
     RedisConnectionError,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.io import clients
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import free_port
 
@@ -67,6 +69,35 @@ def test_a_prefix_that_would_break_keys_is_refused() -> None:
         Memory(key_prefix="a{b}")
 
 
+# ------------------------------------------------------------------ timeouts
+
+
+@pytest.mark.parametrize("timeout", [10, None, timedelta(0), timedelta(seconds=-1)])
+def test_a_timeout_that_is_no_time_is_refused(timeout: Any) -> None:
+    with pytest.raises(OptionError, match="use a positive timedelta"):
+        Memory(timeout=timeout)
+
+
+def test_a_timeout_beside_a_client_is_refused() -> None:
+    with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
+        Memory(client=client, timeout=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("place", ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"])
+def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselves(place: str) -> None:
+    memory = Memory(f"{place}?socket_timeout=3", timeout=timedelta(seconds=7))
+    pool = memory._runner.client.connection_pool
+    for asked in [pool, *(one.connection_pool for one in clients._sentinels(memory._runner.client))]:
+        connection = asked.make_connection()
+        assert (connection.socket_timeout, connection.socket_connect_timeout) == (3, 7)
+        assert connection.retry.get_retries() == 0
+
+
+def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(OptionError, match="check its options"):
+        Memory("redis+sentinel://h/service?socket_timeout=long")
+
+
 # ------------------------------------------------------------------ servers that are not there
 
 
@@ -86,6 +117,14 @@ def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
         make_memory(f"redis://:hunter2@127.0.0.1:{port}").history.messages("t")
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(make_memory(f"redis://:hunter2@127.0.0.1:{port}"))
+
+
+def test_what_a_borrowed_client_gives_up_is_not_repeated() -> None:
+    with redis.Redis.from_url(f"redis://127.0.0.1:{free_port()}") as client:
+        began = time.monotonic()
+        with pytest.raises(RedisConnectionError):
+            Memory(client=client).threads.get("t")
+        assert time.monotonic() - began < 1
 
 
 # ------------------------------------------------------------------ servers without Search

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
@@ -15,12 +15,13 @@ from langchain_workingmem.plans.effects import Effect, Pause, Plan, Progress, Se
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
-    """Play the server: give a plan these results, and return its effects and what it makes of them."""
+    """Play the server: give a plan these results, or raise them, and return its effects and what it makes of them."""
     effects: list[Effect] = []
     feed = iter([None, *results])
     try:
         while True:
-            effects.append(plan.send(next(feed)))
+            result = next(feed)
+            effects.append(plan.throw(result) if isinstance(result, Exception) else plan.send(result))
     except StopIteration as done:
         return effects, done.value
 
@@ -51,6 +52,27 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert again[0] == "EVAL"
     assert "each_message" in str(again[1])
     assert again[2:] == call[2:]
+
+
+def test_what_failed_is_sent_again_after_pauses_that_grow() -> None:
+    lost = RedisConnectionError("lost", repeats=3)
+    ping = Send((("PING",),))
+    effects, value = drive(send(("PING",)), lost, None, lost, None, lost, None, [b"PONG"])
+    assert effects == [ping, Pause(0.05), ping, Pause(0.25), ping, Pause(1.0), ping]
+    assert value == [b"PONG"]
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+def test_what_fails_is_sent_again_as_often_as_the_error_allows(repeats: int) -> None:
+    lost = RedisConnectionError("lost", repeats=repeats)
+    with pytest.raises(RedisConnectionError, match="lost"):
+        drive(send(("PING",)), *[lost, None] * repeats, lost)
+
+
+def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
+    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    effects, _ = drive(send(call, once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
+    assert [effect.once for effect in effects] == [True, True]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["CREATE", "CHANGE", "TRANSFER", "WRITE", "READ", "WINDOWS", "DELETE", "RESTORE"])

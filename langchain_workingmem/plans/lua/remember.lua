@@ -16,15 +16,21 @@ local revision = memory[1] or '0'
 local function reply(status)
   return {status, redis.call('HGETALL', KEYS[1])}
 end
-if ARGV[2] ~= '' and ARGV[2] ~= revision then return reply(0) end
+local function kept(revision)
+  local entry = redis.call('XRANGE', KEYS[2], revision .. '-0', revision .. '-0')[1]
+  for at = 1, entry and #entry[2] or 0, 2 do
+    if entry[2][at] == 'document' then return entry[2][at + 1] end
+  end
+end
 
 local document = ARGV[6]
+if ARGV[2] ~= '' and ARGV[2] ~= revision then
+  -- a writer whose reply was lost writes again: it was there before, even if somebody else has come since
+  return reply(kept(whole(ARGV[2] + 1)) == document and 1 or 0)
+end
 if ARGV[5] == 'revert' then
-  local entry = redis.call('XRANGE', KEYS[2], ARGV[6] .. '-0', ARGV[6] .. '-0')[1]
-  if not entry then return reply(-1) end
-  for at = 1, #entry[2], 2 do
-    if entry[2][at] == 'document' then document = entry[2][at + 1] end
-  end
+  document = kept(ARGV[6])
+  if not document then return reply(-1) end
 end
 if document == (memory[2] or '') then return reply(1) end
 

@@ -3,6 +3,9 @@
 --       for each message id, value, and for each chunk that its header counts: number of fields and values, those
 -- Reply HGETALL of the thread; WMEXISTS (first batch), WMOWNER.
 local resource, tag, width = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local place = 4 + width
+-- the ids of a copy are new: one that is there means that this batch was written before, and its reply was lost
+if ARGV[place] and redis.call('HEXISTS', KEYS[3], ARGV[place]) == 1 then return redis.call('HGETALL', KEYS[1]) end
 if width > 0 then
   if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMEXISTS the thread exists') end
   local at = whole(now())
@@ -14,7 +17,6 @@ local refusal = stranger(resource)
 if refusal then return refusal end
 local seq = tonumber(redis.call('HGET', KEYS[1], 'next_seq'))
 local count, last_at = 0, 0
-local place = 4 + width
 while place <= #ARGV do
   local id, value = ARGV[place], ARGV[place + 1]
   local at, _, tokens, chunks = string.match(value, HEADER)
