@@ -7,12 +7,17 @@ import contextvars
 import logging
 import random
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.client import NEVER_DECODE
+from redis.cluster import RedisCluster
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -29,13 +34,28 @@ from redis.exceptions import (
 from langchain_workingmem.errors import ModelError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.io.clients import aclose, close
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
+from langchain_workingmem.plans.effects import (
+    Ask,
+    Effect,
+    Embed,
+    Emit,
+    Enter,
+    Later,
+    Leave,
+    Pause,
+    Plan,
+    Progress,
+    Pull,
+    Scan,
+    Send,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
+    from langchain_workingmem.plans.effects import Command
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -73,29 +93,40 @@ class Runner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    def stream(self, plan: Plan[None]) -> Iterator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    yield from effect.items
+                effect = _advance(plan, self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                try:
-                    if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_RAW)]
-                    with self.client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return self._send(effect)
+            case Scan():
+                return self._scan(effect)
+            case Pull(source):
+                return tuple(islice(cast("Iterator[Any]", source), 1))
             case Embed():
                 return self._embedder.embed(effect)
             case Pause():
@@ -116,6 +147,31 @@ class Runner:
             case Leave():
                 trace.leave(effect)
         return None
+
+    def _send(self, effect: Send) -> list[Any]:
+        client, commands = self.client, effect.commands
+        if effect.in_order and isinstance(client, RedisCluster):
+            return [reply for command in commands for reply in self._pipeline(client, [command])]
+        return self._pipeline(client, commands)
+
+    def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = self.client
+        if not isinstance(client, RedisCluster):
+            return _scanned(self._pipeline(client, [_step(effect)]), effect, 1)
+        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+        node = client.get_redis_connection(nodes[effect.node])
+        return _scanned(self._pipeline(node, [_step(effect)]), effect, len(nodes))
+
+    def _pipeline(self, client: Any, commands: Sequence[Command]) -> list[Any]:
+        try:
+            if len(commands) == 1:
+                return [client.execute_command(*commands[0], **_RAW)]
+            with client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(pipe.execute(raise_on_error=False))
+        except RedisError as error:
+            return _refused(error)
 
     def close(self) -> None:
         """Wait for what runs in the background, and close the client that was made here."""
@@ -158,30 +214,41 @@ class AsyncRunner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = await self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, await self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    async def stream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    for item in effect.items:
+                        yield item
+                effect = _advance(plan, await self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    async def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return await self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                client = await self.client()
-                try:
-                    if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_RAW)]
-                    async with client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(await pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return await self._send(effect)
+            case Scan():
+                return await self._scan(effect)
+            case Pull(source):
+                return await _next(source)
             case Embed():
                 return await self._embedder.aembed(effect)
             case Pause():
@@ -204,6 +271,30 @@ class AsyncRunner:
                 await trace.aleave(effect)
         return None
 
+    async def _send(self, effect: Send) -> list[Any]:
+        client, commands = await self.client(), effect.commands
+        if effect.in_order and isinstance(client, AsyncRedisCluster):
+            return [reply for command in commands for reply in await self._pipeline(client, [command])]
+        return await self._pipeline(client, commands)
+
+    async def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = await self.client()
+        if not isinstance(client, AsyncRedisCluster):
+            return _scanned(await self._pipeline(client, [_step(effect)]), effect, 1)
+        nodes = (await client.initialize()).get_primaries()
+        return _scanned(await self._pipeline(nodes[effect.node], [_step(effect)]), effect, len(nodes))
+
+    async def _pipeline(self, client: Any, commands: Sequence[Command]) -> list[Any]:
+        try:
+            if len(commands) == 1:
+                return [await client.execute_command(*commands[0], **_RAW)]
+            async with client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command, **_RAW)
+                return _checked(await pipe.execute(raise_on_error=False))
+        except RedisError as error:
+            return _refused(error)
+
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
         loop = asyncio.get_running_loop()
@@ -223,6 +314,11 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
         yield
     finally:
         await aclose(client)
+
+
+def _advance(plan: Plan[Any], outcome: Any) -> Effect:
+    """Give a plan what came of its effect, an error included, and return the next."""
+    return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
 def _no_answer(error: Exception) -> ModelError:
@@ -250,6 +346,29 @@ def _seconds(pause: Pause) -> float:
 def _checked(replies: list[Any]) -> list[Any]:
     """Turn the errors among the replies into ours."""
     return [_refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
+
+
+async def _next(source: Iterator[Any] | AsyncIterator[Any]) -> tuple[Any, ...]:
+    if isinstance(source, AsyncIterator):
+        async for item in source:
+            return (item,)
+        return ()
+    return tuple(islice(source, 1))
+
+
+def _step(scan: Scan) -> Command:
+    return ("SCAN", scan.cursor, "MATCH", scan.pattern, "COUNT", 1000)
+
+
+def _scanned(replies: list[Any], step: Scan, nodes: int) -> tuple[list[bytes], Scan | None]:
+    """Say what a step has found, and which is the next: on this node, or on the next one."""
+    (reply,) = replies
+    if isinstance(reply, Exception):
+        raise reply
+    cursor, keys = int(reply[0]), reply[1]
+    if cursor:
+        return keys, replace(step, cursor=cursor)
+    return keys, replace(step, node=step.node + 1, cursor=0) if step.node + 1 < nodes else None
 
 
 def _refused(error: Exception) -> list[RedisReplyError]:

@@ -15,7 +15,7 @@ from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -29,6 +29,16 @@ class Send:
     """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
 
     commands: Sequence[Command]
+    in_order: bool = False  # also in a cluster, whose nodes work at the same time: there one trip per command
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One step through all keys of a pattern, on every node. Its result: the keys, and the next step, None at the end."""
+
+    pattern: str
+    node: int = 0
+    cursor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,20 @@ class Progress:
 
     done: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Take the next item of what the caller has passed, an iterator or an async one. Its result is (item,), () at the end."""
+
+    source: Iterator[Any] | AsyncIterator[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Hand items to the caller of `stream` while the plan goes on."""
+
+    items: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +112,7 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Embed | Pause | Progress | Ask | Later | Enter | Leave"
+Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Enter | Leave"
 _NO_SEARCH = (
     "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
@@ -99,19 +123,20 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 
 
-def attempt(*commands: Command) -> Plan[list[Any]]:
+def attempt(*commands: Command, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    A server that was restarted has forgotten our scripts; those calls are repeated with their source. A server
-    without Search raises `RedisCapabilityError`.
+    A server that was restarted has forgotten our scripts; those calls are repeated with their source, and where the
+    order counts, what stands behind them. A server without Search raises `RedisCapabilityError`.
     """
-    replies: list[Any] = list((yield Send(commands)))
+    replies: list[Any] = list((yield Send(commands, in_order)))
     lost = [
         place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
     ]
     if lost:
-        again = yield Send([as_eval(commands[place]) for place in lost])
-        for place, reply in zip(lost, again, strict=True):
+        places = range(lost[0], len(commands)) if in_order else lost
+        again = [as_eval(commands[place]) if place in lost else commands[place] for place in places]
+        for place, reply in zip(places, (yield Send(again, in_order)), strict=True):
             replies[place] = reply
     for reply in replies:
         if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
@@ -119,9 +144,9 @@ def attempt(*commands: Command) -> Plan[list[Any]]:
     return replies
 
 
-def send(*commands: Command) -> Plan[list[Any]]:
+def send(*commands: Command, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip; raise the first refusal."""
-    replies = yield from attempt(*commands)
+    replies = yield from attempt(*commands, in_order=in_order)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply
