@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RedisCapabilityError,
         RedisConnectionError,
         RedisReplyError,
+        ResourceDeletedError,
         RevisionNotFoundError,
         ThreadExistsError,
         ThreadNotFoundError,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
+        DeletionReport,
+        ImportReport,
         MemoryContext,
         Page,
         RecallHit,
@@ -51,10 +54,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClonedThread",
+    "DeletionReport",
     "EmbeddingError",
     "EmbeddingSizeError",
     "HistoryOptions",
     "IdError",
+    "ImportReport",
     "IndexOptions",
     "LocalEmbeddings",
     "Memory",
@@ -70,6 +75,7 @@ __all__ = [
     "RedisCapabilityError",
     "RedisConnectionError",
     "RedisReplyError",
+    "ResourceDeletedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -89,6 +95,8 @@ _HOMES = {
     "memory": ["Memory"],
     "models": [
         "ClonedThread",
+        "DeletionReport",
+        "ImportReport",
         "MemoryContext",
         "Page",
         "RecallHit",

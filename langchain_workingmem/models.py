@@ -167,3 +167,28 @@ class MemoryContext:
     system: list[str]  # blocks to put behind your own system prompt, in this order
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """What a deletion has deleted."""
+
+    resource_id: str
+    threads: int
+    messages: int
+    vectors: int
+    working_memories: int  # of the resource and of its threads
+    revisions: int
+    verified: bool  # no key names the resource any more; False: writers were in the way, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import has added."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    skipped: int = 0  # messages that were there already
+    working_memories: int = 0
+    revisions: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -52,6 +53,16 @@ def at_most(value: int, most: int, name: str) -> None:
     if value > most:
         msg = f"{name}={value}: use at most {most}"
         raise OptionError(msg)
+
+
+def check_ttl(ttl: timedelta | None) -> int | None:
+    """Return a time to live in milliseconds."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
+        msg = f"ttl={ttl!r}: use a timedelta of at least a millisecond, or None for threads that stay"
+        raise OptionError(msg)
+    return ttl // timedelta(milliseconds=1)
 
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from langchain_workingmem.options import (
     one_of,
 )
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import check_owner, run_script
 from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send, traced
 from langchain_workingmem.plans.history import write
@@ -46,11 +47,11 @@ from langchain_workingmem.plans.search import (
     size_of,
     wordy,
 )
-from langchain_workingmem.plans.threads import check_owner, every, get, run_script
+from langchain_workingmem.plans.threads import every, get
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from redisvl.query.filter import FilterExpression
@@ -133,6 +134,11 @@ class Query:
             exclude=frozenset(check_id(id, "message id") for id in excluded),
         )
 
+    def without(self, thread_ids: Collection[str]) -> Query:
+        """Leave threads out."""
+        known = self.where.get("not_thread_ids", ())
+        return replace(self, where={**self.where, "not_thread_ids": [*known, *thread_ids]})
+
     def filter(self) -> FilterExpression:
         """Build the filter: the tenant first, always."""
         return matching(
@@ -166,7 +172,7 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
     ranked, replies = yield from candidates(space, query, vector, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
-    return (yield from windows(space, query, ranked))
+    return (yield from fetched(space, query, vector, ranked))
 
 
 def embed_query(space: Space, text: str) -> Plan[bytes]:
@@ -248,33 +254,65 @@ def _candidate(row: Found, value: float) -> Candidate:
     return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), value)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
-    """Fetch the messages around each hit. One round trip, none without hits."""
+def fetched(
+    space: Space,
+    query: Query,
+    vector: bytes,
+    ranked: Sequence[Ranked],
+    wanted: Callable[[Ranked], bool] = lambda _: True,
+    *,
+    spare: int = 0,
+) -> Plan[RecallResult]:
+    """Fetch the messages around the best. One round trip, none without hits.
+
+    Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
+    """
+    gone: set[tuple[bytes, int, int]] = set()
+    while True:
+        best = [one for one in ranked if one[:3] not in gone and wanted(one)][: query.top_k]
+        result, lost, expired = yield from windows(space, query, best)
+        if not lost:
+            return result
+        gone |= lost
+        query = query.without(expired)
+        ranked, _ = yield from candidates(space, query, vector, (), spare=spare + len(gone))
+
+
+def windows(
+    space: Space, query: Query, ranked: Sequence[Ranked]
+) -> Plan[tuple[RecallResult, set[tuple[bytes, int, int]], list[str]]]:
+    """Fetch the messages around each hit, and say which hits and threads are gone. One round trip, none without hits."""
     threads: dict[bytes, list[int]] = {}
     for one in ranked:
-        threads.setdefault(one.thread, []).append(one.seq)
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     owner = encode(query.resource_id or "")
     ids = {thread: decode(thread) for thread in threads}
     calls = [
-        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *seqs)
-        for thread, seqs in threads.items()
+        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *places)
+        for thread, places in threads.items()
     ]
     replies = (yield from send(*calls)) if calls else []
     titles: dict[bytes, str | None] = {}
     ranks: dict[tuple[bytes, int], int] = {}  # (thread, seq) -> rank in the thread
     rows: dict[tuple[bytes, int], StoredMessage] = {}  # (thread, rank) -> message
+    found: set[tuple[bytes, int]] = set()
     for thread, reply in zip(threads, replies, strict=True):
-        titles[thread] = reply[0].decode() or None if reply else None
-        for rank, seq, id, value in zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+        if not reply:
+            continue
+        titles[thread] = reply[0].decode() or None
+        found.update((thread, int(seq)) for seq in reply[1])
+        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             ranks[thread, int(seq)] = int(rank)
             rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
 
-    hits = []
-    for thread, seq, score, alike in ranked:
-        rank = ranks.get((thread, seq))
-        if rank is None:  # deleted, or handed over, since it was found
+    hits, lost = [], set()
+    for one in ranked:
+        thread, seq, _, score, alike = one
+        if (thread, seq) not in found:  # deleted, changed, handed over, or expired
+            lost.add(one[:3])
             continue
+        rank = ranks[thread, seq]
         around = [rows.get((thread, near)) for near in range(rank - before, rank + after + 1)]
         row = rows[thread, rank]
         hits.append(
@@ -289,7 +327,8 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[Recall
                 thread_title=titles[thread],
             )
         )
-    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    merged = sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id))
+    return RecallResult(hits=hits, rows=merged), lost, [ids[thread] for thread in threads if thread not in titles]
 
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time

@@ -12,4 +12,5 @@ for place = 3 + doomed, #ARGV, 2 do
 end
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
 refresh_labels()
+keep()
 return redis.call('HGETALL', KEYS[1])

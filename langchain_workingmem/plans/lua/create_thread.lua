@@ -1,4 +1,4 @@
--- ARGV  resource, then field, value, ... (title, metadata:<key>)
+-- ARGV  resource, then field, value, ... (title, metadata:<key>, ttl)
 -- Reply HGETALL of the new thread; WMEXISTS when there is one already.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WMEXISTS the thread exists')
@@ -9,4 +9,5 @@ for place = 2, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[place], ARGV[place + 1])
 end
 refresh_labels()
+keep()
 return redis.call('HGETALL', KEYS[1])
