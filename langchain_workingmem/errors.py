@@ -7,7 +7,7 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
-    ├── ResourceDeletedError (RuntimeError)    all that belongs to the resource is being deleted; nothing was written
+    ├── ResourceDeletedError (RuntimeError)    all that belongs to the resource is being deleted
     ├── ReadOnlyError (PermissionError)        a write to memory that is shown only
     ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
     ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
@@ -76,15 +76,15 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
 
 
 class ResourceDeletedError(WorkingMemError, RuntimeError):
-    """A deletion of the resource is under way, or was interrupted; nothing was written.
+    """A deletion of the resource is under way, or was interrupted; nothing of the write is kept.
 
     Until `Memory.delete_resource` has returned, every write for the resource is refused.
     """
 
     def __init__(self, resource_id: str) -> None:
         super().__init__(
-            f"resource {resource_id!r} is being deleted, nothing was written: try again when delete_resource() has "
-            "returned; if that was interrupted, call it again"
+            f"resource {resource_id!r} is being deleted, nothing of this write is kept: try again when "
+            "delete_resource() has returned; if that was interrupted, call it again"
         )
         self.resource_id = resource_id
 

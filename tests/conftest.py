@@ -58,11 +58,11 @@ class _AsyncFace:
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        twin = getattr(type(self._target), f"a{name}", None)
+        twin = getattr(self._target, f"a{name}", None)
         if twin is not None:
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                made = twin(self._target, *args, **kwargs)
+                made = twin(*args, **kwargs)
                 return self._runner.run(_all_of(made) if inspect.isasyncgen(made) else made)
 
             return call

@@ -25,6 +25,7 @@ from langchain_workingmem import (
     RecallOptions,
     RedisCapabilityError,
     RedisConnectionError,
+    ResourceDeletedError,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io.server import chosen_engine
@@ -284,6 +285,37 @@ def test_everything_but_search_works_on_a_cluster(cluster: int, prefix: str) -> 
         assert memory.threads.delete("thread 8")
         assert memory.context("next", thread_id="thread 9", resource_id="u").messages[0].content == "hello 9"
     asyncio.run(use_async())
+
+
+def test_a_deletion_looks_at_every_node_of_a_cluster(cluster: int, prefix: str) -> None:
+    def fill(memory: Memory) -> None:
+        for place in range(30):
+            for owner in ("u", "v"):
+                message = HumanMessage("hello", id="m")
+                memory.history.append([message], thread_id=f"{owner}{place}", resource_id=owner)
+
+    async def use_async() -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster) as client:
+            memory = Memory(async_client=client, key_prefix=prefix, create_index=False)
+            assert (await memory.adelete_resource("u")).threads == 30
+            await client.set(f"{prefix}:tombstone:{{u}}", "a deletion")
+            for place in range(9):  # thread and tombstone on different nodes
+                with pytest.raises(ResourceDeletedError):
+                    await memory.threads.acreate(resource_id="u", thread_id=f"u{place}")
+                assert await memory.threads.aget(f"u{place}") is None
+
+    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
+        memory = Memory(client=client, key_prefix=prefix, create_index=False)
+        fill(memory)
+        report = memory.delete_resource("u")
+        assert (report.threads, report.messages, report.verified) == (30, 30, True)
+        assert memory.threads.get("v7") is not None
+        fill(memory)
+        asyncio.run(use_async())
+        for place in range(9):
+            with pytest.raises(ResourceDeletedError):
+                memory.history.append([HELLO], thread_id=f"u{place}", resource_id="u")
+            assert memory.threads.get(f"u{place}") is None
 
 
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:
