@@ -11,6 +11,7 @@ import logging
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -167,7 +168,8 @@ def load(
     """Read records into the store, message by message what is not there yet. A round trip per thread and 200 messages."""
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    yield from space.ready()
+    with suppress(EmbeddingError):  # without the model all can be stored, and embedded later
+        yield from space.setup()
     intake = _Intake(space, resource_id)
     number = 0
     while taken := (yield Pull(source)):
@@ -278,11 +280,9 @@ class _Intake:
                 "vector": vector,
             }
             row += [2 * len(pairs), *(part for pair in pairs.items() for part in pair)]
-        return self._add(row, len(vectors[0]) if vectors else 0)
+        return self._add(row)
 
-    def _add(self, row: list[Argument], width: int) -> Plan[None]:
-        if width:
-            yield from self.space.vectors_ready(width // np.dtype(self.space.index.dtype).itemsize)
+    def _add(self, row: list[Argument]) -> Plan[None]:
         self.messages += row
         self.size += 1
         if self.size == BATCH:
@@ -291,15 +291,13 @@ class _Intake:
     def _vectors(self, given: Any, chunks: int) -> tuple[str, list[bytes]]:
         """Return settings and vectors of a message, if the vectors are what this memory would make."""
         space = self.space
-        if given is None or space.recall is None:
+        if given is None or space.dims is None:
             return "", []
+        mark, width = space.mark(space.dims), space.dims * np.dtype(space.index.dtype).itemsize
         vectors = [b64decode(data, validate=True) for data in given["data"]]
-        size = np.dtype(space.index.dtype).itemsize
-        dims = len(vectors[0]) // size if vectors else space.dims
-        fitting = len(vectors) == chunks and all(len(vector) == len(vectors[0]) for vector in vectors)
-        if not fitting or dims is None or given["settings"] != space.mark(dims):
+        if given["settings"] != mark or [len(vector) for vector in vectors] != [width] * chunks:
             return "", []
-        return given["settings"], vectors
+        return mark, vectors
 
     def _memory(self, record: Mapping[str, Any]) -> Plan[None]:
         thread_id = record.get("thread_id")
