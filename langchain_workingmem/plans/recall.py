@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.space import Space
+
+
+Place: TypeAlias = tuple[bytes, int, int]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +200,13 @@ def candidates(
     beside: Sequence[Command],
     *,
     spare: int = 0,
+    gone: Collection[Place] = (),
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
     `spare` messages more than `top_k` are looked for, because the caller may drop some. A message has as many
     candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper.
+    What is `gone` does not count.
     """
     options = space.recalling
     where = query.filter()
@@ -215,6 +220,8 @@ def candidates(
     retried = False
 
     def keep(row: Found) -> bool:
+        if gone and _candidate(row, 0)[:3] in gone:
+            return False
         return row.fields.get(b"message", b"") not in excluded
 
     while True:
@@ -267,20 +274,17 @@ def fetched(
 
     Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
     """
-    gone: set[tuple[bytes, int, int]] = set()
+    gone: set[Place] = set()
     while True:
-        best = [one for one in ranked if one[:3] not in gone and wanted(one)][: query.top_k]
-        result, lost, expired = yield from windows(space, query, best)
+        result, lost, expired = yield from windows(space, query, [*filter(wanted, ranked)][: query.top_k])
         if not lost:
             return result
         gone |= lost
         query = query.without(expired)
-        ranked, _ = yield from candidates(space, query, vector, (), spare=spare + len(gone))
+        ranked, _ = yield from candidates(space, query, vector, (), spare=spare, gone=gone)
 
 
-def windows(
-    space: Space, query: Query, ranked: Sequence[Ranked]
-) -> Plan[tuple[RecallResult, set[tuple[bytes, int, int]], list[str]]]:
+def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[RecallResult, set[Place], list[str]]]:
     """Fetch the messages around each hit, and say which hits and threads are gone. One round trip, none without hits."""
     threads: dict[bytes, list[int]] = {}
     for one in ranked:
