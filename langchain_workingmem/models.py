@@ -174,11 +174,11 @@ class DeletionReport:
     """What a deletion has deleted."""
 
     resource_id: str
-    threads: int
-    messages: int
-    vectors: int
-    working_memories: int  # of the resource and of its threads
-    revisions: int
+    threads: int = 0
+    messages: int = 0
+    vectors: int = 0
+    working_memories: int = 0  # of the resource and of its threads
+    revisions: int = 0
     verified: bool  # no key names the resource any more; False: writers were in the way, call it again
 
 

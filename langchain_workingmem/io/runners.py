@@ -166,10 +166,10 @@ class Runner:
         try:
             if len(commands) == 1:
                 return [client.execute_command(*commands[0], **_RAW)]
-            with client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    pipe.execute_command(*command, **_RAW)
-                return _checked(pipe.execute(raise_on_error=False))
+            pipe = client.pipeline(transaction=False)  # `execute` gives the connection back, as leaving a `with` would
+            for command in commands:
+                pipe.execute_command(*command, **_RAW)
+            return _checked(pipe.execute(raise_on_error=False))
         except RedisError as error:
             return _refused(error)
 
@@ -288,10 +288,10 @@ class AsyncRunner:
         try:
             if len(commands) == 1:
                 return [await client.execute_command(*commands[0], **_RAW)]
-            async with client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    pipe.execute_command(*command, **_RAW)
-                return _checked(await pipe.execute(raise_on_error=False))
+            pipe = client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command, **_RAW)
+            return _checked(await pipe.execute(raise_on_error=False))
         except RedisError as error:
             return _refused(error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
@@ -22,7 +22,7 @@ BATCH = 100  # threads of one round trip
 PASSES = 100  # over all keys, until one finds nothing; with no refused writer at work the first does
 PAUSE = 0.05  # seconds until the next pass
 
-Counts = dict[str, int]
+Counts = Counter[str]
 
 
 def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
@@ -32,13 +32,13 @@ def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
     early leaves it, and the next one takes over.
     """
     tombstone, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
-    counts = {field.name: 0 for field in fields(DeletionReport) if field.type == "int"}
+    counts: Counts = Counter()
     yield from send(("SET", tombstone, mark))
     yield from _threads(space, resource_id, counts)
     kept, entries, _ = yield from send(
         ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
     )
-    _add(counts, working_memories=kept, revisions=entries)
+    counts.update(working_memories=kept, revisions=entries)
     verified = False
     for _ in range(PASSES):
         verified = not (yield from _sweep(space, resource_id, counts))
@@ -47,11 +47,6 @@ def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
             break
         yield Pause(PAUSE)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
-
-
-def _add(counts: Counts, **more: int) -> None:
-    for name, number in more.items():
-        counts[name] += int(number)
 
 
 def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
@@ -81,7 +76,7 @@ def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Co
                 raise reply
         elif reply[0] >= 0:
             messages, vectors, memories, revisions = reply
-            _add(counts, threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
+            counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
 
 
 def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
@@ -104,6 +99,6 @@ def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
         loose = [key for key in ours if key.startswith(vector)] + [key for key in seen if key in own]
         if loose:
             gone = yield from send(*(("DEL", key) for key in loose))
-            _add(counts, vectors=sum(gone))
+            counts.update(vectors=sum(gone))
         found += len(ours) + len(own.intersection(seen))
     return found

@@ -64,8 +64,9 @@ end
 -- A thread with a `ttl` (ms) expires that long after its last write, all its own keys in one instant. Its vectors may be
 -- many, so they hold a `lease` (ms since the epoch) of up to twice that, and a write renews it when less than a ttl is left.
 -- `hold` is for each vector that is written, `keep` for the end of every write.
+local lease
 local function hold(vector)
-  local lease = redis.call('HGET', KEYS[1], 'lease')
+  if lease == nil then lease = redis.call('HGET', KEYS[1], 'lease') end
   if lease then
     redis.call('PEXPIREAT', vector, lease)
   else
@@ -74,15 +75,15 @@ local function hold(vector)
 end
 
 local function keep()
-  local ttl, lease = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease'))
+  local ttl, held = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease'))
   if not ttl then return end
   local ends = math.floor(now() / 1000) + ttl
-  if tonumber(lease or 0) < ends then
-    lease = whole(ends + ttl)
-    redis.call('HSET', KEYS[1], 'lease', lease)
+  if tonumber(held or 0) < ends then
+    held = whole(ends + ttl)
+    redis.call('HSET', KEYS[1], 'lease', held)
     each_message(function(_, seq, value)
       for _, key in ipairs(vector_keys(seq, value)) do
-        redis.call('PEXPIREAT', key, lease)
+        redis.call('PEXPIREAT', key, held)
       end
     end)
   end
