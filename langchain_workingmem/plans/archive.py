@@ -341,7 +341,11 @@ def _micros(time: Any) -> int:
     if not isinstance(time, str):
         msg = f"{time!r} is no time: use ISO 8601"
         raise TypeError(msg)
-    return to_micros(datetime.fromisoformat(time))
+    micros = to_micros(datetime.fromisoformat(time))
+    if not 0 < micros < 2**53:  # what a double, hence Lua and Search, holds exactly
+        msg = f"{time!r} is no time that can be stored: use one from 1970 to 2255"
+        raise ValueError(msg)
+    return micros
 
 
 def _decoded(given: Any) -> BaseMessage:
