@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.space import Space
 
-REFUSED_PAUSE = (
-    0.05  # seconds at most that a refused writer waits, so that one that tries again at once is not always there
-)
+REFUSED_PAUSE = 0.05  # seconds at most: a refused writer that tries again at once would be in the way of the deletion
 
 
 def guarded(
@@ -33,12 +31,12 @@ def guarded(
     thread_id: str,
     owners: Sequence[str | None],
     call: Command,
-    undo: Callable[[Any], Command] | None = None,
+    undo: Callable[[Any, str], Command] | None = None,
     message_ids: Mapping[str, str] | None = None,
 ) -> Plan[Any]:
     """Send a call that writes into a thread, and learn in the same round trip whether its owner is being deleted.
 
-    Then `ResourceDeletedError`, after `undo` (of the reply) has taken away what the call may have made. The tombstone
+    Then `ResourceDeletedError`, after `undo` (of reply and owner) has taken away what the call may have made. The tombstone
     is in another slot than the thread, so it is looked at after the write: what is written before it appears the deletion
     finds, what is written later sees it. A call that names no owner only changes what exists, and that the deletion finds.
     """
@@ -51,7 +49,7 @@ def guarded(
         if tombstone is not None:
             if undo is not None:
                 with suppress(ThreadOwnershipError):  # somebody else's thread by now
-                    yield from run_script(thread_id, owner, undo(reply))
+                    yield from run_script(thread_id, owner, undo(reply, owner))
             yield Pause(REFUSED_PAUSE, jitter=True)
             raise ResourceDeletedError(owner)
     return reply

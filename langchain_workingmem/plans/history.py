@@ -72,7 +72,7 @@ def write(
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
     call = scripts.WRITE.call(keys.all, *arguments)
 
-    def undo(reply: Any) -> Command:
+    def undo(reply: Any, _: str) -> Command:
         return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
 
     appending = mode == "append"

@@ -95,7 +95,7 @@ def create(
     call = scripts.CREATE.call(keys.all, owner, *fields_of(title, metadata), *space.ttl_fields)
     yield from space.ready()
 
-    def undo(reply: Any) -> Command:
+    def undo(reply: Any, _: str) -> Command:
         return scripts.DELETE.call(keys.all, owner, "undo", as_dict(reply)[b"updated_at"])
 
     reply = yield from guarded(space, thread_id, [resource_id], call, undo)
@@ -235,11 +235,22 @@ def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
 
 
 def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
-    """Hand a thread over, its vectors in the same step. One round trip."""
+    """Hand a thread over, its vectors in the same step. One round trip.
+
+    While `to` is being deleted the thread is given back, unless the deletion was faster.
+    """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner, heir = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
-    call, back = scripts.TRANSFER.call(keys.all, owner, heir), scripts.TRANSFER.call(keys.all, heir, owner)
-    reply = yield from guarded(space, thread_id, [resource_id, to], call, lambda _: back)
+
+    def undo(_: Any, deleted: str) -> Command:
+        if (
+            deleted == resource_id
+        ):  # it was about to be deleted, and the deletion does not look for it under another owner
+            return scripts.DELETE.call(keys.all, heir, "thread")
+        return scripts.TRANSFER.call(keys.all, heir, owner)
+
+    call = scripts.TRANSFER.call(keys.all, owner, heir)
+    reply = yield from guarded(space, thread_id, [resource_id, to], call, undo)
     return _need(thread_id, reply)
 
 
@@ -328,7 +339,7 @@ def restore(space: Space, thread_id: str, resource_id: str, arguments: Sequence[
     """Write a part of a copied thread, as `restore.lua` says. One round trip."""
     keys = space.keys.of(thread_id)
 
-    def undo(reply: Any) -> Command:
+    def undo(reply: Any, _: str) -> Command:
         return scripts.DELETE.call(keys.all, encode(resource_id), "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = scripts.RESTORE.call(keys.all, *arguments)

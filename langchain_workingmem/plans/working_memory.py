@@ -49,9 +49,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a rand
 class Place:
     """Where a working memory is stored."""
 
-    keys: tuple[
-        str, ...
-    ]  # of the thread, or of the resource: the first is the owner's, the last two are memory and revisions
+    keys: tuple[str, ...]  # the first is the thread's, or the tombstone of the resource; the last: memory, revisions
     thread_id: str | None = None  # None: the memory of a resource
     resource_id: str | None = None
 
