@@ -182,7 +182,8 @@ def load(
             raise OptionError(msg) from error
         yield from plan
     if intake.owner is None:
-        raise OptionError("there is no record: an export begins with a header")
+        msg = "there is no record: an export begins with a header"
+        raise OptionError(msg)
     yield from intake.flush()
     try:
         for thread_id in intake.bare if space.recall is not None else ():
@@ -303,8 +304,13 @@ class _Intake:
         thread_id = record.get("thread_id")
         arguments = _fields_of_memory(record)
         call: list[Argument] = [len(arguments), *arguments]
+        last = 0
         for revision in record.get("revisions", ()):
             call += [revision["revision"], *_fields_of_memory(revision)]
+            if revision["revision"] <= last:
+                msg = f"holds revision {revision['revision']} behind {last}: keep the order of the export"
+                raise ValueError(msg)
+            last = revision["revision"]
         if thread_id is not None:
             self._belongs(thread_id)
         return self._remember(thread_id, call, len(record.get("revisions", ())))

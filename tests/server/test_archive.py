@@ -306,6 +306,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, {**MEMORY, "revision": 0}], "record 2: is no working memory"),
     ([HEADER, {**MEMORY, "document": None}], "record 2: is no working memory"),
     ([HEADER, {**MEMORY, "revisions": 5}], "record 2: "),
+    ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: holds revision 1 behind 1"),
     ([HEADER, {**MEMORY, "thread_id": "t"}], "record 2: belongs to thread 't'"),
 ]
 
