@@ -181,7 +181,7 @@ def load(
             msg = f"record {number}: {what}"
             raise OptionError(msg) from error
         yield from plan
-    if intake.owner is None:
+    if intake.owner is None or not intake.begun:
         msg = "there is no record: an export begins with a header"
         raise OptionError(msg)
     yield from intake.flush()

@@ -334,6 +334,11 @@ def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> N
         plain.import_resource(records)
 
 
+def test_an_empty_file_is_no_export(plain: Memory) -> None:
+    with pytest.raises(OptionError, match="no record"):
+        plain.import_resource([], resource_id="u")
+
+
 def test_bad_ids_are_refused(plain: Memory) -> None:
     with pytest.raises(IdError, match="resource_id"):
         plain.import_resource([HEADER], resource_id="")
