@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RedisCapabilityError,
         RedisConnectionError,
         RedisReplyError,
+        ResourceDeletedError,
         RevisionNotFoundError,
         ThreadExistsError,
         ThreadNotFoundError,
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
+        DeletionReport,
         Diagnosis,
         Finding,
+        ImportReport,
         MemoryContext,
         Page,
         RecallHit,
@@ -53,12 +56,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClonedThread",
+    "DeletionReport",
     "Diagnosis",
     "EmbeddingError",
     "EmbeddingSizeError",
     "Finding",
     "HistoryOptions",
     "IdError",
+    "ImportReport",
     "IndexOptions",
     "LocalEmbeddings",
     "Memory",
@@ -74,6 +79,7 @@ __all__ = [
     "RedisCapabilityError",
     "RedisConnectionError",
     "RedisReplyError",
+    "ResourceDeletedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -93,8 +99,10 @@ _HOMES = {
     "memory": ["Memory"],
     "models": [
         "ClonedThread",
+        "DeletionReport",
         "Diagnosis",
         "Finding",
+        "ImportReport",
         "MemoryContext",
         "Page",
         "RecallHit",

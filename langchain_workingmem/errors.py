@@ -7,6 +7,7 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
+    ├── ResourceDeletedError (RuntimeError)    all that belongs to the resource is being deleted
     ├── ReadOnlyError (PermissionError)        a write to memory that is shown only
     ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
     ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
@@ -71,6 +72,20 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
             "that resource, or hand the thread over with threads.transfer()"
         )
         self.thread_id = thread_id
+        self.resource_id = resource_id
+
+
+class ResourceDeletedError(WorkingMemError, RuntimeError):
+    """A deletion of the resource is under way, or was interrupted; nothing of the write is kept.
+
+    Until `Memory.delete_resource` has returned, every write for the resource is refused.
+    """
+
+    def __init__(self, resource_id: str) -> None:
+        super().__init__(
+            f"resource {resource_id!r} is being deleted, nothing of this write is kept: try again when "
+            "delete_resource() has returned; if that was interrupted, call it again"
+        )
         self.resource_id = resource_id
 
 

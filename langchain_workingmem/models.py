@@ -199,3 +199,28 @@ class Diagnosis:
 
     def __len__(self) -> int:
         return len(self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """What a deletion has deleted."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    vectors: int = 0
+    working_memories: int = 0  # of the resource and of its threads
+    revisions: int = 0
+    verified: bool  # no key names the resource any more; False: writers were in the way, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import has added."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    skipped: int = 0  # messages that were there already
+    working_memories: int = 0
+    revisions: int = 0

@@ -69,6 +69,16 @@ def at_most(value: int, most: int, name: str) -> None:
         raise OptionError(msg)
 
 
+def check_ttl(ttl: timedelta | None) -> int | None:
+    """Return a time to live in milliseconds."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
+        msg = f"ttl={ttl!r}: use a timedelta of at least a millisecond, or None for threads that stay"
+        raise OptionError(msg)
+    return ttl // timedelta(milliseconds=1)
+
+
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
     """Return message types; "user" and "assistant" are understood."""
     given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)

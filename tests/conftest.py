@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 from uuid import uuid4
 
@@ -50,6 +50,10 @@ class WordEmbeddings(Embeddings):
         return cast("list[float]", (total / np.linalg.norm(total)).tolist())
 
 
+async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
 class _AsyncFace:
     """Looks like a Memory or a part of it, and answers every call with the async twin."""
 
@@ -58,11 +62,12 @@ class _AsyncFace:
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        twin = getattr(type(self._target), f"a{name}", None)
+        twin = getattr(self._target, f"a{name}", None)
         if twin is not None:
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                return self._runner.run(twin(self._target, *args, **kwargs))
+                made = twin(*args, **kwargs)
+                return self._runner.run(_all_of(made) if inspect.isasyncgen(made) else made)
 
             return call
         value = getattr(self._target, name)

@@ -108,3 +108,11 @@ class Embedder:
 
 def _failure(error: Exception) -> EmbeddingError:
     return EmbeddingError(f"the embedding model failed: {type(error).__name__}: {error}")
+
+
+def name_of(embeddings: Embeddings) -> str:
+    """Name a model such that another model has another name, as far as it tells."""
+    for attribute in ("model", "model_name", "model_id"):
+        if isinstance(name := getattr(embeddings, attribute, None), str) and name:
+            return name
+    return type(embeddings).__qualname__

@@ -8,58 +8,47 @@ import logging
 import os
 import random
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from redis.client import NEVER_DECODE
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.cluster import RedisCluster
 from redis.exceptions import (
     ConnectionError as ConnectionLost,
-)
-from redis.exceptions import (
-    TimeoutError as TimedOut,
 )
 
 from langchain_workingmem.errors import (
     ModelError,
     OptionError,
-    RedisConnectionError,
-    RedisReplyError,
     WorkingMemError,
 )
 from langchain_workingmem.io import clients
+from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
 from langchain_workingmem.options import check_time
 from langchain_workingmem.plans.effects import (
-    PAUSES,
     Ask,
     Effect,
     Embed,
+    Emit,
     Enter,
     Later,
     Leave,
     Pause,
     Plan,
     Progress,
+    Pull,
+    Scan,
     Send,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
@@ -68,17 +57,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
-# Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
-_RAW = {NEVER_DECODE: True}
-_ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
-_CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
-_REMEDIES = {
-    "OOM": "raise maxmemory, or delete threads",
-    "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
-    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
-    "MISCONF": "Redis cannot write to its disk, its log says why",
-}
-_RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 TIMEOUT = timedelta(seconds=10)
 
 
@@ -112,21 +90,40 @@ class Runner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    def stream(self, plan: Plan[None]) -> Iterator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    yield from effect.items
+                effect = _advance(plan, self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
                 return self._send(effect)
+            case Scan():
+                return self._scan(effect)
+            case Pull(source):
+                return tuple(islice(cast("Iterator[Any]", source), 1))
             case Embed():
                 return self._embedder.embed(effect)
             case Pause():
@@ -149,21 +146,35 @@ class Runner:
         return None
 
     def _send(self, effect: Send) -> list[Any]:
-        client, own, unsure = self.client, self._borrowed is None, False
+        client, commands = self.client, effect.commands
+        if effect.in_order and isinstance(client, RedisCluster):
+            return [reply for command in commands for reply in self._pipeline(client, [command], once=effect.once)]
+        return self._pipeline(client, commands, once=effect.once)
+
+    def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = self.client
+        if not isinstance(client, RedisCluster):
+            return scanned(self._pipeline(client, [scan_step(effect)]), effect, 1)
+        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+        node = client.get_redis_connection(nodes[effect.node])
+        return scanned(self._pipeline(node, [scan_step(effect)]), effect, len(nodes))
+
+    def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        own, unsure = self._borrowed is None, False
         try:
-            if effect.once and own:
+            if once and own:
                 clients.reach(client)
-            unsure = effect.once
-            if len(effect.commands) == 1:
-                return [client.execute_command(*effect.commands[0], **_sent(client, effect.commands[0]))]
-            with client.pipeline(transaction=False) as pipe:
-                for command in effect.commands:
-                    pipe.execute_command(*command, **_RAW)
-                return _checked(pipe.execute(raise_on_error=False))
-        except _ERRORS as error:
+            unsure = once
+            if len(commands) == 1:
+                return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            pipe = client.pipeline(transaction=False)  # `execute` gives the connection back, as leaving a `with` would
+            for command in commands:
+                pipe.execute_command(*command, **RAW)
+            return checked(pipe.execute(raise_on_error=False))
+        except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 self.revive()
-            return _refused(error, own=own, unsure=unsure)
+            return refused(error, own=own, unsure=unsure)
 
     def close(self) -> None:
         """Wait for what runs in the background, and close the client that was made here."""
@@ -207,21 +218,41 @@ class AsyncRunner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = await self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, await self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    async def stream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    for item in effect.items:
+                        yield item
+                effect = _advance(plan, await self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    async def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return await self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
                 return await self._send(effect)
+            case Scan():
+                return await self._scan(effect)
+            case Pull(source):
+                return await _next(source)
             case Embed():
                 return await self._embedder.aembed(effect)
             case Pause():
@@ -245,21 +276,36 @@ class AsyncRunner:
         return None
 
     async def _send(self, effect: Send) -> list[Any]:
-        client, own, unsure = await self.client(), self._borrowed is None, False
+        client, commands = await self.client(), effect.commands
+        if effect.in_order and isinstance(client, AsyncRedisCluster):
+            return [
+                reply for command in commands for reply in await self._pipeline(client, [command], once=effect.once)
+            ]
+        return await self._pipeline(client, commands, once=effect.once)
+
+    async def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = await self.client()
+        if not isinstance(client, AsyncRedisCluster):
+            return scanned(await self._pipeline(client, [scan_step(effect)]), effect, 1)
+        nodes = (await client.initialize()).get_primaries()
+        return scanned(await self._pipeline(nodes[effect.node], [scan_step(effect)]), effect, len(nodes))
+
+    async def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        own, unsure = self._borrowed is None, False
         try:
-            if effect.once and own:
+            if once and own:
                 await clients.areach(client)
-            unsure = effect.once
-            if len(effect.commands) == 1:
-                return [await client.execute_command(*effect.commands[0], **_sent(client, effect.commands[0]))]
-            async with client.pipeline(transaction=False) as pipe:
-                for command in effect.commands:
-                    pipe.execute_command(*command, **_RAW)
-                return _checked(await pipe.execute(raise_on_error=False))
-        except _ERRORS as error:
+            unsure = once
+            if len(commands) == 1:
+                return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            pipe = client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command, **RAW)
+            return checked(await pipe.execute(raise_on_error=False))
+        except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await asyncio.to_thread(self.revive)
-            return _refused(error, own=own, unsure=unsure)
+            return refused(error, own=own, unsure=unsure)
 
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
@@ -311,6 +357,11 @@ def runners(
     )
 
 
+def _advance(plan: Plan[Any], outcome: Any) -> Effect:
+    """Give a plan what came of its effect, an error included, and return the next."""
+    return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
+
+
 def _no_answer(error: Exception) -> ModelError:
     return ModelError(f"the chat model failed: {type(error).__name__}: {error}")
 
@@ -329,52 +380,13 @@ async def _alogged(run: Callable[[Plan[None]], Awaitable[None]], plan: Plan[None
         _log.exception("what ran in the background has failed")
 
 
-def _sent(client: Any, command: Command) -> dict[str, Any]:
-    """Give the options of a command; a cluster must be told where to send one that names no key."""
-    if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
-        return {**_RAW, "target_nodes": client.get_default_node()}
-    return _RAW
-
-
 def _seconds(pause: Pause) -> float:
     return random.uniform(0, pause.seconds) if pause.jitter else pause.seconds  # noqa: S311 - no secret
 
 
-def _checked(replies: list[Any]) -> list[Any]:
-    """Turn the errors among the replies into ours."""
-    return [_refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
-
-
-def _refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
-    """Return what Redis refused as a reply; raise what went wrong on the way there.
-
-    On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
-    once. Whoever lends a client decides himself what it repeats.
-    """
-    # the client's own words name host and port at most, never the password
-    if isinstance(error, AuthenticationError | AuthorizationError):
-        msg = f"Redis refused the login ({error}): check the user and password in the URL"
-        raise RedisConnectionError(msg) from error
-    if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
-        if unsure and not isinstance(error, BusyLoadingError):
-            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
-            raise RedisConnectionError(msg) from error
-        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
-        # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
-        repeats = 1 if isinstance(error, TimedOut) else len(PAUSES)
-        raise RedisConnectionError(msg, repeats=repeats if own else 0) from error
-    if isinstance(error, ResponseError):
-        return [RedisReplyError(reply_text(error))]
-    msg = f"the Redis client failed: {type(error).__name__}: {error}"
-    raise RedisConnectionError(msg) from error
-
-
-def reply_text(error: ResponseError) -> str:
-    """Give back the reply as the server wrote it, and the remedy where there is one.
-
-    redis-py takes the code off those replies that have a class of their own.
-    """
-    code = _CODES.get(type(error))
-    text = f"{code} {error}" if code else str(error)
-    remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
-    return f"{text}; {remedy}" if remedy else text
+async def _next(source: Iterator[Any] | AsyncIterator[Any]) -> tuple[Any, ...]:
+    if isinstance(source, AsyncIterator):
+        async for item in source:
+            return (item,)
+        return ()
+    return tuple(islice(source, 1))

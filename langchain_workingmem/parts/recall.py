@@ -46,7 +46,8 @@ class Recall:
         `metadata` compares keys named in `RecallOptions.filterable`: they are looked up in a message's
         `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
-        known, or when the pieces of a few long messages fill the whole list of candidates. A blank query finds nothing.
+        known, or when the pieces of a few long messages fill the whole list of candidates; two more when a hit is gone since,
+        as of a thread that has expired. A blank query finds nothing.
         """
         return self._core.run(
             self._search(

@@ -159,7 +159,8 @@ class Threads:
     def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
         """Hand a thread and its vectors from `resource_id` to another resource. One round trip, atomic.
 
-        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner.
+        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner. While one of both is
+        being deleted: `ResourceDeletedError`, and the thread goes back, or with its owner.
         """
         return self._core.run(plans.transfer(self._core.space, thread_id, resource_id, to))
 

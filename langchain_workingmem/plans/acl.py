@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 _SCRIPTS = ("eval", "evalsha", "time")
 _HASHES = ("del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hmget", "hset", "hsetnx")
 _ORDERS = ("zadd", "zcard", "zcount", "zrange", "zrank", "zrem", "zscore")
-_REVISIONS = ("xadd", "xrange", "xrevrange")
+_REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat")
 _SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
 _COMMANDS = (*_SCRIPTS, *_HASHES, *_ORDERS, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
+_DELETION = ("scan",)  # shows the names of all keys of the database
 CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well
 
 
@@ -29,7 +30,8 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
 
     Keys are named up to the brace of their hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
     `create_index` the user attaches to the indexes that another one made: it may not create or drop one, which matters
-    because Search before Redis 8 lets whoever creates an index read every key through it.
+    because Search before Redis 8 lets whoever creates an index read every key through it. Nor may it delete a resource:
+    looking for what is left needs SCAN, which shows the names of all keys of the database.
     """
     tagged = (*keys.of("any").all, *keys.of_resource("any"), *keys.of_item("any"))
     places = [
@@ -41,7 +43,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
         keys.item_vectors_index,
         keys.item_vectors_settings,
     ]
-    commands = [*_COMMANDS, *(_INDEXES if create_index else ())]
+    commands = [*_COMMANDS, *((*_INDEXES, *_DELETION) if create_index else ())]
     return [
         *("resetkeys", "resetchannels", "-@all"),
         *(f"~{place}" for place in places),

@@ -17,7 +17,7 @@ from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionErr
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -32,6 +32,16 @@ class Send:
 
     commands: Sequence[Command]
     once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
+    in_order: bool = False  # also in a cluster, whose nodes work at the same time: there one trip per command
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One step through all keys of a pattern, on every node. Its result: the keys, and the next step, None at the end."""
+
+    pattern: str
+    node: int = 0
+    cursor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,20 @@ class Progress:
 
     done: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Take the next item of what the caller has passed, an iterator or an async one. Its result is (item,), () at the end."""
+
+    source: Iterator[Any] | AsyncIterator[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Hand items to the caller of `stream` while the plan goes on."""
+
+    items: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +115,7 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Embed | Pause | Progress | Ask | Later | Enter | Leave"
+Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Enter | Leave"
 _NO_SEARCH = (
     "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
@@ -117,20 +141,21 @@ def _persist(effect: Send) -> Plan[list[Any]]:
     return list((yield effect))
 
 
-def attempt(*commands: Command, once: bool = False) -> Plan[list[Any]]:
+def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
     When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
-    forgotten our scripts; those calls are repeated with their source. A server without Search raises
-    `RedisCapabilityError`.
+    forgotten our scripts; those calls are repeated with their source, and where the order counts, what stands behind
+    them. A server without Search raises `RedisCapabilityError`.
     """
-    replies = yield from _persist(Send(commands, once))
+    replies = yield from _persist(Send(commands, once, in_order))
     lost = [
         place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
     ]
     if lost:
-        again = yield from _persist(Send([as_eval(commands[place]) for place in lost], once))
-        for place, reply in zip(lost, again, strict=True):
+        places = range(lost[0], len(commands)) if in_order else lost
+        again = [as_eval(commands[place]) if place in lost else commands[place] for place in places]
+        for place, reply in zip(places, (yield from _persist(Send(again, once, in_order))), strict=True):
             replies[place] = reply
     for reply in replies:
         if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
@@ -138,9 +163,9 @@ def attempt(*commands: Command, once: bool = False) -> Plan[list[Any]]:
     return replies
 
 
-def send(*commands: Command, once: bool = False) -> Plan[list[Any]]:
+def send(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip, as `attempt` does; raise the first refusal."""
-    replies = yield from attempt(*commands, once=once)
+    replies = yield from attempt(*commands, once=once, in_order=in_order)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply

@@ -11,12 +11,13 @@ from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, Opti
 from langchain_workingmem.models import Page, StoredMessage
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, attempt
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
-from langchain_workingmem.plans.threads import every, owner_tag, read_cursor, run_script
+from langchain_workingmem.plans.threads import every, read_cursor
 from langchain_workingmem.plans.titles import schedule
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.codec import Draft
-    from langchain_workingmem.plans.effects import Argument
+    from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.space import Space
 
 _log = logging.getLogger("langchain_workingmem")
@@ -61,7 +62,7 @@ def write(
             mark = space.mark(found.shape[1])
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             failure, mark = error, ""
-    arguments: list[Argument] = [mode, owner, encode(thread_id), mark]
+    arguments: list[Argument] = [mode, owner, encode(thread_id), mark, space.ttl_ms or ""]
     at = 0
     for draft in drafts:
         chunks = draft.chunks if vectors else []
@@ -71,8 +72,15 @@ def write(
             at += 1
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
     call = scripts.WRITE.call(keys.all, *arguments)
-    ((_, count, titled),) = yield from run_script(thread_id, resource_id, call, message_ids=ids)
-    if mode == "append":
+
+    def undo(reply: Any, _: str) -> Command:
+        return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
+
+    appending = mode == "append"
+    _, count, titled, _ = yield from guarded(
+        space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
+    )
+    if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled))
     return [draft.message for draft in drafts], failure
 
@@ -149,7 +157,7 @@ def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), what, *doomed)
-    (deleted,) = yield from run_script(thread_id, resource_id, call, once=True)
+    ((deleted, *_),) = yield from run_script(thread_id, resource_id, call, once=True)
     return max(0, int(deleted))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
@@ -23,6 +23,7 @@ from langchain_workingmem.options import (
     one_of,
 )
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import check_owner, run_script
 from langchain_workingmem.plans.codec import decode_message, model_of, restored, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, Progress, attempt, send, traced
 from langchain_workingmem.plans.history import write
@@ -48,11 +49,11 @@ from langchain_workingmem.plans.search import (
     wordy,
 )
 from langchain_workingmem.plans.space import no_index
-from langchain_workingmem.plans.threads import check_owner, every, get, run_script
+from langchain_workingmem.plans.threads import every, get
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from redisvl.query.filter import FilterExpression
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_HITS = 100_000
+Place: TypeAlias = tuple[bytes, int, int]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,11 @@ class Query:
             exclude=frozenset(check_id(id, "message id") for id in excluded),
         )
 
+    def without(self, thread_ids: Collection[str]) -> Query:
+        """Leave threads out."""
+        known = self.where.get("not_thread_ids", ())
+        return replace(self, where={**self.where, "not_thread_ids": [*known, *thread_ids]})
+
     def filter(self) -> FilterExpression:
         """Build the filter: the tenant first, always."""
         return matching(
@@ -173,7 +180,7 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
     ranked, replies = yield from candidates(space, query, vector, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
-    return (yield from windows(space, query, ranked))
+    return (yield from fetched(space, query, vector, ranked))
 
 
 def embed_query(space: Space, text: str) -> Plan[bytes]:
@@ -198,11 +205,13 @@ def candidates(
     beside: Sequence[Command],
     *,
     spare: int = 0,
+    gone: Collection[Place] = (),
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
     `spare` messages more than `top_k` are looked for, because the caller may drop some. A message has as many
     candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper.
+    What is `gone` does not count.
     """
     options = space.recalling
     where = query.filter()
@@ -216,6 +225,8 @@ def candidates(
     retried = False
 
     def keep(row: Found) -> bool:
+        if gone and _candidate(row, 0)[:3] in gone:
+            return False
         return row.fields.get(b"message", b"") not in excluded
 
     while True:
@@ -256,33 +267,62 @@ def _candidate(row: Found, value: float) -> Candidate:
     return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), value)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
-    """Fetch the messages around each hit. One round trip, none without hits."""
+def fetched(
+    space: Space,
+    query: Query,
+    vector: bytes,
+    ranked: Sequence[Ranked],
+    wanted: Callable[[Ranked], bool] = lambda _: True,
+    *,
+    spare: int = 0,
+) -> Plan[RecallResult]:
+    """Fetch the messages around the best. One round trip, none without hits.
+
+    Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
+    """
+    gone: set[Place] = set()
+    while True:
+        result, lost, expired = yield from windows(space, query, [*filter(wanted, ranked)][: query.top_k])
+        if not lost:
+            return result
+        gone |= lost
+        query = query.without(expired)
+        ranked, _ = yield from candidates(space, query, vector, (), spare=spare, gone=gone)
+
+
+def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[RecallResult, set[Place], list[str]]]:
+    """Fetch the messages around each hit, and say which hits and threads are gone. One round trip, none without hits."""
     threads: dict[bytes, list[int]] = {}
     for one in ranked:
-        threads.setdefault(one.thread, []).append(one.seq)
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     owner = encode(query.resource_id or "")
     ids = {thread: decode(thread) for thread in threads}
     calls = [
-        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *seqs)
-        for thread, seqs in threads.items()
+        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *places)
+        for thread, places in threads.items()
     ]
     replies = (yield from send(*calls)) if calls else []
     titles: dict[bytes, str | None] = {}
     ranks: dict[tuple[bytes, int], int] = {}  # (thread, seq) -> rank in the thread
     rows: dict[tuple[bytes, int], StoredMessage] = {}  # (thread, rank) -> message
+    found: set[tuple[bytes, int]] = set()
     for thread, reply in zip(threads, replies, strict=True):
-        titles[thread] = reply[0].decode() or None if reply else None
-        for rank, seq, id, value in zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+        if not reply:
+            continue
+        titles[thread] = reply[0].decode() or None
+        found.update((thread, int(seq)) for seq in reply[1])
+        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             ranks[thread, int(seq)] = int(rank)
             rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
 
-    hits = []
-    for thread, seq, score, alike in ranked:
-        rank = ranks.get((thread, seq))
-        if rank is None:  # deleted, or handed over, since it was found
+    hits, lost = [], set()
+    for one in ranked:
+        thread, seq, _, score, alike = one
+        if (thread, seq) not in found:  # deleted, changed, handed over, or expired
+            lost.add(one[:3])
             continue
+        rank = ranks[thread, seq]
         around = [rows.get((thread, near)) for near in range(rank - before, rank + after + 1)]
         row = rows[thread, rank]
         hits.append(
@@ -297,7 +337,8 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[Recall
                 thread_title=titles[thread],
             )
         )
-    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    merged = sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id))
+    return RecallResult(hits=hits, rows=merged), lost, [ids[thread] for thread in threads if thread not in titles]
 
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time

@@ -37,6 +37,7 @@ class Ranked(NamedTuple):
 
     thread: bytes
     seq: int
+    tokens: int
     score: float
     similarity: float
 
@@ -81,14 +82,15 @@ def length_cost(tokens: int) -> float:
 
 def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
     """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
-    found: dict[tuple[bytes, int], float] = {}
+    found: dict[tuple[bytes, int], Ranked] = {}
     lowest = 0.0
-    for thread, seq, _, value in dense:
+    for thread, seq, tokens, value in dense:
         if value < threshold or (len(found) >= limit and value < lowest):
             break
         if (thread, seq) not in found:  # else a worse chunk of the same message
-            found[thread, seq] = lowest = value
-    ranked = _first([Ranked(*place, value, value) for place, value in found.items()], limit)
+            lowest = value
+            found[thread, seq] = Ranked(thread, seq, tokens, value, value)
+    ranked = _first(list(found.values()), limit)
     return [one._replace(score=min(1.0, one.score), similarity=min(1.0, one.similarity)) for one in ranked]
 
 
@@ -96,10 +98,12 @@ def rank_hybrid(dense: list[Candidate], words: list[Candidate], limit: int, thre
     """Rank by the recipe: fuse, lift by neighbours, take off for length. Scores are shares of the best possible one."""
     similarities = best(dense)
     scores = lift_by_neighbours(fuse(similarities, best(words)))
-    for thread, seq, tokens in {one[:3] for one in (*dense, *words) if one.tokens > SHORT}:
-        scores[thread][seq] -= length_cost(tokens)
+    lengths = {one[:2]: one.tokens for one in (*dense, *words)}
+    for (thread, seq), tokens in lengths.items():
+        if tokens > SHORT:
+            scores[thread][seq] -= length_cost(tokens)
     ranked = [
-        Ranked(thread, seq, score, alike)
+        Ranked(thread, seq, lengths[thread, seq], score, alike)
         for thread, seqs in scores.items()
         for seq, score in seqs.items()
         if (alike := min(1.0, similarities.get(thread, {}).get(seq, 0.0))) >= threshold

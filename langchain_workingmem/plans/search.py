@@ -146,7 +146,7 @@ def matching(
     *,
     resource_id: str | None = None,
     thread_id: str | None = None,
-    not_thread_id: str | None = None,
+    not_thread_ids: Sequence[str] = (),
     clone_of: str | None = None,
     roles: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
@@ -159,8 +159,8 @@ def matching(
     parts: list[FilterExpression] = [
         Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
     ]
-    if not_thread_id is not None:
-        parts.append(Tag("thread") != encode(not_thread_id))
+    if not_thread_ids:
+        parts.append(Tag("thread") != [encode(id) for id in not_thread_ids])
     if roles:
         parts.append(Tag("role") == list(roles))
     if since is not None:

@@ -38,6 +38,7 @@ class Space:
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     model: str = ""  # the embedding model by name
+    ttl_ms: int | None = None  # after its last write a thread expires
     create: bool = True  # False: attach only, never create an index
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
@@ -64,6 +65,11 @@ class Space:
     def index(self) -> IndexOptions:
         """Return the options of the vector index."""
         return self.recalling.index
+
+    @property
+    def ttl_fields(self) -> tuple[str | int, ...]:
+        """Return the ttl as a field of a thread."""
+        return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
     def mark(self, dims: int) -> str:
         """Name all that decides what a message's vectors are; `reindex` renews those that carry another name."""

@@ -16,7 +16,7 @@ from redis.crc import key_slot
 
 SLOTS = 16384
 BY_NUMBER = {b"EVAL", b"EVALSHA"}  # whose second argument says how many keys follow
-KEYLESS = {b"PING", b"HELLO", b"CLIENT", b"COMMAND", b"INFO", b"CONFIG", b"SCRIPT", b"AUTH", b"SELECT"}
+KEYLESS = {b"PING", b"HELLO", b"CLIENT", b"COMMAND", b"INFO", b"CONFIG", b"SCRIPT", b"AUTH", b"SELECT", b"SCAN"}
 
 
 def keys_of(command: Any) -> list[bytes]:

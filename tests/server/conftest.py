@@ -21,7 +21,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.io.server import socket_of
 from langchain_workingmem.plans import effects
-from langchain_workingmem.plans.effects import Command, Send
+from langchain_workingmem.plans.effects import Command, Scan, Send
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import BareServers, is_free, wait_until
 from tests.server.operations import Bench
@@ -101,6 +101,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
         def watched(self: Any, effect: Any, *rest: Any) -> Any:
             if isinstance(effect, Send):
                 sent.extend(effect.commands)
+            elif isinstance(effect, Scan):
+                sent.append(("SCAN", effect.cursor))
             return perform(self, effect, *rest)
 
         monkeypatch.setattr(kind, "_perform", watched)

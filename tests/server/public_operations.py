@@ -143,4 +143,7 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "history.delete": lambda c: c.memory.history.delete(["m0"], **c.ids),
     "history.clear": lambda c: c.memory.history.clear(c.thread),
     "threads.delete": lambda c: c.memory.threads.delete(c.thread),
+    "export_resource": lambda c: list(c.memory.export_resource(c.resource)),
+    "import_resource": lambda c: c.memory.import_resource(list(c.memory.export_resource(c.resource))),
+    "delete_resource": lambda c: c.memory.delete_resource(c.resource),
 }

@@ -95,14 +95,17 @@ def test_a_user_with_these_rights_can_do_everything_with_a_store(
     assert denied(raw, prefix) == set()
 
 
-def test_a_user_who_only_attaches_can_do_everything_but_make_indexes(
+def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_resources(
     grant: Grant, make_memory: Make, runner: asyncio.Runner | None, raw: Any, prefix: str
 ) -> None:
     make_memory(**options()).setup()
     caller = Caller(memory=make_memory(grant(create_index=False), create_index=False, **options()), runner=runner)
-    for operation in OPERATIONS.values():
-        operation(caller)
+    for name, operation in OPERATIONS.items():
+        if name != "delete_resource":
+            operation(caller)
     assert denied(raw, prefix) == HIDDEN
+    with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):
+        OPERATIONS["delete_resource"](caller)
     with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):
         make_memory(grant(create_index=False), **options()).setup()
 
@@ -114,7 +117,7 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
         raw.hset(key, "resource", "secret")
     raw.execute_command("FT.CREATE", f"{prefix}x:threads", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "resource", "TAG")
     attempts: list[Command] = [
-        *(("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"), ("SCAN", 0), ("CONFIG", "GET", "*"), ("INFO",), ("MONITOR",)),
+        *(("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"), ("CONFIG", "GET", "*"), ("INFO",), ("MONITOR",)),
         *(("CONFIG", "SET", "dir", "/"), ("SHUTDOWN",), ("CLIENT", "LIST"), ("ACL", "LIST")),
         *(("SCRIPT", "FLUSH"), ("FUNCTION", "LIST"), ("SUBSCRIBE", "x"), ("REPLICAOF", "NO", "ONE"), ("DUMP", "x")),
         *(("MODULE", "LIST"), ("RANDOMKEY",), ("DBSIZE",), ("MULTI",), ("SELECT", 1), ("FT._LIST",)),
@@ -128,6 +131,7 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
     ]
     if not create_index:
         attempts += [
+            ("SCAN", 0),
             ("FT.CREATE", f"{prefix}:vectors", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "resource", "TAG"),
             ("FT.DROPINDEX", f"{prefix}:threads"),
             ("SET", f"{prefix}:vectors:settings", "{}"),

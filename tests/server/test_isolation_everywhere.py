@@ -22,7 +22,7 @@ TELLING = {
     *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
-    *("update_working_memory", "get_working_memory"),
+    *("update_working_memory", "get_working_memory", "export_resource"),
 }
 
 

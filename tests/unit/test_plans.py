@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import Effect, Pause, Plan, Progress, Send, attempt, send
+from langchain_workingmem.plans.effects import Effect, Emit, Pause, Plan, Progress, Pull, Send, attempt, send
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
@@ -75,7 +76,21 @@ def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
     assert [effect.once for effect in effects] == [True, True]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["CREATE", "CHANGE", "TRANSFER", "WRITE", "READ", "WINDOWS", "DELETE", "RESTORE"])
+def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_counts() -> None:
+    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    forgotten = RedisReplyError("NOSCRIPT No matching script")
+    effects, value = drive(attempt(("INCR", "n"), call, ("GET", "x"), in_order=True), [1, forgotten, None], [5, b"x"])
+    assert value == [1, 5, b"x"]
+    again = effects[1]
+    assert isinstance(again, Send)
+    assert again.in_order
+    assert [command[0] for command in again.commands] == ["EVAL", "GET"]
+
+
+NAMES = sorted(name for name, value in vars(scripts).items() if isinstance(value, scripts.Script))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_script_says_what_it_takes_and_returns(name: str) -> None:
     script: scripts.Script = getattr(scripts, name)
     source = str(scripts.as_eval(script.call([]))[1])
@@ -105,6 +120,43 @@ def test_a_plan_is_closed_when_it_fails() -> None:
         runner.run(watched(log), lambda done, total: seen.append((done, total)))
     assert log == ["closed"]
     assert seen == [(1, 2)]
+
+
+def echoing(source: Any, log: list[str]) -> Plan[None]:
+    try:
+        while taken := (yield Pull(source)):
+            yield Emit([*taken, "and"])
+    finally:
+        log.append("closed")
+
+
+def test_a_stream_pulls_and_emits_while_it_is_read() -> None:
+    log: list[str] = []
+    source = iter([1, None, 2])
+    stream = Runner(no_client, Embedder(None, 0)).stream(echoing(source, log))
+    assert [next(stream), next(stream)] == [1, "and"]
+    assert next(source) is None
+    assert list(stream) == [2, "and"]
+    assert log == ["closed"]
+
+
+def test_a_stream_that_nobody_reads_on_is_closed() -> None:
+    async def numbers() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    async def main() -> None:
+        stream = AsyncRunner(no_client, Embedder(None, 0)).stream(echoing(numbers(), log))
+        assert [await anext(stream), await anext(stream), await anext(stream)] == [1, "and", 2]
+        await stream.aclose()
+
+    log: list[str] = []
+    asyncio.run(main())
+    assert log == ["closed"]
+    once = Runner(no_client, Embedder(None, 0)).stream(echoing(iter([1]), log))
+    assert next(once) == 1
+    once.close()  # type: ignore[attr-defined]
+    assert log == ["closed", "closed"]
 
 
 def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:

@@ -1,4 +1,4 @@
--- ARGV  resource, then field, value, ... (title, metadata:<key>)
+-- ARGV  resource, then field, value, ... (title, metadata:<key>, ttl)
 -- Reply HGETALL of the new thread; WMEXISTS when there is one already.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WMEXISTS the thread exists')
@@ -7,4 +7,5 @@ local at = whole(now())
 redis.call('HSET', KEYS[1], 'resource', ARGV[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
 with_arguments('HSET', KEYS[1], 2, #ARGV)
 refresh_labels()
+keep()
 return redis.call('HGETALL', KEYS[1])
