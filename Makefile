@@ -2,13 +2,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test check lint type format bench clean
+.PHONY: quickstart test nightly check lint type format bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.dev  ## every test, on a private Redis
 	$(BIN)/python -m pytest
+
+nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
+	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
 
 check: lint type
 

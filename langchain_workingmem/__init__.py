@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RedisCapabilityError,
         RedisConnectionError,
         RedisReplyError,
+        ResourceDeletedError,
         RevisionNotFoundError,
         ThreadExistsError,
         ThreadNotFoundError,
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
+        DeletionReport,
+        Diagnosis,
+        Finding,
+        ImportReport,
         MemoryContext,
         Page,
         RecallHit,
@@ -52,11 +57,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClonedThread",
+    "DeletionReport",
+    "Diagnosis",
     "EmbeddingError",
     "EmbeddingSizeError",
+    "Finding",
     "HistoryOptions",
     "HybridWeights",
     "IdError",
+    "ImportReport",
     "IndexOptions",
     "LocalEmbeddings",
     "Memory",
@@ -72,6 +81,7 @@ __all__ = [
     "RedisCapabilityError",
     "RedisConnectionError",
     "RedisReplyError",
+    "ResourceDeletedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -91,6 +101,10 @@ _HOMES = {
     "memory": ["Memory"],
     "models": [
         "ClonedThread",
+        "DeletionReport",
+        "Diagnosis",
+        "Finding",
+        "ImportReport",
         "MemoryContext",
         "Page",
         "RecallHit",

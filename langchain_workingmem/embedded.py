@@ -13,7 +13,7 @@ from typing import Literal, Self, get_args
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 
-AppendFsync = Literal["always", "everysec", "no"]
+AppendFsync = Literal["always", "everysec"]
 
 
 class EmbeddedRedis:
@@ -29,9 +29,9 @@ class EmbeddedRedis:
 
     path: the data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
         the server.
-    appendfsync: when writes reach the disk: before the reply, every second, or when the system likes.
-        What was acknowledged survives a crash of the server with any of them; this is about power
-        failures. A server that several share follows the strictest wish.
+    appendfsync: when writes reach the disk: before the reply, or every second. What was acknowledged
+        survives a crash of the server with both; this is about power failures. A server that several
+        share follows the stricter wish.
     start_timeout: how long `start` may take, loading included.
     """
 

@@ -7,6 +7,7 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
+    ├── ResourceDeletedError (RuntimeError)    all that belongs to the resource is being deleted
     ├── ReadOnlyError (PermissionError)        a write to memory that is shown only
     ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
     ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
@@ -74,6 +75,20 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
         self.resource_id = resource_id
 
 
+class ResourceDeletedError(WorkingMemError, RuntimeError):
+    """A deletion of the resource is under way, or was interrupted; nothing of the write is kept.
+
+    Until `Memory.delete_resource` has returned, every write for the resource is refused.
+    """
+
+    def __init__(self, resource_id: str) -> None:
+        super().__init__(
+            f"resource {resource_id!r} is being deleted, nothing of this write is kept: try again when "
+            "delete_resource() has returned; if that was interrupted, call it again"
+        )
+        self.resource_id = resource_id
+
+
 class ReadOnlyError(WorkingMemError, PermissionError):
     """Working memory is read-only here; nothing was written."""
 
@@ -127,7 +142,14 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 
 
 class RedisConnectionError(WorkingMemError, ConnectionError):
-    """Redis cannot be reached, refused the login, or closed the connection."""
+    """Redis cannot be reached, refused the login, closed the connection, or did not reply in time.
+
+    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed.
+    """
+
+    def __init__(self, message: str, *, repeats: int = 0) -> None:
+        super().__init__(message)
+        self.repeats = repeats
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

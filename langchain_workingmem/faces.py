@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_workingmem.plans.doctor import diagnose
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.chat_history import RedisChatMessageHistory
     from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import Diagnosis
     from langchain_workingmem.options import HistoryOptions, Scope
     from langchain_workingmem.parts.base import Core
     from langchain_workingmem.retriever import SemanticRecallRetriever
@@ -122,3 +125,18 @@ class Faces:
         from langchain_workingmem.chat_history import config_specs
 
         return config_specs()
+
+    def doctor(self) -> Diagnosis:
+        """Look at the server, the indexes, the vectors and the model, and say what is wrong and what helps.
+
+        Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
+        settings (all of the newest 1,000 threads, their newest 100; the finding says whether that was everything), and
+        whether the embedding model fits. Nothing is changed, and no right but to read is needed: what this user of Redis
+        may not see is "unknown", and a server that cannot be reached is a finding, not an exception.
+        About eight round trips, and one call of the embedding model.
+        """
+        return self.core.run(diagnose(self.core.space))
+
+    async def adoctor(self) -> Diagnosis:
+        """Async twin of `doctor`."""
+        return await self.core.arun(diagnose(self.core.space))

@@ -12,19 +12,21 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
-from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import runners
+from langchain_workingmem.io.embedder import Embedder, name_of
+from langchain_workingmem.io.runners import TIMEOUT, runners
 from langchain_workingmem.options import (
     HistoryOptions,
     OnError,
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
+    check_ttl,
     one_of,
 )
 from langchain_workingmem.parts.base import Core
 from langchain_workingmem.parts.history import History
 from langchain_workingmem.parts.recall import Recall
+from langchain_workingmem.parts.resources import Resources
 from langchain_workingmem.parts.threads import Threads
 from langchain_workingmem.parts.working_memory import WorkingMemory
 from langchain_workingmem.plans import turn
@@ -36,6 +38,7 @@ from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import timedelta
     from os import PathLike
     from types import TracebackType
 
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 
-class Memory(Faces):
+class Memory(Faces, Resources):
     """The memory of agents on one Redis.
 
     Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One
@@ -69,8 +72,11 @@ class Memory(Faces):
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
+        ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
+        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
+            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
     """
 
     def __init__(
@@ -85,8 +91,10 @@ class Memory(Faces):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
+        ttl: timedelta | None = None,
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> None:
         one_of(on_error, get_args(OnError), "on_error")
         if recall is not None and embeddings is None:
@@ -94,7 +102,7 @@ class Memory(Faces):
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, embedder)
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
@@ -103,13 +111,16 @@ class Memory(Faces):
             recall=recall,
             working_memory=working_memory,
             title=replace(title, model=chat_model(title.model)) if title else None,
-            model=_name(model) if model else "",
+            model=name_of(model) if model else "",
+            ttl_ms=check_ttl(ttl),
             create=create_index,
         )
         self.core = core = Core(
             space=self._space,
             run=self._runner.run,
             arun=self._async_runner.run,
+            stream=self._runner.stream,
+            astream=self._async_runner.stream,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
         )
@@ -129,13 +140,16 @@ class Memory(Faces):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
+        ttl: timedelta | None = None,
         create_index: bool = True,
         on_error: OnError = "raise",
+        timeout: timedelta = TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
         `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
-        may open the same path and share one server, which lives as long as any of them, or until `close`.
+        may open the same path and share one server, which lives as long as any of them, or until `close`. One that
+        died is started again, with its data, by whoever misses it first.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -150,13 +164,16 @@ class Memory(Faces):
                 working_memory=working_memory,
                 title=title,
                 key_prefix=key_prefix,
+                ttl=ttl,
                 create_index=create_index,
                 on_error=on_error,
+                timeout=timeout,
             )
         except BaseException:
             server.close()
             raise
         memory._server = server
+        memory._runner.revive = memory._async_runner.revive = server.start
         return memory
 
     # ------------------------------------------------------------------ one turn
@@ -310,6 +327,7 @@ class Memory(Faces):
         """Close what was opened here: the sync connections, and the embedded server unless others use it."""
         self._runner.close()
         if self._server is not None:
+            self._runner.revive = self._async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
@@ -372,11 +390,3 @@ def chat_model(model: BaseChatModel | str) -> BaseChatModel:
     from langchain_workingmem.chat_models import chat_model_by_name
 
     return chat_model_by_name(model)
-
-
-def _name(embeddings: Embeddings) -> str:
-    """Name a model such that another model has another name, as far as it tells."""
-    for attribute in ("model", "model_name", "model_id"):
-        if isinstance(name := getattr(embeddings, attribute, None), str) and name:
-            return name
-    return type(embeddings).__qualname__

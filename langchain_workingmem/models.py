@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
 from html import escape
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 T = TypeVar("T")
+Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,3 +168,59 @@ class MemoryContext:
     system: list[str]  # blocks to put behind your own system prompt, in this order
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the doctor looked at."""
+
+    check: (
+        str  # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors or model
+    )
+    level: Level  # "unknown": this user may not see it
+    message: str
+    remedy: str | None = None  # None where nothing needs to be done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What the doctor found, in the order in which it looked. Iterating a diagnosis iterates its findings."""
+
+    findings: list[Finding]
+
+    @property
+    def level(self) -> Level:
+        """Return the worst level; what is unknown is neither good nor bad."""
+        levels = {finding.level for finding in self.findings}
+        return next((level for level in ("error", "warning") if level in levels), "ok")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """What a deletion has deleted."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    vectors: int = 0
+    working_memories: int = 0  # of the resource and of its threads
+    revisions: int = 0
+    verified: bool  # no key names the resource any more; False: writers were in the way, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import has added."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    skipped: int = 0  # messages that were there already
+    working_memories: int = 0
+    revisions: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -24,6 +25,10 @@ TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['app
 
 MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
+LARGEST = 2**53  # that a number of Lua holds exactly
+WIDEST = 10_000  # messages on one side of a hit
+# Search 2.10 refuses none of these, and the server dies of them: of an m of a million, say
+MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
 def one_of(value: object, choices: Iterable[object], name: str) -> None:
@@ -35,8 +40,18 @@ def one_of(value: object, choices: Iterable[object], name: str) -> None:
 
 def at_least(value: object, least: int, name: str) -> None:
     """Raise `OptionError` unless the value is an int of at least `least`."""
+    if isinstance(value, int) and abs(value) > LARGEST:  # which Python may not even be able to print
+        msg = f"{name} is a number of {value.bit_length()} bits: use an int of at least {least}, and a smaller one"
+        raise OptionError(msg)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         msg = f"{name}={value!r}: use an int of at least {least}"
+        raise OptionError(msg)
+
+
+def check_time(value: object, name: str) -> None:
+    """Raise `OptionError` unless the value is a positive timedelta."""
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        msg = f"{name}={value!r}: use a positive timedelta, such as timedelta(seconds=10)"
         raise OptionError(msg)
 
 
@@ -53,6 +68,16 @@ def at_most(value: int, most: int, name: str) -> None:
     if value > most:
         msg = f"{name}={value}: use at most {most}"
         raise OptionError(msg)
+
+
+def check_ttl(ttl: timedelta | None) -> int | None:
+    """Return a time to live in milliseconds."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
+        msg = f"ttl={ttl!r}: use a timedelta of at least a millisecond, or None for threads that stay"
+        raise OptionError(msg)
+    return ttl // timedelta(milliseconds=1)
 
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
@@ -76,6 +101,7 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
         raise OptionError(msg)
     for number in pair:
         at_least(number, 0, "message_range")
+        at_most(number, WIDEST, "message_range")
     return pair[0], pair[1]
 
 
@@ -137,8 +163,9 @@ class IndexOptions:
         one_of(self.algorithm, ("flat", "hnsw"), "algorithm")
         one_of(self.distance, ("cosine", "ip", "l2"), "distance")
         one_of(self.dtype, ("float32", "float16"), "dtype")
-        for name in ("m", "ef_construction", "ef_runtime"):
+        for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
             at_least(getattr(self, name), 1, name)
+            at_most(getattr(self, name), most, name)
 
     def attributes(self, dims: int) -> dict[str, Any]:
         """Describe the vector field in redisvl's words."""

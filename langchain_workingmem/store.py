@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore, ensure_embeddings
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import runners
+from langchain_workingmem.io.runners import TIMEOUT, runners
 from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
 from langchain_workingmem.plans import items
 from langchain_workingmem.plans.effects import together
@@ -20,6 +20,7 @@ from langchain_workingmem.plans.shelf import Shelf, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import timedelta
     from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
@@ -67,6 +68,7 @@ class RedisMemoryStore(BaseStore):
             is never returned, so `omit_expired` changes nothing, and nothing needs to be swept.
         key_prefix: In front of every key; stores with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
+        timeout: How long to wait for a connection, and for each reply, as in `Memory`.
     """
 
     supports_ttl = True
@@ -81,12 +83,13 @@ class RedisMemoryStore(BaseStore):
         ttl: TTLConfig | None = None,
         key_prefix: str = "wm",
         create_index: bool = True,
+        timeout: timedelta = TIMEOUT,
     ) -> None:
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._runner, self._async_runner = runners(
-            redis_url, client, async_client, Embedder(self.embeddings, _QUERY_CACHE)
+            redis_url, client, async_client, timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
         vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
         self._shelf = Shelf(keys=Keys(key_prefix), vectors=vectors, create=create_index)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 from uuid import uuid4
 
@@ -15,11 +15,14 @@ import pytest
 import redis
 import redis.asyncio.connection
 import redis.connection
+from hypothesis import settings
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+
+settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
 
 
 class WordEmbeddings(Embeddings):
@@ -47,6 +50,10 @@ class WordEmbeddings(Embeddings):
         return cast("list[float]", (total / np.linalg.norm(total)).tolist())
 
 
+async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
 class _AsyncFace:
     """Looks like a Memory or a part of it, and answers every call with the async twin."""
 
@@ -55,11 +62,12 @@ class _AsyncFace:
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        twin = getattr(type(self._target), f"a{name}", None)
+        twin = getattr(self._target, f"a{name}", None)
         if twin is not None:
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                return self._runner.run(twin(self._target, *args, **kwargs))
+                made = twin(*args, **kwargs)
+                return self._runner.run(_all_of(made) if inspect.isasyncgen(made) else made)
 
             return call
         value = getattr(self._target, name)
@@ -106,7 +114,10 @@ def make_memory(
     def make(redis_url: str | None = None, **options: Any) -> Memory:
         options.setdefault("key_prefix", prefix)
         borrowed = "client" in options or "async_client" in options
-        memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
+        if "path" in options:
+            memory = Memory.embedded(**options)
+        else:
+            memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
         made.append(memory)
         return memory if face == "sync" else cast("Memory", _AsyncFace(memory, loop_runner))
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from redis.asyncio import Redis as AsyncRedis
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
@@ -23,12 +29,13 @@ if TYPE_CHECKING:
 DEFAULT_URL = "redis://localhost:6379"
 _SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://")
 _SENTINEL_PORT = 26379
+_LOGIN = ("username", "password")
 # Search replies of RESP3 are maps in maps, which cost a third more to read than the lists of RESP2 (200 candidates: 957
 # against 681 us with hiredis). A `protocol` in the URL wins, a borrowed client may speak either.
 _PROTOCOL = 2
 # More callers than connections take turns, where redis-py's usual pool raises.
-_POOL: dict[str, Any] = {"protocol": _PROTOCOL, "max_connections": 64, "timeout": None}
-_SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port,host:port/service[/db]"
+_TURNS: dict[str, Any] = {"max_connections": 64, "timeout": None}
+_SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port,host:port/service[/db][?option=value]"
 
 
 def check_url(url: str) -> str:
@@ -43,31 +50,62 @@ def check_url(url: str) -> str:
     if url.startswith("redis+sentinel://"):
         _sentinel_parts(url)
         return url
+    _options(url)
+    return url
+
+
+def _options(url: str) -> dict[str, Any]:
     try:
-        redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
+        return dict(redis.connection.parse_url(url))  # type: ignore[no-untyped-call]
     except ValueError:
         # not `from error`, which quotes what stands behind an unescaped # or / of the password
         msg = "redis_url cannot be read: percent-encode the characters / # ? @ : in user and password, and check its options"
         raise OptionError(msg) from None
-    return url
 
 
-def sync_client(url: str) -> SyncClient:
-    """Make a client; it connects at its first command."""
+def sync_client(url: str, timeout: timedelta) -> SyncClient:
+    """Make a client; it connects at its first command, and repeats nothing: `plans.effects` does, where that is safe."""
     if url.startswith("redis+sentinel://"):
-        hosts, service, options = _sentinel_parts(url)
-        sentinel: Any = Sentinel(hosts, sentinel_kwargs=_login(options), **options)  # type: ignore[no-untyped-call]
-        return cast("SyncClient", sentinel.master_for(service))
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_POOL))
+        return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout))
+    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout)))
 
 
-def async_client(url: str) -> AsyncClient:
-    """Make a client for the running event loop; it connects at its first command."""
+def async_client(url: str, timeout: timedelta) -> AsyncClient:
+    """Make a client for the running event loop, like `sync_client`."""
     if url.startswith("redis+sentinel://"):
-        hosts, service, options = _sentinel_parts(url)
-        sentinel: Any = AsyncSentinel(hosts, sentinel_kwargs=_login(options), **options)  # type: ignore[no-untyped-call]
-        return cast("AsyncClient", sentinel.master_for(service))
-    return redis.asyncio.Redis.from_pool(redis.asyncio.BlockingConnectionPool.from_url(url, **_POOL))
+        return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout))
+    return redis.asyncio.Redis.from_pool(
+        redis.asyncio.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout))
+    )
+
+
+def _defaults(timeout: timedelta) -> dict[str, Any]:
+    """What holds where the URL says nothing else. Clients made from URLs retry nothing, in any redis-py since 6.3."""
+    seconds = timeout.total_seconds()
+    return {"protocol": _PROTOCOL, "socket_timeout": seconds, "socket_connect_timeout": seconds}
+
+
+def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta) -> Any:
+    hosts, service, options = _sentinel_parts(url)
+    options = _defaults(timeout) | options
+    shared = {name: value for name, value in options.items() if name in _LOGIN or name.startswith("socket_")}
+    # a Sentinel that does not answer is not asked again: the next one knows the master as well
+    return sentinel(hosts, sentinel_kwargs={**shared, "retry": retry}, **options).master_for(service)
+
+
+def reach(client: Any) -> None:
+    """Make sure that the next command finds an open connection: whatever fails here has sent nothing."""
+    pool = client.connection_pool
+    pool.release(pool.get_connection())
+
+
+async def areach(client: Any) -> None:
+    """Async twin of `reach`."""
+    # a loop that has not run for a while has not seen yet what the server has closed: let it look, and act on it
+    for _ in range(2):
+        await asyncio.sleep(0)
+    pool = client.connection_pool
+    await pool.release(await pool.get_connection())
 
 
 def close(client: Any) -> None:
@@ -89,12 +127,8 @@ def _sentinels(client: Any) -> list[Any]:
     return list(manager.sentinels) if manager else []
 
 
-def _login(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("username", "password") if name in options}
-
-
 def _sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    """Read redis+sentinel://[user:password@]host[:port],host[:port].../service[/db]."""
+    """Read redis+sentinel://[user:password@]host[:port],host[:port].../service[/db][?option=value]."""
     parts = urlsplit(url)
     login, _, places = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
@@ -107,7 +141,7 @@ def _sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any
     if not hosts or not service or not (db or "0").isdecimal():
         raise OptionError(_SENTINEL_URL)
     username, _, password = login.partition(":")
-    options: dict[str, Any] = {"db": int(db or 0), "protocol": _PROTOCOL}
+    options: dict[str, Any] = _options(f"redis://?{parts.query}") | {"db": int(db or 0)}
     if username:
         options["username"] = unquote(username)
     if password:

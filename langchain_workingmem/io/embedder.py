@@ -83,8 +83,9 @@ class Embedder:
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
         try:
-            rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
-        except (TypeError, ValueError) as error:
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+                rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
+        except (TypeError, ValueError, OverflowError) as error:
             raise _failure(error) from error
         if len(rows) != len(texts):
             msg = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts: check the model"
@@ -107,3 +108,11 @@ class Embedder:
 
 def _failure(error: Exception) -> EmbeddingError:
     return EmbeddingError(f"the embedding model failed: {type(error).__name__}: {error}")
+
+
+def name_of(embeddings: Embeddings) -> str:
+    """Name a model such that another model has another name, as far as it tells."""
+    for attribute in ("model", "model_name", "model_id"):
+        if isinstance(name := getattr(embeddings, attribute, None), str) and name:
+            return name
+    return type(embeddings).__qualname__

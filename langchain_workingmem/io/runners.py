@@ -8,48 +8,56 @@ import logging
 import os
 import random
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from datetime import timedelta
+from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from redis.client import NEVER_DECODE
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    RedisError,
-    ResponseError,
-)
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.cluster import RedisCluster
 from redis.exceptions import (
     ConnectionError as ConnectionLost,
-)
-from redis.exceptions import (
-    TimeoutError as TimedOut,
 )
 
 from langchain_workingmem.errors import (
     ModelError,
     OptionError,
-    RedisConnectionError,
-    RedisReplyError,
     WorkingMemError,
 )
 from langchain_workingmem.io import clients
+from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans.effects import Ask, Effect, Embed, Enter, Later, Leave, Pause, Plan, Progress, Send
+from langchain_workingmem.options import check_time
+from langchain_workingmem.plans.effects import (
+    Ask,
+    Effect,
+    Embed,
+    Emit,
+    Enter,
+    Later,
+    Leave,
+    Pause,
+    Plan,
+    Progress,
+    Pull,
+    Scan,
+    Send,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
+    from langchain_workingmem.plans.effects import Command
 
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
-# Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
-_RAW = {NEVER_DECODE: True}
+TIMEOUT = timedelta(seconds=10)
 
 
 class Runner:
@@ -61,6 +69,7 @@ class Runner:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -81,29 +90,40 @@ class Runner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    def stream(self, plan: Plan[None]) -> Iterator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    yield from effect.items
+                effect = _advance(plan, self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                try:
-                    if len(commands) == 1:
-                        return [self.client.execute_command(*commands[0], **_RAW)]
-                    with self.client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return self._send(effect)
+            case Scan():
+                return self._scan(effect)
+            case Pull(source):
+                return tuple(islice(cast("Iterator[Any]", source), 1))
             case Embed():
                 return self._embedder.embed(effect)
             case Pause():
@@ -125,6 +145,37 @@ class Runner:
                 trace.leave(effect)
         return None
 
+    def _send(self, effect: Send) -> list[Any]:
+        client, commands = self.client, effect.commands
+        if effect.in_order and isinstance(client, RedisCluster):
+            return [reply for command in commands for reply in self._pipeline(client, [command], once=effect.once)]
+        return self._pipeline(client, commands, once=effect.once)
+
+    def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = self.client
+        if not isinstance(client, RedisCluster):
+            return scanned(self._pipeline(client, [scan_step(effect)]), effect, 1)
+        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+        node = client.get_redis_connection(nodes[effect.node])
+        return scanned(self._pipeline(node, [scan_step(effect)]), effect, len(nodes))
+
+    def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        own, unsure = self._borrowed is None, False
+        try:
+            if once and own:
+                clients.reach(client)
+            unsure = once
+            if len(commands) == 1:
+                return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            pipe = client.pipeline(transaction=False)  # `execute` gives the connection back, as leaving a `with` would
+            for command in commands:
+                pipe.execute_command(*command, **RAW)
+            return checked(pipe.execute(raise_on_error=False))
+        except ERRORS as error:
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                self.revive()
+            return refused(error, own=own, unsure=unsure)
+
     def close(self) -> None:
         """Wait for what runs in the background, and close the client that was made here."""
         if self._pool is not None:
@@ -144,6 +195,7 @@ class AsyncRunner:
         self._connect = connect
         self._embedder = embedder
         self._borrowed = borrowed
+        self.revive: Callable[[], None] | None = None
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,30 +218,41 @@ class AsyncRunner:
         try:
             effect = next(plan)
             while True:
-                try:
-                    result = await self._perform(effect, progress, trace)
-                except WorkingMemError as error:
-                    effect = plan.throw(error)
-                else:
-                    effect = plan.send(result)
+                effect = _advance(plan, await self._outcome(effect, progress, trace))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
+    async def stream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
+        """Drive a plan, and yield what it emits on the way."""
+        trace = Trace()
+        try:
+            effect = next(plan)
+            while True:
+                if isinstance(effect, Emit):
+                    for item in effect.items:
+                        yield item
+                effect = _advance(plan, await self._outcome(effect, None, trace))
+        except StopIteration:
+            return
+        finally:
+            plan.close()
+
+    async def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        try:
+            return await self._perform(effect, progress, trace)
+        except WorkingMemError as error:
+            return error
+
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
-            case Send(commands):
-                client = await self.client()
-                try:
-                    if len(commands) == 1:
-                        return [await client.execute_command(*commands[0], **_RAW)]
-                    async with client.pipeline(transaction=False) as pipe:
-                        for command in commands:
-                            pipe.execute_command(*command, **_RAW)
-                        return _checked(await pipe.execute(raise_on_error=False))
-                except RedisError as error:
-                    return _refused(error)
+            case Send():
+                return await self._send(effect)
+            case Scan():
+                return await self._scan(effect)
+            case Pull(source):
+                return await _next(source)
             case Embed():
                 return await self._embedder.aembed(effect)
             case Pause():
@@ -211,6 +274,38 @@ class AsyncRunner:
             case Leave():
                 await trace.aleave(effect)
         return None
+
+    async def _send(self, effect: Send) -> list[Any]:
+        client, commands = await self.client(), effect.commands
+        if effect.in_order and isinstance(client, AsyncRedisCluster):
+            return [
+                reply for command in commands for reply in await self._pipeline(client, [command], once=effect.once)
+            ]
+        return await self._pipeline(client, commands, once=effect.once)
+
+    async def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
+        client = await self.client()
+        if not isinstance(client, AsyncRedisCluster):
+            return scanned(await self._pipeline(client, [scan_step(effect)]), effect, 1)
+        nodes = (await client.initialize()).get_primaries()
+        return scanned(await self._pipeline(nodes[effect.node], [scan_step(effect)]), effect, len(nodes))
+
+    async def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+        own, unsure = self._borrowed is None, False
+        try:
+            if once and own:
+                await clients.areach(client)
+            unsure = once
+            if len(commands) == 1:
+                return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            pipe = client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command, **RAW)
+            return checked(await pipe.execute(raise_on_error=False))
+        except ERRORS as error:
+            if self.revive is not None and isinstance(error, ConnectionLost):
+                await asyncio.to_thread(self.revive)
+            return refused(error, own=own, unsure=unsure)
 
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
@@ -234,26 +329,37 @@ async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
 
 
 def runners(
-    redis_url: str | None, client: SyncClient | None, async_client: AsyncClient | None, embedder: Embedder
+    redis_url: str | None,
+    client: SyncClient | None,
+    async_client: AsyncClient | None,
+    timeout: timedelta,
+    embedder: Embedder,
 ) -> tuple[Runner, AsyncRunner]:
     """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
+    check_time(timeout, "timeout")
     given = client is not None or async_client is not None
-    if given and redis_url is not None:
-        msg = "redis_url beside client or async_client: pass one or the other"
+    if given and (redis_url is not None or timeout != TIMEOUT):
+        msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
         raise OptionError(msg)
     url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
+
+    def connect(make: Callable[[str, timedelta], T], missing: str) -> T:
+        if url is None:
+            calls = "sync" if missing == "client" else "async"
+            msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(msg)
+        return make(url, timeout)
+
+    # not partial, which would show the URL, with its password, in its repr
     return (
-        Runner(partial(_connect, clients.sync_client, url, "client"), embedder, borrowed=client),
-        AsyncRunner(partial(_connect, clients.async_client, url, "async_client"), embedder, borrowed=async_client),
+        Runner(lambda: connect(clients.sync_client, "client"), embedder, borrowed=client),
+        AsyncRunner(lambda: connect(clients.async_client, "async_client"), embedder, borrowed=async_client),
     )
 
 
-def _connect(make: Callable[[str], T], url: str | None, missing: str) -> T:
-    if url is None:
-        calls = "sync" if missing == "client" else "async"
-        msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
-        raise OptionError(msg)
-    return make(url)
+def _advance(plan: Plan[Any], outcome: Any) -> Effect:
+    """Give a plan what came of its effect, an error included, and return the next."""
+    return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
 def _no_answer(error: Exception) -> ModelError:
@@ -278,29 +384,9 @@ def _seconds(pause: Pause) -> float:
     return random.uniform(0, pause.seconds) if pause.jitter else pause.seconds  # noqa: S311 - no secret
 
 
-def _checked(replies: list[Any]) -> list[Any]:
-    """Turn the errors among the replies into ours."""
-    return [_refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
-
-
-def _refused(error: Exception) -> list[RedisReplyError]:
-    """Return what Redis refused as a reply; raise what went wrong on the way there."""
-    # the client's own words name host and port at most, never the password
-    if isinstance(error, AuthenticationError | AuthorizationError):
-        msg = f"Redis refused the login ({error}): check the user and password in the URL"
-        raise RedisConnectionError(msg) from error
-    if isinstance(error, ConnectionLost | TimedOut):
-        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
-        raise RedisConnectionError(msg) from error
-    if isinstance(error, ResponseError):
-        return [RedisReplyError(reply_text(error))]
-    msg = f"the Redis client failed: {type(error).__name__}: {error}"
-    raise RedisConnectionError(msg) from error
-
-
-def reply_text(error: ResponseError) -> str:
-    """Give back the reply as the server wrote it: redis-py takes the code off those that have a class of their own."""
-    code = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}.get(
-        type(error).__name__
-    )
-    return f"{code} {error}" if code else str(error)
+async def _next(source: Iterator[Any] | AsyncIterator[Any]) -> tuple[Any, ...]:
+    if isinstance(source, AsyncIterator):
+        async for item in source:
+            return (item,)
+        return ()
+    return tuple(islice(source, 1))

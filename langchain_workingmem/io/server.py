@@ -26,8 +26,7 @@ from urllib.parse import quote
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 from langchain_workingmem.io import guardian
 
-Fsync = Literal["no", "everysec", "always"]
-FSYNC_FROM_WEAK_TO_STRICT = ("no", "everysec", "always")
+Fsync = Literal["everysec", "always"]
 
 BINARY_VARIABLE = "WORKINGMEM_REDIS_SERVER"
 OLDEST_VERSION = (7, 2)  # RediSearch 2.10 refuses to load into anything older
@@ -54,7 +53,9 @@ class Engine:
             "unixsocketperm": "700",
             "dir": str(directory),
             "appendonly": "yes",
-            "appendfsync": appendfsync,
+            # Redis's own everysec keeps writes in memory, acknowledged, for as long as the disk is busy, and a crash
+            # loses them. With "no" they reach the system first; the guardian has it write them out every second.
+            "appendfsync": "always" if appendfsync == "always" else "no",
             "aof-load-truncated": "yes",  # a crash may leave half a command at the end
             "save": "",
             "daemonize": "no",
@@ -251,16 +252,13 @@ def socket_of(directory: Path) -> Path:
 
 
 def _configure(socket_path: Path, appendfsync: Fsync) -> None:
-    """Set what all users share. Of several wishes for `appendfsync` the strictest wins."""
+    """Set what all users share. Of several wishes for `appendfsync` the stricter wins."""
     # RediSearch gives up after 500 ms and returns what it has so far, silently: wait instead.
     reply = _ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
     if reply.startswith("-ERR unknown command"):
         raise RedisCapabilityError(f"the server at {socket_path} has no Search: it said {reply.strip()!r}")
-    words = _ask(socket_path, "CONFIG GET appendfsync").split()
-    order = FSYNC_FROM_WEAK_TO_STRICT
-    stricter = not words or words[-1] not in order or order.index(words[-1]) < order.index(appendfsync)
-    if stricter and not _ask(socket_path, f"CONFIG SET appendfsync {appendfsync}").startswith("+OK"):
-        raise RedisConnectionError(f"the server at {socket_path} does not accept appendfsync {appendfsync}")
+    if appendfsync == "always" and not _ask(socket_path, "CONFIG SET appendfsync always").startswith("+OK"):
+        raise RedisConnectionError(f"the server at {socket_path} does not accept appendfsync always")
 
 
 def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> None:

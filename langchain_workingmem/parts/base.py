@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -36,5 +36,7 @@ class Core:
     space: Space
     run: Run
     arun: AsyncRun
+    stream: Callable[[Plan[None]], Iterator[Any]]
+    astream: Callable[[Plan[None]], AsyncGenerator[Any]]
     new_id: Callable[[], str]
     on_error: OnError

@@ -50,7 +50,8 @@ class Recall:
         `max_tokens` (estimated) bounds all that comes back: then hits are added, the best first, as long as they fit,
         with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise.
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
-        known, or when the pieces of a few long messages fill the whole list of candidates. A blank query finds nothing.
+        known, or when the pieces of a few long messages fill the whole list of candidates; two more when a hit is gone since,
+        as of a thread that has expired. A blank query finds nothing.
         """
         return self._core.run(
             self._search(

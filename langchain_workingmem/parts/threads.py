@@ -159,7 +159,8 @@ class Threads:
     def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
         """Hand a thread and its vectors from `resource_id` to another resource. One round trip, atomic.
 
-        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner.
+        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner. While one of both is
+        being deleted: `ResourceDeletedError`, and the thread goes back, or with its owner.
         """
         return self._core.run(plans.transfer(self._core.space, thread_id, resource_id, to))
 
@@ -184,7 +185,7 @@ class Threads:
 
         Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
         metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
-        One round trip, and two per 200 messages; up to 200 messages the copy appears in one step. Raises
+        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step. Raises
         `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
         """
         return self._core.run(

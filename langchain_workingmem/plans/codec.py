@@ -32,6 +32,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.authors import author_tag
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.text.chunks import count_tokens, split
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
         raise OptionError(msg) from error
@@ -196,8 +197,13 @@ def _plain(value: object) -> Any:
     raise TypeError(msg)
 
 
-# Writes JSON, pydantic models included. `json.dumps` would make an encoder per call, which costs as much as encoding.
-dump = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+# `json.dumps` would make an encoder per call, which costs as much as encoding.
+_encode = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def dump(value: object) -> str:
+    """Write JSON, pydantic models included; `ValueError` when it is nested too deep."""
+    return check_depth(_encode(value))
 
 
 def _is_json(value: object) -> bool:
@@ -240,12 +246,24 @@ def encode_body(message: BaseMessage) -> bytes:
 
 def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
     """Read a stored message."""
-    head = _HEAD.match(value)
-    if head is None:
+    try:
+        message, stored_at = _decoded(value)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         msg = (
             f"thread {thread_id!r} holds something that is no message under {id!r}: was it written by another program?"
         )
-        raise WorkingMemError(msg)
+        raise WorkingMemError(msg) from error
+    known = id.decode()
+    if message.id != known:  # a copy keeps the body of its source
+        message.id = known
+    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=stored_at)
+
+
+def _decoded(value: bytes) -> tuple[BaseMessage, datetime]:
+    head = _HEAD.match(value)
+    if head is None:
+        msg = "it has no header"
+        raise ValueError(msg)
     stored_at, role = head.groups()
     kind = _KINDS[role.decode()]
     # what BaseModel.__init__ does, but from JSON, and without the constructors that LangChain puts in front of it: 1.5
@@ -255,10 +273,7 @@ def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) ->
         message = validator.validate_json(value[head.end() : -1], self_instance=kind.__new__(kind))
     except ValidationError:  # a lone surrogate: the fast parser refuses what ours wrote
         message = validator.validate_python(json.loads(value[head.end() : -1]), self_instance=kind.__new__(kind))
-    known = id.decode()
-    if message.id != known:  # a copy keeps the body of its source
-        message.id = known
-    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=from_micros(stored_at))
+    return message, from_micros(stored_at)
 
 
 def model_of(value: bytes) -> bytes:

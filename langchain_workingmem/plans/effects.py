@@ -13,11 +13,11 @@ from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -31,6 +31,17 @@ class Send:
     """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
 
     commands: Sequence[Command]
+    once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
+    in_order: bool = False  # also in a cluster, whose nodes work at the same time: there one trip per command
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One step through all keys of a pattern, on every node. Its result: the keys, and the next step, None at the end."""
+
+    pattern: str
+    node: int = 0
+    cursor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,20 @@ class Progress:
 
     done: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Take the next item of what the caller has passed, an iterator or an async one. Its result is (item,), () at the end."""
+
+    source: Iterator[Any] | AsyncIterator[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Hand items to the caller of `stream` while the plan goes on."""
+
+    items: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +115,7 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Embed | Pause | Progress | Ask | Later | Enter | Leave"
+Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Enter | Leave"
 _NO_SEARCH = (
     "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
@@ -101,19 +126,36 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 
 
-def attempt(*commands: Command) -> Plan[list[Any]]:
+PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
+
+
+def _persist(effect: Send) -> Plan[list[Any]]:
+    """Perform a `Send`, and again after a pause, as often as the error says that this makes sense and does no harm."""
+    for failures, seconds in enumerate(PAUSES):
+        try:
+            return list((yield effect))
+        except RedisConnectionError as error:
+            if failures >= error.repeats:
+                raise
+        yield Pause(seconds)
+    return list((yield effect))
+
+
+def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    A server that was restarted has forgotten our scripts; those calls are repeated with their source. A server
-    without Search raises `RedisCapabilityError`.
+    When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
+    forgotten our scripts; those calls are repeated with their source, and where the order counts, what stands behind
+    them. A server without Search raises `RedisCapabilityError`.
     """
-    replies: list[Any] = list((yield Send(commands)))
+    replies = yield from _persist(Send(commands, once, in_order))
     lost = [
         place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
     ]
     if lost:
-        again = yield Send([as_eval(commands[place]) for place in lost])
-        for place, reply in zip(lost, again, strict=True):
+        places = range(lost[0], len(commands)) if in_order else lost
+        again = [as_eval(commands[place]) if place in lost else commands[place] for place in places]
+        for place, reply in zip(places, (yield from _persist(Send(again, once, in_order))), strict=True):
             replies[place] = reply
     for reply in replies:
         if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
@@ -121,9 +163,9 @@ def attempt(*commands: Command) -> Plan[list[Any]]:
     return replies
 
 
-def send(*commands: Command) -> Plan[list[Any]]:
-    """Send commands in one round trip; raise the first refusal."""
-    replies = yield from attempt(*commands)
+def send(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+    """Send commands in one round trip, as `attempt` does; raise the first refusal."""
+    replies = yield from attempt(*commands, once=once, in_order=in_order)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply
@@ -152,7 +194,7 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
             go_on(place, partial(next, plan))
         while waiting:
             merged, parts = _merged(waiting)
-            reply = yield merged
+            reply = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
             for place, part in parts.items():
                 go_on(place, partial(running[place].send, reply if part is None else reply[part]))
     finally:
@@ -171,9 +213,11 @@ def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | No
         }
         if texts:
             return Embed(list(chain(*texts.values())), query), _parts(texts)
-    commands = {place: effect.commands for place, effect in waiting.items() if isinstance(effect, Send)}
-    if commands:
-        return Send(list(chain(*commands.values()))), _parts(commands)
+    sends = {place: effect for place, effect in waiting.items() if isinstance(effect, Send)}
+    if sends:
+        commands = {place: effect.commands for place, effect in sends.items()}
+        once = any(effect.once for effect in sends.values())
+        return Send(list(chain(*commands.values())), once), _parts(commands)
     place, effect = next(iter(waiting.items()))
     return effect, {place: None}
 

@@ -11,12 +11,13 @@ from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, Opti
 from langchain_workingmem.models import Page, StoredMessage
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, attempt
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
-from langchain_workingmem.plans.threads import every, owner_tag, read_cursor, run_script
+from langchain_workingmem.plans.threads import every, read_cursor
 from langchain_workingmem.plans.titles import schedule
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.codec import Draft
-    from langchain_workingmem.plans.effects import Argument
+    from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.space import Space
 
 _log = logging.getLogger("langchain_workingmem")
@@ -47,8 +48,9 @@ def write(
     """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
-    yield from space.ready()
     texts = [text for draft in drafts for text in draft.chunks]
+    _check_count(space, len(drafts) + len(texts))
+    yield from space.ready()
     vectors: list[bytes] = []
     mark = "" if space.recall is None or space.dims is None else space.mark(space.dims)
     failure: Exception | None = None
@@ -60,7 +62,7 @@ def write(
             mark = space.mark(found.shape[1])
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             failure, mark = error, ""
-    arguments: list[Argument] = [mode, owner, encode(thread_id), mark]
+    arguments: list[Argument] = [mode, owner, encode(thread_id), mark, space.ttl_ms or ""]
     at = 0
     for draft in drafts:
         chunks = draft.chunks if vectors else []
@@ -70,10 +72,30 @@ def write(
             at += 1
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
     call = scripts.WRITE.call(keys.all, *arguments)
-    ((_, count, titled),) = yield from run_script(thread_id, resource_id, call, message_ids=ids)
-    if mode == "append":
+
+    def undo(reply: Any, _: str) -> Command:
+        return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
+
+    appending = mode == "append"
+    _, count, titled, _ = yield from guarded(
+        space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
+    )
+    if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled))
     return [draft.message for draft in drafts], failure
+
+
+MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for 1 to 3 s
+
+
+def _check_count(space: Space, count: int) -> None:
+    algorithm = space.index.algorithm if space.recall else "flat"
+    if count > (most := MOST_AT_ONCE[algorithm]):
+        msg = (
+            f"{count:,} messages and pieces to embed are too many for one atomic step, {most:,} are the most (with "
+            f"{algorithm}): save them in several calls"
+        )
+        raise OptionError(msg)
 
 
 def save(
@@ -135,7 +157,7 @@ def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), what, *doomed)
-    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    ((deleted, *_),) = yield from run_script(thread_id, resource_id, call, once=True)
     return max(0, int(deleted))
 
 

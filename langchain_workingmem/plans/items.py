@@ -62,7 +62,7 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
         if not is_stale(error):
             raise
         if not shelf.create:
-            raise no_index(shelf.keys.items_index) from error
+            raise no_index(error) from error
         shelf.is_ready = False  # somebody dropped the index
         yield from shelf.setup()
         found = yield from together(make() for make in reads.values())

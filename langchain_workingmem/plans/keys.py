@@ -95,10 +95,10 @@ class Keys:
             revisions=f"{self.prefix}:revisions:t:{tag}",
         )
 
-    def of_resource(self, resource_id: str) -> tuple[str, str]:
-        """Name the keys of a resource's working memory: HASH and STREAM of revisions."""
+    def of_resource(self, resource_id: str) -> tuple[str, str, str]:
+        """Name the keys of a resource: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
         tag = f"{{{encode(resource_id)}}}"
-        return f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
     @property
     def threads_index(self) -> str:

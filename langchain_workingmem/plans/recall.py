@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
     IdError,
@@ -24,6 +24,7 @@ from langchain_workingmem.options import (
     one_of,
 )
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
 from langchain_workingmem.plans.codec import decode_message, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, attempt, send, traced
@@ -48,12 +49,13 @@ from langchain_workingmem.plans.search import (
     size_of,
     wordy,
 )
-from langchain_workingmem.plans.threads import check_owner, get
+from langchain_workingmem.plans.space import no_index
+from langchain_workingmem.plans.threads import get
 from langchain_workingmem.text.chunks import count_tokens
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from redisvl.query.filter import FilterExpression
@@ -61,6 +63,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.space import Space
+
+
+DEEPEST = 1_000_000  # candidates that Search returns at once
+Place: TypeAlias = tuple[bytes, int, int]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +150,11 @@ class Query:
             exclude=frozenset(check_id(id, "message id") for id in excluded),
         )
 
+    def without(self, thread_ids: Collection[str]) -> Query:
+        """Leave threads out."""
+        known = self.where.get("not_thread_ids", ())
+        return replace(self, where={**self.where, "not_thread_ids": [*known, *thread_ids]})
+
     def filter(self) -> FilterExpression:
         """Build the filter: the tenant first, always."""
         return matching(
@@ -176,7 +187,7 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
     ranked, replies = yield from candidates(space, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
-    return (yield from windows(space, query, ranked))
+    return (yield from fetched(space, query, ranked))
 
 
 def embed_query(space: Space, text: str) -> Plan[bytes]:
@@ -195,13 +206,14 @@ def ownership(space: Space, query: Query) -> list[Command]:
 
 
 def candidates(
-    space: Space, query: Query, beside: Sequence[Command], *, spare: int = 0
+    space: Space, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[Place] = ()
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Embed the query, search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
     `spare` messages more than `top_k` are looked for, because the caller may drop some. A message has as many
     candidates as pieces: when the list is full and yet holds too few messages, it is asked for again, deeper. It is
-    asked for again, too, when it shows that the query names an author of whom nobody knew.
+    asked for again, too, when it shows that the query names an author of whom nobody knew. What is `gone` does not
+    count.
     """
     options = space.recalling
     where = query.filter()
@@ -209,8 +221,9 @@ def candidates(
     least = query.threshold or 0.0
     excluded = {id.encode() for id in query.exclude}
     hybrid = options.search == "hybrid"
+    name, fields = space.keys.vectors_index, ["message"] if query.exclude else []
     depth = wanted + len(excluded) + query.top_k + 8
-    depth = max(CANDIDATES, depth) if hybrid else depth
+    depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     retried = False
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
@@ -219,11 +232,11 @@ def candidates(
     vector = yield from embed_query(space, in_first_person(query.text, meant))
 
     def keep(row: Found) -> bool:
+        if gone and _candidate(row, 0)[:3] in gone:
+            return False
         return row.fields.get(b"message", b"") not in excluded
 
     while True:
-        name = space.keys.vectors_index
-        fields = ["message"] if query.exclude else []
         words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
@@ -232,7 +245,7 @@ def candidates(
         failed = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
         if failed is not None:
             if retried or not is_stale(failed):
-                raise failed
+                raise no_index(failed) if is_stale(failed) else failed
             # the index was dropped, or rebuilt for another model, since we looked
             space.forget()
             yield from space.ready()
@@ -240,9 +253,8 @@ def candidates(
             others, retried = None, True
             continue
         distance = options.index.distance
-        dense = (_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row))
+        near = [_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row)]
         if hybrid:
-            near = list(dense)
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
             worded = [_candidate(row, row.score) for row in found if keep(row)]
             known = space.note_authors(owner, {one.author.decode() for one in (*near, *worded)})
@@ -250,13 +262,13 @@ def candidates(
                 meant = now
                 vector = yield from embed_query(space, in_first_person(query.text, meant))
                 continue
-            authors = {author.encode() for author in meant}
-            ranked = rank_hybrid(near, worded, wanted, least, options.weights, authors)
+            ranked = rank_hybrid(near, worded, wanted, least, options.weights, {one.encode() for one in meant})
         else:
-            ranked = rank_semantic(dense, wanted, least)
-        if len(ranked) >= wanted or size_of(replies[0]) < depth or farthest(replies[0], distance) < least:
+            ranked = rank_semantic(near, wanted, least)
+        is_all = size_of(replies[0]) < depth or depth == DEEPEST
+        if len(ranked) >= wanted or is_all or farthest(replies[0], distance) < least:
             return ranked, others
-        depth *= 4
+        depth = min(depth * 4, DEEPEST)
 
 
 def _candidate(row: Found, value: float) -> Candidate:
@@ -267,37 +279,65 @@ def _candidate(row: Found, value: float) -> Candidate:
     return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), author, value)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[RecallResult]:
-    """Fetch the messages around each hit. One round trip, none without hits."""
+def fetched(
+    space: Space,
+    query: Query,
+    ranked: Sequence[Ranked],
+    wanted: Callable[[Ranked], bool] = lambda _: True,
+    *,
+    spare: int = 0,
+) -> Plan[RecallResult]:
+    """Fetch the messages around the best. One round trip, none without hits.
+
+    Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
+    """
+    gone: set[Place] = set()
+    while True:
+        result, lost, expired = yield from windows(space, query, [*filter(wanted, ranked)][: query.top_k])
+        if not lost:
+            return result
+        gone |= lost
+        query = query.without(expired)
+        ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
+
+
+def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[RecallResult, set[Place], list[str]]]:
+    """Fetch the messages around each hit, and say which hits and threads are gone. One round trip, none without hits."""
     if query.max_tokens is not None:
         ranked = within(ranked, query.max_tokens)
     threads: dict[bytes, list[int]] = {}
     for one in ranked:
-        threads.setdefault(one.thread, []).append(one.seq)
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     owner = encode(query.resource_id or "")
     ids = {thread: decode(thread) for thread in threads}
     calls = [
-        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *seqs)
-        for thread, seqs in threads.items()
+        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *places)
+        for thread, places in threads.items()
     ]
     replies = (yield from send(*calls)) if calls else []
     titles: dict[bytes, str | None] = {}
     ranks: dict[tuple[bytes, int], int] = {}  # (thread, seq) -> rank in the thread
     rows: dict[tuple[bytes, int], StoredMessage] = {}  # (thread, rank) -> message
+    found: set[tuple[bytes, int]] = set()
     for thread, reply in zip(threads, replies, strict=True):
-        titles[thread] = reply[0].decode() or None if reply else None
-        for rank, seq, id, value in zip(reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+        if not reply:
+            continue
+        titles[thread] = reply[0].decode() or None
+        found.update((thread, int(seq)) for seq in reply[1])
+        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             ranks[thread, int(seq)] = int(rank)
             rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
 
-    hits = []
+    hits, lost = [], set()
     shown: dict[tuple[bytes, int], StoredMessage] = {}
     left = inf if query.max_tokens is None else query.max_tokens
-    for thread, seq, _, score, alike in ranked:
-        rank = ranks.get((thread, seq))
-        if rank is None:  # deleted, or handed over, since it was found
+    for one in ranked:
+        thread, seq, _, score, alike = one
+        if (thread, seq) not in found:  # deleted, changed, handed over, or expired
+            lost.add(one[:3])
             continue
+        rank = ranks[thread, seq]
         for first, last in ((rank - before, rank + after), (rank, rank)):
             window = {(thread, near): rows[thread, near] for near in range(first, last + 1) if (thread, near) in rows}
             cost = 0 if query.max_tokens is None else sum(_tokens(window[at]) for at in window.keys() - shown.keys())
@@ -320,7 +360,8 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[Recall
                 thread_title=titles[thread],
             )
         )
-    return RecallResult(hits=hits, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    merged = sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id))
+    return RecallResult(hits=hits, rows=merged), lost, [ids[thread] for thread in threads if thread not in titles]
 
 
 def _tokens(row: StoredMessage) -> int:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, ThreadNotFoundError
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.codec import model_of, restored
 from langchain_workingmem.plans.effects import Plan, Progress
 from langchain_workingmem.plans.history import write
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.threads import every, get, run_script
+from langchain_workingmem.plans.threads import every, get
 
 if TYPE_CHECKING:
     from langchain_workingmem.plans.space import Space

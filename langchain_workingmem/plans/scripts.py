@@ -6,14 +6,27 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from langchain_workingmem.errors import OptionError
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem.plans.effects import Argument, Command
 
 _FOLDER = files(__package__) / "lua"
 _PRELUDE = (_FOLDER / "prelude.lua").read_text()
 _SOURCES: dict[Argument, str] = {}
+MOST_BYTES = (
+    512 * 2**20
+)  # that Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step
+
+STEP_BYTES = 64 * 2**20  # of a step of our own choice
+
+
+def _size(argument: Argument) -> int:
+    if isinstance(argument, bytes) or (isinstance(argument, str) and argument.isascii()):
+        return len(argument)
+    return len(argument.encode()) if isinstance(argument, str) else 0
 
 
 class Script:
@@ -25,8 +38,26 @@ class Script:
         _SOURCES[self.sha] = source
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
-        """Build the command that runs the script."""
+        """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
+        size = sum(map(_size, arguments))
+        if size > MOST_BYTES:
+            msg = f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most: save less at a time, or smaller values"
+            raise OptionError(msg)
         return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
+
+
+def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
+    """Put the arguments of rows together, such that each step is of a bearable size; one step at least."""
+    step: list[Argument] = []
+    size = 0
+    for row in rows:
+        more = sum(map(_size, row))
+        if step and size + more > STEP_BYTES:
+            yield step
+            step, size = [], 0
+        step += row
+        size += more
+    yield step
 
 
 def as_eval(command: Command) -> Command:
@@ -43,7 +74,10 @@ WINDOWS = Script("windows")
 DELETE = Script("delete")
 RESTORE = Script("restore")
 REMEMBER = Script("remember")
+RESTORE_MEMORY = Script("restore_memory")
+LIFT = Script("lift")
 TITLE = Script("title")
 PUT_ITEM = Script("put_item")
 GET_ITEM = Script("get_item")
 DELETE_ITEM = Script("delete_item")
+MARKS = Script("marks")

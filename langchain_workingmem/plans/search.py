@@ -146,7 +146,7 @@ def matching(
     *,
     resource_id: str | None = None,
     thread_id: str | None = None,
-    not_thread_id: str | None = None,
+    not_thread_ids: Sequence[str] = (),
     clone_of: str | None = None,
     roles: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
@@ -159,8 +159,8 @@ def matching(
     parts: list[FilterExpression] = [
         Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
     ]
-    if not_thread_id is not None:
-        parts.append(Tag("thread") != encode(not_thread_id))
+    if not_thread_ids:
+        parts.append(Tag("thread") != [encode(id) for id in not_thread_ids])
     if roles:
         parts.append(Tag("role") == list(roles))
     if since is not None:
@@ -168,10 +168,8 @@ def matching(
     if until is not None:
         parts.append(Num(time) <= until)
     parts += [Tag("labels") == label(key, value) for key, value in (metadata or {}).items()]
-    found = FilterExpression("*")
-    for part in parts:
-        found = found & part
-    return found
+    # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
+    return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
 
 
 def nearest(

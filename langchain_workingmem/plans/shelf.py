@@ -66,7 +66,7 @@ class Shelf:
             wanted = self.vectors.options.attributes(dims)
             stored = yield from agreed(self.keys.item_vectors_settings, wanted, create=self.create)
             if stored is None:
-                raise no_index(self.keys.item_vectors_index)
+                raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
             if stored["dims"] != dims:
                 raise self._other_size(stored["dims"], dims)
             if stored != wanted:

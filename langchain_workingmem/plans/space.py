@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _RESOURCES = 10_000  # whose authors are kept in mind
 _log = logging.getLogger("langchain_workingmem")
+MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Space:
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     model: str = ""  # the embedding model by name
+    ttl_ms: int | None = None  # after its last write a thread expires
     create: bool = True  # False: attach only, never create an index
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
@@ -65,6 +67,11 @@ class Space:
     def index(self) -> IndexOptions:
         """Return the options of the vector index."""
         return self.recalling.index
+
+    @property
+    def ttl_fields(self) -> tuple[str | int, ...]:
+        """Return the ttl as a field of a thread."""
+        return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
     def mark(self, dims: int) -> str:
         """Name all that decides what a message's vectors are; `reindex` renews those that carry another name."""
@@ -128,8 +135,15 @@ class Space:
             wanted = self.settings(dims)
             stored = yield from agreed(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
-                raise no_index(self.keys.vectors_index)
-            self._compare(stored, wanted)
+                raise no_index(f"there is no index {self.keys.vectors_index!r}")
+            self.compare(stored, wanted)
+            if stored["model"] != self.model:
+                _log.warning(
+                    "the vectors were made by %s, the model is now %s: recall finds little until "
+                    "memory.recall.reindex() has run",
+                    stored["model"],
+                    self.model,
+                )
             if self.create:
                 yield from created(vectors_schema(self.keys, self.index, dims))
             self.dims = dims
@@ -140,24 +154,17 @@ class Space:
         """Say what the vector index is built for."""
         return {"model": self.model, **self.index.attributes(dims)}
 
-    def _compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    def compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Raise when an index with these settings cannot serve those that are wanted; the model's name is no setting."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
-        changed = {name: value for name, value in stored.items() if wanted.get(name) != value}
-        model = changed.pop("model", None)
+        changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
             msg = (
                 f"the vector index was built with {changed}, these options differ: use those, or rebuild it with "
                 "memory.recall.reindex()"
             )
             raise OptionError(msg)
-        if model is not None:
-            _log.warning(
-                "the vectors were made by %s, the model is now %s: recall finds little until "
-                "memory.recall.reindex() has run",
-                model,
-                self.model,
-            )
 
     def _refuse(self, expected: int, actual: int) -> None:
         msg = (
@@ -183,6 +190,9 @@ class Space:
 
 def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
     """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
+    if (dims := wanted["dims"]) > MOST_DIMS:
+        msg = f"vectors of {dims:,} dimensions: Search takes {MOST_DIMS:,} at most, use another model"
+        raise EmbeddingSizeError(msg, expected=MOST_DIMS, actual=dims)
     if create:
         # not SET ... GET: redis-py turns every reply of SET into a bool
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))
@@ -207,8 +217,6 @@ def created(command: Command) -> Plan[None]:
         yield Pause(0.02)
 
 
-def no_index(name: str) -> RedisCapabilityError:
-    """Say that somebody else has to create an index."""
-    return RedisCapabilityError(
-        f"there is no index {name!r} and create_index=False: run setup() once with a user that may create it"
-    )
+def no_index(seen: object) -> RedisCapabilityError:
+    """Say who makes an index that is not there."""
+    return RedisCapabilityError(f"{seen} and create_index=False: run setup() once with a user that may create it")

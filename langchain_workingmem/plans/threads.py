@@ -7,28 +7,27 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem.errors import (
-    MessageNotFoundError,
     OptionError,
     RedisReplyError,
-    ThreadExistsError,
     ThreadNotFoundError,
-    ThreadOwnershipError,
     WorkingMemError,
 )
 from langchain_workingmem.models import ClonedThread, Page, Thread
 from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros
 from langchain_workingmem.plans.effects import Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
+from langchain_workingmem.plans.space import no_index
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.rows import Wanted
@@ -37,46 +36,6 @@ if TYPE_CHECKING:
 
 OrderBy = Literal["updated_at", "created_at"]
 _METADATA = b"metadata:"
-
-
-def run_script(
-    thread_id: str, resource_id: str | None, *commands: Command, message_ids: Mapping[str, str] | None = None
-) -> Plan[list[Any]]:
-    """Send calls of scripts about one thread; their refusals become our errors.
-
-    A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
-    """
-    try:
-        return (yield from send(*commands))
-    except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id, message_ids) from None
-
-
-def refusal(
-    error: RedisReplyError, thread_id: str, resource_id: str | None, message_ids: Mapping[str, str] | None = None
-) -> WorkingMemError:
-    """Say in our words why a script refused."""
-    match error.code:
-        case "WMOWNER":
-            return ThreadOwnershipError(thread_id, resource_id or "")
-        case "WMEXISTS":
-            return ThreadExistsError(thread_id)
-        case "WMNOTHREAD":
-            return ThreadNotFoundError(thread_id)
-        case "WMNOMESSAGE":
-            return MessageNotFoundError((message_ids or {})[str(error).partition(" ")[2]], thread_id)
-    return error
-
-
-def owner_tag(resource_id: str | None) -> str:
-    """Write the owner as scripts expect it; empty: whoever it is."""
-    return "" if resource_id is None else encode(check_id(resource_id, "resource_id"))
-
-
-def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> None:
-    """Raise `ThreadOwnershipError` when the `resource` field of a thread names another owner than the one given."""
-    if tag is not None and resource_id is not None and decode(tag) != resource_id:
-        raise ThreadOwnershipError(thread_id, resource_id)
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -108,12 +67,13 @@ def _need(thread_id: str, reply: Any) -> Thread:
     return thread
 
 
-def _fields(title: str | None, metadata: Mapping[str, Any]) -> list[str]:
+def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
+    """Write title and metadata as fields of a thread."""
     if title is not None and not is_utf8(title):
         msg = f"title={title!r}: use a str of valid Unicode, or None"
         raise OptionError(msg)
     fields = [] if title is None else ["title", title]
-    for key, value in metadata.items():
+    for key, value in _checked(metadata).items():
         fields += [f"metadata:{key}", canonical(value, key)]
     return fields
 
@@ -133,9 +93,13 @@ def create(
     """Create a thread. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
-    call = scripts.CREATE.call(keys.all, owner, *_fields(title, _checked(metadata)))
+    call = scripts.CREATE.call(keys.all, owner, *fields_of(title, metadata), *space.ttl_fields)
     yield from space.ready()
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+
+    def undo(reply: Any, _: str) -> Command:
+        return scripts.DELETE.call(keys.all, owner, "undo", as_dict(reply)[b"updated_at"])
+
+    reply = yield from guarded(space, thread_id, [resource_id], call, undo, once=True)
     return _need(thread_id, reply)
 
 
@@ -187,10 +151,11 @@ def listed(
     if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
         space.forget()  # the index was dropped since we looked
         yield from space.ready()
-        replies = yield from send(*searches)
+        replies = yield from attempt(*searches)
+    for reply in replies:
+        if isinstance(reply, RedisReplyError):
+            raise no_index(reply) if is_stale(reply) else reply
     reply, count = replies
-    if isinstance(reply, RedisReplyError):
-        raise reply
     found = list(parse(reply))
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
@@ -256,10 +221,10 @@ def update(
     if title is None:
         doomed.append("title")
     kept = {key: value for key, value in merged.items() if value is not None}
-    fields = _fields(None if isinstance(title, EllipsisType) else title, kept)
-    call = scripts.CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields)
+    fields = fields_of(None if isinstance(title, EllipsisType) else title, kept)
+    call = scripts.CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *space.ttl_fields)
     yield from space.ready()
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    reply = yield from guarded(space, thread_id, [resource_id], call)
     return _need(thread_id, reply)
 
 
@@ -267,16 +232,27 @@ def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all that belongs to it. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.DELETE.call(keys.all, owner_tag(resource_id), "thread")
-    (deleted,) = yield from run_script(thread_id, resource_id, call)
+    ((deleted, *_),) = yield from run_script(thread_id, resource_id, call, once=True)
     return int(deleted) >= 0
 
 
 def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
-    """Hand a thread over, its vectors in the same step. One round trip."""
+    """Hand a thread over, its vectors in the same step. One round trip.
+
+    While `to` is being deleted the thread is given back, unless the deletion was faster.
+    """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    check_id(resource_id, "resource_id")
-    call = scripts.TRANSFER.call(keys.all, owner_tag(resource_id), encode(check_id(to, "to")))
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    owner, heir = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
+
+    def undo(_: Any, deleted: str) -> Command:
+        if (
+            deleted == resource_id
+        ):  # it was about to be deleted, and the deletion does not look for it under another owner
+            return scripts.DELETE.call(keys.all, heir, "thread")
+        return scripts.TRANSFER.call(keys.all, heir, owner)
+
+    call = scripts.TRANSFER.call(keys.all, owner, heir)
+    reply = yield from guarded(space, thread_id, [resource_id, to], call, undo, once=True)
     return _need(thread_id, reply)
 
 
@@ -318,24 +294,23 @@ def clone(
     message_ids: Collection[str] | None,
     new_id: Callable[[], str],
 ) -> Plan[ClonedThread]:
-    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages.
+    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages or 64 MiB.
 
-    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to 200
-    messages the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
-    program or the task is stopped).
+    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
+    the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
+    program or the task is stopped, or Redis stays away).
     """
     origin = yield from get(space, source, resource_id)
     if origin is None:
         raise ThreadNotFoundError(source)
-    keys, target = space.keys.of(source), space.keys.of(check_id(new_thread_id, "new_thread_id"))
+    keys = space.keys.of(source)
+    check_id(new_thread_id, "new_thread_id")
     changed = _checked(metadata)
     merged = origin.metadata | dict(changed)
-    fields = _fields(
-        origin.title if title is None else title,
-        {key: value for key, value in merged.items() if value is not None or key not in changed},
-    )
-    header: list[Argument] = [len(fields) + 2, *fields, "clone_of", encode(source)]
-    owner, tag = encode(origin.resource_id), encode(new_thread_id)
+    kept = {key: value for key, value in merged.items() if value is not None or key not in changed}
+    named = fields_of(origin.title if title is None else title, kept)
+    fields = [*named, "clone_of", encode(source), *space.ttl_fields]
+    header: list[Argument] = ["new", encode(origin.resource_id), encode(new_thread_id), len(fields), *fields]
     renamed: dict[str, str] = {}
     yield from space.ready()
     try:
@@ -344,23 +319,39 @@ def clone(
                 source,
                 resource_id,
                 ("HEXISTS", keys.thread, "resource"),
-                scripts.READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
+                scripts.READ.call(keys.all, header[1], *wanted.arguments(), "vectors", 1),
             )
             if not present:
                 raise ThreadNotFoundError(source)
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
-            call = scripts.RESTORE.call(target.all, owner, tag, *header, *copies)
-            (thread,) = yield from run_script(new_thread_id, origin.resource_id, call)
-            header = [0]
+            for step in scripts.in_steps(copies):
+                thread = yield from restore(space, new_thread_id, origin.resource_id, [*header, *step], once=not step)
+                header = ["more", *header[1:3], 0]
             if wanted.newest or len(rows) < CLONE_BATCH:
                 break
             wanted = replace(wanted, above=int(rows[-1][1]))
     except WorkingMemError:
-        if header == [0]:
+        if header[0] == "more":
             yield from delete(space, new_thread_id, origin.resource_id)
         raise
-    return ClonedThread(thread=_need(new_thread_id, thread), message_ids=renamed)
+    return ClonedThread(thread=_need(new_thread_id, thread[-1]), message_ids=renamed)
+
+
+def restore(
+    space: Space, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, once: bool = False
+) -> Plan[list[Any]]:
+    """Write a part of a copied thread, as `restore.lua` says. One round trip.
+
+    The ids of its messages tell the script when a part was there before; a part without any must be sent `once`.
+    """
+    keys = space.keys.of(thread_id)
+
+    def undo(reply: Any, _: str) -> Command:
+        return scripts.DELETE.call(keys.all, encode(resource_id), "undo", as_dict(reply[-1])[b"updated_at"])
+
+    call = scripts.RESTORE.call(keys.all, *arguments)
+    return cast("list[Any]", (yield from guarded(space, thread_id, [resource_id], call, undo, once=once)))
 
 
 def _copies(
@@ -368,15 +359,14 @@ def _copies(
     chosen: Collection[str] | None,
     renamed: dict[str, str],
     new_id: Callable[[], str],
-) -> list[Argument]:
+) -> Iterator[list[Argument]]:
     """Write messages and their vectors as `restore.lua` reads them, under new ids."""
-    copies: list[Argument] = []
     for id, _, value, vectors in rows:
         old = id.decode()
         if chosen is None or old in chosen:
             renamed[old] = new_id()
-            copies += [renamed[old], value]
+            copy: list[Argument] = [renamed[old], value]
             for vector in vectors:
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
-                copies += [len(pairs), *pairs]
-    return copies
+                copy += [len(pairs), *pairs]
+            yield copy

@@ -10,9 +10,9 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.effects import Ask, Later, Plan
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.threads import run_script
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans import scripts, working_memory
+from langchain_workingmem.plans.access import owner_tag, refusal, run_script
 from langchain_workingmem.plans.codec import is_ours_to_keep
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
-from langchain_workingmem.plans.recall import candidates, windows
+from langchain_workingmem.plans.recall import candidates, fetched
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.threads import owner_tag, refusal, run_script
 from langchain_workingmem.plans.windows import history_window, provenance, valid
 from langchain_workingmem.text.rendering import recalled_block
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.plans.effects import Command, Plan
     from langchain_workingmem.plans.recall import Query
+    from langchain_workingmem.plans.scoring import Ranked
     from langchain_workingmem.plans.space import Space
 
 
@@ -144,7 +145,7 @@ def gather(
         stored = _window(rows, new, history, copies(rows, new))
     else:
         if limit is None:  # all of this thread is shown anyway
-            query = replace(query, where={**query.where, "not_thread_id": thread_id})
+            query = query.without([thread_id])
         query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
 
         def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage], Copies]:
@@ -177,8 +178,11 @@ def _recall(
         raise refusal(error, thread_id, resource_id) from None
     rows, stored, sent = window(replies[0])
     here, shown = encode(thread_id).encode(), {row.seq for row in stored}
-    fresh = [one for one in ranked if one.thread != here or (one.seq not in shown and one.seq < sent.first)]
-    recalled = (yield from windows(space, query, fresh[: query.top_k])) if fresh else RecallResult()
+
+    def is_fresh(one: Ranked) -> bool:
+        return one.thread != here or (one.seq not in shown and one.seq < sent.first)
+
+    recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
     if sent.said:
         kept = [row for row in recalled.rows if row.thread_id != thread_id or not sent.covers(row)]
         recalled = replace(recalled, rows=kept)

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from langchain_workingmem.errors import (
     IdError,
     ReadOnlyError,
+    RedisConnectionError,
     RevisionNotFoundError,
     ThreadExistsError,
     ThreadNotFoundError,
@@ -20,10 +22,11 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.options import at_least, one_of
 from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict, from_micros
 from langchain_workingmem.plans.effects import Pause, Plan, send
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id
-from langchain_workingmem.plans.threads import check_owner, create, get, owner_tag, run_script
+from langchain_workingmem.plans.threads import create, get
 from langchain_workingmem.text.formats import Mode
 from langchain_workingmem.text.rendering import working_memory_block
 
@@ -47,8 +50,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a rand
 class Place:
     """Where a working memory is stored."""
 
-    keys: tuple[str, ...]  # memory, revisions, and the thread's for the memory of a thread
-    thread_id: str = ""
+    keys: tuple[str, ...]  # the first is the thread's, or the tombstone of the resource; the last: memory, revisions
+    thread_id: str | None = None  # None: the memory of a resource
     resource_id: str | None = None
 
 
@@ -64,7 +67,7 @@ def find(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[P
             msg = "working memory of a thread needs a thread_id: " + FROM_WHERE.format("thread_id")
             raise IdError(msg)
         keys = space.keys.of(thread_id)
-        return Place((keys.memory, keys.revisions, keys.thread), thread_id, resource_id)
+        return Place(keys.all, thread_id, resource_id)
     if resource_id is None:
         if thread_id is None:
             msg = "working memory of a resource needs a resource_id: " + FROM_WHERE.format("resource_id")
@@ -76,13 +79,13 @@ def find(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[P
 
 def reading(place: Place) -> list[Command]:
     """Give the commands that read a working memory; `state_of` reads their replies."""
-    owner: list[Command] = [("HGET", key, "resource") for key in place.keys[2:]]
-    return [("HGETALL", place.keys[0]), *owner]
+    owner: list[Command] = [] if place.thread_id is None else [("HGET", place.keys[0], "resource")]
+    return [("HGETALL", place.keys[-2]), *owner]
 
 
 def state_of(space: Space, place: Place, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory, empty when there is none."""
-    if len(replies) > 1:
+    if place.thread_id is not None:
         check_owner(replies[1], place.thread_id, place.resource_id)
     return _state(space, as_dict(replies[0]))
 
@@ -176,15 +179,20 @@ def _write(
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     keep = space.remembering.revisions
     call = scripts.REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value)
+    once = expected == ""  # without a revision to compare, a second time would undo what came in between
+    if place.thread_id is None:
+        ((status, row),) = yield from run_script("", place.resource_id, call, once=once)
+        return int(status), as_dict(row)
+    writing = partial(guarded, space, place.thread_id, [place.resource_id], call, once=once)
     try:
-        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+        status, row = yield from writing()
     except ThreadNotFoundError:
         if what == "revert" or not value:
             return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
         # the memory of a thread whose first message is still to come; without an owner it owns itself
         with suppress(ThreadExistsError):  # somebody else's first message came in between
             yield from create(space, place.thread_id, place.resource_id or place.thread_id, None, None)
-        ((status, row),) = yield from run_script(place.thread_id, place.resource_id, call)
+        status, row = yield from writing()
     return int(status), as_dict(row)
 
 
@@ -232,8 +240,8 @@ def revisions(
     at_least(limit, 1, "limit")
     place = yield from find(space, thread_id, resource_id)
     _, *owner = reading(place)
-    entries, *replies = yield from send(("XREVRANGE", place.keys[1], "+", "-", "COUNT", limit), *owner)
-    if replies:
+    entries, *replies = yield from send(("XREVRANGE", place.keys[-1], "+", "-", "COUNT", limit), *owner)
+    if place.thread_id is not None:
         check_owner(replies[0], place.thread_id, place.resource_id)
     return [_state(space, as_dict(fields)) for _, fields in entries]
 
@@ -269,7 +277,11 @@ def create_thread(
 ) -> Plan[Thread]:
     """Create a thread, and seed the working memory unless there is one. Two round trips."""
     document = checked(space, space.remembering.format.apply("", content, "replace"))
-    thread = yield from create(space, thread_id, resource_id, title, metadata)
     place = yield from find(space, thread_id, resource_id)
-    yield from _write(space, place, 0, "seed", "write", document)
+    try:
+        thread = yield from create(space, thread_id, resource_id, title, metadata)
+        yield from _write(space, place, 0, "seed", "write", document)
+    except RedisConnectionError as error:
+        error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
+        raise
     return thread

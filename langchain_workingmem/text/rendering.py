@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
 from langchain_workingmem.text.schemas import shape
+from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,8 +58,8 @@ def conversation(label: str, messages: Iterable[tuple[datetime, BaseMessage]]) -
 
 
 def recalled_block(conversations: Iterable[str]) -> str:
-    """Wrap rendered conversations as reference data."""
-    return "\n".join(["<recalled_messages>", _RECALLED, *conversations, "</recalled_messages>"])
+    """Wrap rendered conversations as reference data; no lone surrogate, which providers refuse, gets through."""
+    return to_utf8("\n".join(["<recalled_messages>", _RECALLED, *conversations, "</recalled_messages>"]))
 
 
 _PURPOSE = "This is your working memory: what you know about {whom}, kept between turns. Use it; do not recite it."

@@ -19,9 +19,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+from langchain_workingmem.text.nesting import MAX_DEPTH
 from langchain_workingmem.text.unicode import is_utf8
-
-MAX_DEPTH = 100  # levels of a document; deeper ones are a mistake or an attack
 
 
 class Schema(Protocol):

@@ -16,6 +16,7 @@ from langchain_workingmem.errors import IdError, ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import UPDATE, seed, stored
 from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, said
+from tests.server.test_isolation import NAMES, secret, secrets_in
 
 # ---------------------------------------------------------------------- ids
 
@@ -102,6 +103,23 @@ def test_the_thread_of_somebody_else_is_refused(bench: Bench) -> None:
 
 
 USERS = [f"user{at}" for at in range(8)]
+
+
+@pytest.mark.parametrize("names", [NAMES[::3], NAMES[1::3]], ids=["some", "others"])
+def test_names_that_look_alike_never_mix_in_an_agent(bench: Bench, names: list[str]) -> None:
+    """Each tells its secret in a thread of its own name, and asks in a new one."""
+    assert len(names) >= 40
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    model = Scripted.says(*[echo] * 2 * len(names))
+    agent = agent_of(model, memory, checkpointer=InMemorySaver())
+    for name in names:
+        memory.working_memory.update(f"knows {secret(name)}", resource_id=name)
+        bench.run(agent, ask(f"the pin of mine is {secret(name)}"), configured(name, name))
+    for name in names:
+        bench.run(agent, ask("what is the pin of mine"), configured(f"new {name}"[:250], name))
+        assert secrets_in(model.seen[-1]) == {name}
+        assert "the pin of mine is" in str(model.seen[-1])
+        assert secrets_in(memory.history.messages(name)) == {name}
 
 
 def echo(messages: list[Any]) -> str:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.io.runners import AsyncRunner, Runner
+from langchain_workingmem.io.server import socket_of
+from langchain_workingmem.plans import effects
+from langchain_workingmem.plans.effects import Command, Scan, Send
 from tests.conftest import WordEmbeddings
-from tests.server.embedded_helpers import is_free, wait_until
+from tests.server.embedded_helpers import BareServers, is_free, wait_until
+from tests.server.operations import Bench
+from tests.server.proxy import Proxy
 from tests.server.working_memory_samples import Person, with_memory
 
 Make = Callable[..., Memory]
@@ -71,3 +82,67 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def data(scratch: Path) -> Path:
     return scratch / "data"
+
+
+@pytest.fixture
+def runner(face: str, loop_runner: asyncio.Runner) -> asyncio.Runner | None:
+    """Run the async calls of what has no face of its own: tools, nodes, retrievers."""
+    return loop_runner if face == "async" else None
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+    """Record every command that is sent to Redis."""
+    sent: list[Command] = []
+
+    def watch(kind: Any) -> None:
+        perform = kind._perform
+
+        def watched(self: Any, effect: Any, *rest: Any) -> Any:
+            if isinstance(effect, Send):
+                sent.extend(effect.commands)
+            elif isinstance(effect, Scan):
+                sent.append(("SCAN", effect.cursor))
+            return perform(self, effect, *rest)
+
+        monkeypatch.setattr(kind, "_perform", watched)
+
+    watch(Runner)
+    watch(AsyncRunner)
+    return sent
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
+    assert private.path is not None
+    place = str(socket_of(private.path))
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(place)
+        return connection
+
+    with Proxy(connect) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_bench(
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Bench]]:
+    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+    with ExitStack() as stack:
+        yield lambda **timeout: stack.enter_context(closing(Bench(private, proxy, make_memory, **timeout)))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[BareServers]:
+    servers = BareServers(tmp_path)
+    yield servers
+    servers.close()

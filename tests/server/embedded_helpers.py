@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from redis.retry import Retry
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io import guardian
+from langchain_workingmem.io.server import chosen_engine
 
 
 def read(process: subprocess.Popen[str]) -> str:
@@ -65,6 +68,12 @@ def server_pid(directory: Path) -> int:
     return int((directory / "server.lock").read_text())
 
 
+def kill_server(directory: Path) -> None:
+    """End a server as a system does that runs out of memory, and wait until it is gone."""
+    os.kill(server_pid(directory), signal.SIGKILL)
+    wait_until(lambda: is_stopped(directory))
+
+
 def guardian_pid(directory: Path) -> int:
     ps = ["ps", "-o", "ppid=", "-p", str(server_pid(directory))]
     return int(subprocess.run(ps, capture_output=True, text=True, check=True).stdout)
@@ -80,3 +89,44 @@ def executable(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class BareServers:
+    """Servers without modules, on ports of their own; called, it starts one and returns its port."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __call__(self, *arguments: str, port: int | None = None) -> int:
+        """Start a server; with the port of one that was killed, on its data."""
+        port = port or free_port()
+        folder = self._root / str(port)
+        folder.mkdir(exist_ok=True)
+        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
+        self._running[port] = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        wait_until(lambda: is_open(port))
+        return port
+
+    def kill(self, port: int) -> None:
+        process = self._running.pop(port)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        for port in list(self._running):
+            self.kill(port)
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

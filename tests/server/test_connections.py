@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,43 +26,11 @@ from langchain_workingmem import (
     RedisConnectionError,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io.server import chosen_engine
+from langchain_workingmem.io import clients
 from tests.conftest import WordEmbeddings
+from tests.server.embedded_helpers import free_port
 
 HELLO = HumanMessage("hello", id="1")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Start bare servers, without modules, and return their ports."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def run(*arguments: str, port: int | None = None) -> int:
-        port = port or free_port()
-        folder = tmp_path / str(port)
-        folder.mkdir()
-        command = [str(chosen_engine().binary), *arguments, "--port", str(port), "--bind", "127.0.0.1", "--dir", "."]
-        running.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return port
-        raise TimeoutError(command)
-
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
 
 
 # ------------------------------------------------------------------ URLs
@@ -102,6 +69,35 @@ def test_a_prefix_that_would_break_keys_is_refused() -> None:
         Memory(key_prefix="a{b}")
 
 
+# ------------------------------------------------------------------ timeouts
+
+
+@pytest.mark.parametrize("timeout", [10, None, timedelta(0), timedelta(seconds=-1)])
+def test_a_timeout_that_is_no_time_is_refused(timeout: Any) -> None:
+    with pytest.raises(OptionError, match="use a positive timedelta"):
+        Memory(timeout=timeout)
+
+
+def test_a_timeout_beside_a_client_is_refused() -> None:
+    with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
+        Memory(client=client, timeout=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("place", ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"])
+def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselves(place: str) -> None:
+    memory = Memory(f"{place}?socket_timeout=3", timeout=timedelta(seconds=7))
+    pool = memory._runner.client.connection_pool
+    for asked in [pool, *(one.connection_pool for one in clients._sentinels(memory._runner.client))]:
+        connection = asked.make_connection()
+        assert (connection.socket_timeout, connection.socket_connect_timeout) == (3, 7)
+        assert connection.retry.get_retries() == 0
+
+
+def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(OptionError, match="check its options"):
+        Memory("redis+sentinel://h/service?socket_timeout=long")
+
+
 # ------------------------------------------------------------------ servers that are not there
 
 
@@ -121,6 +117,14 @@ def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
         make_memory(f"redis://:hunter2@127.0.0.1:{port}").history.messages("t")
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(make_memory(f"redis://:hunter2@127.0.0.1:{port}"))
+
+
+def test_what_a_borrowed_client_gives_up_is_not_repeated() -> None:
+    with redis.Redis.from_url(f"redis://127.0.0.1:{free_port()}") as client:
+        began = time.monotonic()
+        with pytest.raises(RedisConnectionError):
+            Memory(client=client).threads.get("t")
+        assert time.monotonic() - began < 1
 
 
 # ------------------------------------------------------------------ servers without Search
@@ -243,7 +247,7 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
         assert len(raw.client_list()) < 200
 
 
-# ------------------------------------------------------------------ sentinel and cluster
+# ------------------------------------------------------------------ sentinel
 
 
 def test_a_sentinel_leads_to_the_master(
@@ -258,49 +262,6 @@ def test_a_sentinel_leads_to_the_master(
     assert memory.history.messages("t") == [HELLO]
     with redis.Redis(port=master, db=2) as client:
         assert client.keys("*:thread:*")
-
-
-@pytest.fixture
-def cluster(start: Callable[..., int]) -> int:
-    """Start three masters that share the slots, and return one port."""
-    ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
-    clients: list[Any] = [redis.Redis(port=port) for port in ports]
-    for place, client in enumerate(clients):
-        low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
-        client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
-        client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
-    bus = {
-        port: int(client.config_get("cluster-port")["cluster-port"])
-        for port, client in zip(ports, clients, strict=True)
-    }
-    for port in ports[1:]:
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus[port])
-    deadline = time.monotonic() + 20
-    while not all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients):
-        assert time.monotonic() < deadline, clients[0].cluster("INFO")
-        time.sleep(0.05)
-    for client in clients:
-        client.close()
-    return ports[0]
-
-
-def test_everything_but_search_works_on_a_cluster(cluster: int, prefix: str) -> None:
-    async def use_async() -> None:
-        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster) as client:
-            memory = Memory(async_client=client, key_prefix=prefix, create_index=False)
-            assert await memory.history.amessages("thread 7") == [HumanMessage("hello 7", id="7")]
-
-    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
-        memory = Memory(client=client, key_prefix=prefix, create_index=False)
-        for place in range(30):  # spread over the slots of all nodes
-            message = HumanMessage(f"hello {place}", id=str(place))
-            memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
-        copy = memory.threads.clone("thread 7", new_thread_id="elsewhere")
-        assert [message.content for message in memory.history.messages("elsewhere")] == ["hello 7"]
-        assert memory.threads.transfer("elsewhere", resource_id="u", to="v").id == copy.thread.id
-        assert memory.threads.delete("thread 8")
-        assert memory.context("next", thread_id="thread 9", resource_id="u").messages[0].content == "hello 9"
-    asyncio.run(use_async())
 
 
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:

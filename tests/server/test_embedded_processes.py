@@ -201,7 +201,7 @@ def test_the_server_ends_with_a_killed_guardian(data: Path) -> None:
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_server_that_outlived_its_guardian_is_replaced(data: Path, hangs: bool) -> None:
     data.mkdir()
-    command = server.chosen_engine().command(directory=data, socket_path=data / "redis.sock", appendfsync="no")
+    command = server.chosen_engine().command(directory=data, socket_path=data / "redis.sock", appendfsync="everysec")
     lock = guardian.open_lock(data / "server.lock")
     fcntl.flock(lock, fcntl.LOCK_EX)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[lock]) as orphan:

@@ -12,7 +12,7 @@ import sys
 sys.modules[{missing!r}] = None  # as if it were not installed
 try:
     {code}
-except Exception as error:
+except (Exception, SystemExit) as error:
     print(error)
 """
 
@@ -21,6 +21,7 @@ except Exception as error:
     ("missing", "code", "remedy"),
     [
         ("langchain", "import langchain_workingmem.middleware", "pip install 'langchain-workingmem[agents]'"),
+        ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import Effect, Pause, Plan, Progress, Send, attempt, send
+from langchain_workingmem.plans.effects import Effect, Emit, Pause, Plan, Progress, Pull, Send, attempt, send
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
-    """Play the server: give a plan these results, and return its effects and what it makes of them."""
+    """Play the server: give a plan these results, or raise them, and return its effects and what it makes of them."""
     effects: list[Effect] = []
     feed = iter([None, *results])
     try:
         while True:
-            effects.append(plan.send(next(feed)))
+            result = next(feed)
+            effects.append(plan.throw(result) if isinstance(result, Exception) else plan.send(result))
     except StopIteration as done:
         return effects, done.value
 
@@ -53,7 +55,42 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert again[2:] == call[2:]
 
 
-@pytest.mark.parametrize("name", ["CREATE", "CHANGE", "TRANSFER", "WRITE", "READ", "WINDOWS", "DELETE", "RESTORE"])
+def test_what_failed_is_sent_again_after_pauses_that_grow() -> None:
+    lost = RedisConnectionError("lost", repeats=3)
+    ping = Send((("PING",),))
+    effects, value = drive(send(("PING",)), lost, None, lost, None, lost, None, [b"PONG"])
+    assert effects == [ping, Pause(0.05), ping, Pause(0.25), ping, Pause(1.0), ping]
+    assert value == [b"PONG"]
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+def test_what_fails_is_sent_again_as_often_as_the_error_allows(repeats: int) -> None:
+    lost = RedisConnectionError("lost", repeats=repeats)
+    with pytest.raises(RedisConnectionError, match="lost"):
+        drive(send(("PING",)), *[lost, None] * repeats, lost)
+
+
+def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
+    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    effects, _ = drive(send(call, once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
+    assert [effect.once for effect in effects] == [True, True]  # type: ignore[union-attr]
+
+
+def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_counts() -> None:
+    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    forgotten = RedisReplyError("NOSCRIPT No matching script")
+    effects, value = drive(attempt(("INCR", "n"), call, ("GET", "x"), in_order=True), [1, forgotten, None], [5, b"x"])
+    assert value == [1, 5, b"x"]
+    again = effects[1]
+    assert isinstance(again, Send)
+    assert again.in_order
+    assert [command[0] for command in again.commands] == ["EVAL", "GET"]
+
+
+NAMES = sorted(name for name, value in vars(scripts).items() if isinstance(value, scripts.Script))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_script_says_what_it_takes_and_returns(name: str) -> None:
     script: scripts.Script = getattr(scripts, name)
     source = str(scripts.as_eval(script.call([]))[1])
@@ -83,6 +120,43 @@ def test_a_plan_is_closed_when_it_fails() -> None:
         runner.run(watched(log), lambda done, total: seen.append((done, total)))
     assert log == ["closed"]
     assert seen == [(1, 2)]
+
+
+def echoing(source: Any, log: list[str]) -> Plan[None]:
+    try:
+        while taken := (yield Pull(source)):
+            yield Emit([*taken, "and"])
+    finally:
+        log.append("closed")
+
+
+def test_a_stream_pulls_and_emits_while_it_is_read() -> None:
+    log: list[str] = []
+    source = iter([1, None, 2])
+    stream = Runner(no_client, Embedder(None, 0)).stream(echoing(source, log))
+    assert [next(stream), next(stream)] == [1, "and"]
+    assert next(source) is None
+    assert list(stream) == [2, "and"]
+    assert log == ["closed"]
+
+
+def test_a_stream_that_nobody_reads_on_is_closed() -> None:
+    async def numbers() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    async def main() -> None:
+        stream = AsyncRunner(no_client, Embedder(None, 0)).stream(echoing(numbers(), log))
+        assert [await anext(stream), await anext(stream), await anext(stream)] == [1, "and", 2]
+        await stream.aclose()
+
+    log: list[str] = []
+    asyncio.run(main())
+    assert log == ["closed"]
+    once = Runner(no_client, Embedder(None, 0)).stream(echoing(iter([1]), log))
+    assert next(once) == 1
+    once.close()  # type: ignore[attr-defined]
+    assert log == ["closed", "closed"]
 
 
 def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:

@@ -4,12 +4,9 @@ local refusal = stranger(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 local doomed = tonumber(ARGV[2])
-for place = 3, 2 + doomed do
-  redis.call('HDEL', KEYS[1], ARGV[place])
-end
-for place = 3 + doomed, #ARGV, 2 do
-  redis.call('HSET', KEYS[1], ARGV[place], ARGV[place + 1])
-end
+with_arguments('HDEL', KEYS[1], 3, 2 + doomed)
+with_arguments('HSET', KEYS[1], 3 + doomed, #ARGV)
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
 refresh_labels()
+keep()
 return redis.call('HGETALL', KEYS[1])

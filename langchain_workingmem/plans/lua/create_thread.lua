@@ -1,12 +1,11 @@
--- ARGV  resource, then field, value, ... (title, metadata:<key>)
+-- ARGV  resource, then field, value, ... (title, metadata:<key>, ttl)
 -- Reply HGETALL of the new thread; WMEXISTS when there is one already.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WMEXISTS the thread exists')
 end
 local at = whole(now())
 redis.call('HSET', KEYS[1], 'resource', ARGV[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
-for place = 2, #ARGV, 2 do
-  redis.call('HSET', KEYS[1], ARGV[place], ARGV[place + 1])
-end
+with_arguments('HSET', KEYS[1], 2, #ARGV)
 refresh_labels()
+keep()
 return redis.call('HGETALL', KEYS[1])

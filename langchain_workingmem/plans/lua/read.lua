@@ -62,9 +62,8 @@ end
 
 local function vectors_of(seq, value)
   local found = {}
-  local _, _, size, chunks = string.match(value, HEADER)
-  for chunk = 0, chunks - 1 do
-    found[#found + 1] = redis.call('HGETALL', vector_key(seq, chunk, size))
+  for _, key in ipairs(vector_keys(seq, value)) do
+    found[#found + 1] = redis.call('HGETALL', key)
   end
   return found
 end

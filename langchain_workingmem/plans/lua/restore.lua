@@ -1,41 +1,64 @@
--- Writes a copy of a thread, batch by batch, vectors and times included.
--- ARGV  resource, thread as a tag, number of thread fields and values, those (only in the first batch, else 0), then
+-- Writes a copy of a thread, batch by batch, vectors and times included: a clone, or what is imported.
+-- ARGV  mode, resource, thread as a tag, number of thread fields and values, those (for a thread that is not there yet), then
 --       for each message id, value, and for each chunk that its header counts: number of fields and values, those
--- Reply HGETALL of the thread; WMEXISTS (first batch), WMOWNER.
-local resource, tag, width = ARGV[1], ARGV[2], tonumber(ARGV[3])
-if width > 0 then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMEXISTS the thread exists') end
-  local at = whole(now())
+-- Modes new: the thread must not be there
+--       more: it must be there
+--       join: it is made unless it is there; messages that it holds are left alone
+-- Times stay as they are in the values, but rise strictly: one that does not is put just behind the message before, and
+-- 0 stands for now.
+-- Reply 1 when the thread was made, number of messages that were new, number of these and those known that have no vectors,
+--       HGETALL of the thread; WMEXISTS, WMOWNER, WMNOTHREAD.
+local mode, resource, tag, width = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local place = 5 + width
+local present, made = now(), 0
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  if mode == 'more' then return redis.error_reply('WMNOTHREAD') end
+  made = 1
+  local at = whole(present)
   redis.call('HSET', KEYS[1], 'resource', resource, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
-  for field = 4, 2 + width, 2 do
-    redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1])
-  end
+  with_arguments('HSET', KEYS[1], 5, 4 + width)
   refresh_labels()
+-- the ids of a copy are new: one that is there means that this batch was written before, and its reply was lost
+elseif mode == 'new' and redis.call('HEXISTS', KEYS[3], ARGV[place] or '') == 0 then
+  return redis.error_reply('WMEXISTS the thread exists')
 end
 local refusal = stranger(resource)
 if refusal then return refusal end
-local seq = tonumber(redis.call('HGET', KEYS[1], 'next_seq'))
-local count, last_at = 0, 0
-local place = 4 + width
+local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
+local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
+local count, bare = 0, 0
 while place <= #ARGV do
   local id, value = ARGV[place], ARGV[place + 1]
-  local at, _, size, chunks = string.match(value, HEADER)
-  redis.call('ZADD', KEYS[2], whole(seq), id)
-  redis.call('HSET', KEYS[3], id, value)
+  local at, model, size, chunks, _ = string.match(value, HEADER)
+  local known = redis.call('HGET', KEYS[3], id)
+  if known then
+    _, model = string.match(known, HEADER)
+  else
+    at = tonumber(at)
+    last_at = math.max(at == 0 and present or at, last_at + 1)
+    if at ~= last_at then
+      value = string.gsub(value, '%d+', whole(last_at), 1)
+    end
+    redis.call('ZADD', KEYS[2], whole(seq), id)
+    redis.call('HSET', KEYS[3], id, value)
+  end
+  if model == '' then bare = bare + 1 end
   place = place + 2
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[place])
-    local key = vector_key(whole(seq), chunk, size)
-    if fields > 0 then -- none: somebody evicted the vector
+    if not known and fields > 0 then -- none: somebody evicted the vector
+      local key = vector_key(whole(seq), chunk, size)
       redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
-      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id)
+      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', whole(last_at))
+      hold(key)
     end
     place = place + 1 + fields
   end
-  seq, count, last_at = seq + 1, count + 1, math.max(last_at, tonumber(at))
+  if not known then seq, count = seq + 1, count + 1 end
 end
 if count > 0 then
   redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
-return redis.call('HGETALL', KEYS[1])
+keep()
+return {made, count, bare, redis.call('HGETALL', KEYS[1])}

@@ -5,9 +5,9 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 redis.call('HSET', KEYS[1], 'resource', ARGV[2], 'updated_at', whole(now()))
 each_message(function(_, seq, value)
-  local _, _, size, chunks = string.match(value, HEADER)
-  for chunk = 0, chunks - 1 do
-    redis.call('HSET', vector_key(seq, chunk, size), 'resource', ARGV[2])
+  for _, key in ipairs(vector_keys(seq, value)) do
+    redis.call('HSET', key, 'resource', ARGV[2])
   end
 end)
+keep()
 return redis.call('HGETALL', KEYS[1])

@@ -1,19 +1,26 @@
--- ARGV  resource or '', messages before, messages after, sequence numbers of the hits
--- Reply title ('' when none), then rank, seq, id, value for each message in a window, in order; empty when the thread
---       is gone or belongs to another resource by now.
+-- ARGV  resource or '', messages before, messages after, then sequence number and tokens of each hit
+-- Reply title ('' when none), the sequence numbers of those hits that are still there with the vectors that were found, then
+--       rank, seq, id, value for each message in a window, in order; empty when the thread is gone or belongs to another
+--       resource by now.
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
-local wanted = {}
-for place = 4, #ARGV do
-  local id = redis.call('ZRANGE', KEYS[2], ARGV[place], ARGV[place], 'BYSCORE')[1]
+local wanted, found = {}, {}
+for place = 4, #ARGV, 2 do
+  local seq = ARGV[place]
+  local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
   if id then
-    local rank = redis.call('ZRANK', KEYS[2], id)
-    wanted[#wanted + 1] = {math.max(0, rank - before), rank + after}
+    local _, _, size, chunks = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+    -- a vector may be left of a thread of this name that has expired
+    if string.match(size, '^%d+') == ARGV[place + 1] and chunks ~= '0' then
+      local rank = redis.call('ZRANK', KEYS[2], id)
+      wanted[#wanted + 1] = {math.max(0, rank - before), rank + after}
+      found[#found + 1] = seq
+    end
   end
 end
 table.sort(wanted, function(a, b) return a[1] < b[1] end)
-local reply, reached = {thread[2] or ''}, -1
+local reply, reached = {thread[2] or '', found}, -1
 for _, range in ipairs(wanted) do
   local first = math.max(range[1], reached + 1)
   if first <= range[2] then

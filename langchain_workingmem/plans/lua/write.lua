@@ -1,11 +1,11 @@
--- ARGV  mode, resource (or ''), thread as a tag, model, then for each message
+-- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': as it is), then for each message
 --       id, body (its JSON without the first brace), role, name, labels, size, number of chunks, (text, vector) ...
 -- Modes append: insert what is new, replace what differs, leave what is equal
 --       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
 --       heal:   add vectors to messages that are still what they were when they were read
 -- `model` is empty when this call brings no vectors.
--- Reply number of messages that were new, number in the thread, 1 when it has a title; WMOWNER, WMNOTHREAD.
-local mode, resource, tag, model = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at; WMOWNER, WMNOTHREAD.
+local mode, resource, tag, model, ttl = unpack(ARGV, 1, 5)
 local refusal = stranger(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at')
@@ -18,7 +18,7 @@ local last_at = tonumber(thread[3] or 0)
 local present = now()
 
 if mode == 'update' then
-  local place, number = 5, 0
+  local place, number = 6, 0
   while place <= #ARGV do
     if redis.call('HEXISTS', KEYS[3], ARGV[place]) == 0 then
       return redis.error_reply('WMNOMESSAGE ' .. number)
@@ -29,7 +29,7 @@ if mode == 'update' then
 end
 
 local inserted, changed = 0, false
-local place = 5
+local place = 6
 while place <= #ARGV do
   local id, body, role, name, labels, size = unpack(ARGV, place, place + 5)
   local chunks = tonumber(ARGV[place + 6])
@@ -38,7 +38,7 @@ while place <= #ARGV do
   local write
   if seq then
     local old = redis.call('HGET', KEYS[3], id)
-    local at, old_model, old_size, old_chunks, rest = string.match(old, HEADER)
+    local at, old_model, _, _, rest = string.match(old, HEADER)
     local same = string.sub(old, rest) == body
     if same then
       write = model ~= '' and old_model ~= model
@@ -47,7 +47,7 @@ while place <= #ARGV do
       changed = changed or write
     end
     stored_at = at
-    if write then drop_vectors(seq, old_size, old_chunks) end
+    if write then drop_vectors(seq, old) end
   elseif mode ~= 'heal' then
     write = true
     changed = true
@@ -63,8 +63,10 @@ while place <= #ARGV do
       '{"stored_at":' .. stored_at .. ',"vectors":"' .. model .. '/' .. size .. '/' .. chunks .. '",' .. body)
     for chunk = 0, chunks - 1 do
       local text, vector = ARGV[place + 7 + 2 * chunk], ARGV[place + 8 + 2 * chunk]
-      redis.call('HSET', vector_key(seq, chunk, size), 'resource', owner, 'thread', tag, 'message', id, 'role', role,
-        'name', name, 'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
+      local key = vector_key(seq, chunk, size)
+      redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
+        'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
+      hold(key)
     end
   end
   place = place + 7 + 2 * chunks
@@ -78,5 +80,9 @@ if changed then
   redis.call('HSET', KEYS[1], 'updated_at', at, 'next_seq', whole(next_seq), 'last_at', whole(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', inserted)
 end
-local present_state = redis.call('HMGET', KEYS[1], 'count', 'title')
-return {inserted, tonumber(present_state[1] or 0), present_state[2] and 1 or 0}
+if thread[1] or changed then
+  if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
+  keep()
+end
+local state = redis.call('HMGET', KEYS[1], 'count', 'title', 'updated_at')
+return {inserted, tonumber(state[1] or 0), state[2] and 1 or 0, state[3] or ''}

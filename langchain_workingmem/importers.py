@@ -1,0 +1,148 @@
+"""Histories of other programs, as records for `Memory.import_resource`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
+
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.plans.archive import header
+from langchain_workingmem.plans.codec import is_ours_to_keep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Record = dict[str, Any]
+_INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
+
+
+def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Record]:
+    """Turn lists of `messages_to_dict` into records: thread ids, each with the messages of the thread.
+
+    A message without an id takes one from its thread and place, so that a second import doubles nothing. System messages and
+    summaries are left out. There are no times in such lists: the messages are as old as their import.
+    """
+    if not isinstance(threads, Mapping):
+        msg = f"threads is of type {type(threads).__name__}: pass a dict of thread ids and lists of messages_to_dict"
+        raise OptionError(msg)
+    yield header()
+    for thread_id, messages in threads.items():
+        yield {"kind": "thread", "id": thread_id}
+        for place, given in enumerate(messages):
+            try:
+                (message,) = messages_from_dict([dict(given)])
+            except (ValueError, KeyError, TypeError) as error:
+                msg = f"thread {thread_id!r}, message {place}: no message of messages_to_dict ({error!r})"
+                raise OptionError(msg) from error
+            message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{place}"))
+            if is_ours_to_keep(message):
+                yield _record(thread_id, message, None)
+
+
+def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+    """Turn the `conversations.json` of a ChatGPT data export, as `json.load` reads it, into records.
+
+    Each conversation becomes a thread, with the branch that was shown last; ids, titles and times stay. What ChatGPT hides
+    (system prompts, custom instructions, thoughts) is left out, a call of a tool and its results become LangChain's, and
+    an image becomes a note of its name, because the export keeps its data in other files.
+    """
+    if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
+        msg = f"conversations is of type {type(conversations).__name__}: pass the list that json.load(file) gives"
+        raise OptionError(msg)
+    yield header()
+    for number, conversation in enumerate(conversations):
+        try:
+            yield from list(_thread(conversation))
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            msg = f"conversation {number} is none of a ChatGPT export ({error!r}): pass what conversations.json holds"
+            raise OptionError(msg) from error
+
+
+def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
+    thread_id = conversation.get("conversation_id") or conversation["id"]
+    began = conversation.get("create_time")
+    yield {
+        "kind": "thread",
+        "id": thread_id,
+        "title": conversation.get("title"),
+        "metadata": {"source": "chatgpt"},
+        "created_at": _time(began),
+        "updated_at": _time(conversation.get("update_time") or began),
+    }
+    call, at = None, began
+    for node in _branch(conversation):
+        message = _message(node, call)
+        if message is not None:
+            if isinstance(message, AIMessage):
+                call = message.id if message.tool_calls else None
+            at = node.get("create_time") or at
+            yield _record(thread_id, message, _time(at))
+
+
+def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the messages from the first to the one that was shown last."""
+    mapping = conversation["mapping"]
+    leaves = (id for id in reversed(mapping) if not mapping[id].get("children"))
+    at = conversation.get("current_node") or next(leaves, None)
+    passed: dict[str, Mapping[str, Any]] = {}
+    while at is not None and at not in passed:
+        passed[at] = mapping[at]
+        at = mapping[at].get("parent")
+    return [node["message"] for node in reversed(passed.values()) if node.get("message")]
+
+
+def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
+    """Convert a message, None when ChatGPT does not show it; `call` is the call of a tool that stands open."""
+    content, metadata, author = node["content"], node.get("metadata") or {}, node["author"]
+    text = _text(content)
+    hidden = metadata.get("is_visually_hidden_from_conversation") or content.get("content_type") in _INTERNAL
+    if hidden or not text.strip():
+        return None
+    id, recipient = node["id"], node.get("recipient") or "all"
+    match author["role"]:
+        case "user":
+            return HumanMessage(text, id=id)
+        case "assistant":
+            model = {"model_name": metadata["model_slug"]} if metadata.get("model_slug") else {}
+            if recipient == "all":
+                return AIMessage(text, id=id, response_metadata=model)
+            calls = [{"name": recipient, "args": {"input": text}, "id": id, "type": "tool_call"}]
+            return AIMessage("", id=id, tool_calls=calls, response_metadata=model)
+        case "tool" if call is not None:
+            return ToolMessage(text, id=id, tool_call_id=call, name=author.get("name"))
+    return None
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    parts = content["parts"] if "parts" in content else [content.get("text") or content.get("result") or ""]
+    return "\n".join(filter(None, map(_part, parts)))
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping):
+        return ""
+    if part.get("text"):  # a transcription
+        return str(part["text"])
+    kind = str(part.get("content_type") or "attachment").removesuffix("_asset_pointer")
+    return f"[{kind}: {part['asset_pointer']}]" if part.get("asset_pointer") else f"[{kind}]"
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _record(thread_id: str, message: BaseMessage, stored_at: str | None) -> Record:
+    return {"kind": "message", "thread_id": thread_id, "stored_at": stored_at, "message": message_to_dict(message)}

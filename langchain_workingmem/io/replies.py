@@ -1,0 +1,107 @@
+"""What comes back from Redis: raw replies, refusals with their remedies, and errors of the way there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from redis.client import NEVER_DECODE
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import (
+    ConnectionError as ConnectionLost,
+)
+from redis.exceptions import (
+    TimeoutError as TimedOut,
+)
+
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.plans.effects import PAUSES
+
+if TYPE_CHECKING:
+    from langchain_workingmem.plans.effects import Command, Scan
+
+# Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
+RAW = {NEVER_DECODE: True}
+ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
+_CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
+_REMEDIES = {
+    "OOM": "raise maxmemory, or delete threads",
+    "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "MISCONF": "Redis cannot write to its disk, its log says why",
+}
+_RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
+
+
+def raw_options(client: Any, command: Command) -> dict[str, Any]:
+    """Give the options of a command; a cluster must be told where to send one that names no key."""
+    if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
+        return {**RAW, "target_nodes": client.get_default_node()}
+    return RAW
+
+
+def scan_step(scan: Scan) -> Command:
+    """Build the command of one step through the keys of a node."""
+    return ("SCAN", scan.cursor, "MATCH", scan.pattern, "COUNT", 1000)
+
+
+def scanned(replies: list[Any], step: Scan, nodes: int) -> tuple[list[bytes], Scan | None]:
+    """Say what a step has found, and which is the next: on this node, or on the next one."""
+    (reply,) = replies
+    if isinstance(reply, Exception):
+        raise reply
+    cursor, keys = int(reply[0]), reply[1]
+    if cursor:
+        return keys, replace(step, cursor=cursor)
+    return keys, replace(step, node=step.node + 1, cursor=0) if step.node + 1 < nodes else None
+
+
+def checked(replies: list[Any]) -> list[Any]:
+    """Turn the errors among the replies into ours."""
+    return [refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
+    """Return what Redis refused as a reply; raise what went wrong on the way there.
+
+    On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
+    once. Whoever lends a client decides himself what it repeats.
+    """
+    # the client's own words name host and port at most, never the password
+    if isinstance(error, AuthenticationError | AuthorizationError):
+        msg = f"Redis refused the login ({error}): check the user and password in the URL"
+        raise RedisConnectionError(msg) from error
+    if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
+        if unsure and not isinstance(error, BusyLoadingError):
+            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
+            raise RedisConnectionError(msg) from error
+        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
+        # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
+        repeats = 1 if isinstance(error, TimedOut) else len(PAUSES)
+        raise RedisConnectionError(msg, repeats=repeats if own else 0) from error
+    if isinstance(error, ResponseError):
+        return [RedisReplyError(reply_text(error))]
+    msg = f"the Redis client failed: {type(error).__name__}: {error}"
+    raise RedisConnectionError(msg) from error
+
+
+def reply_text(error: ResponseError) -> str:
+    """Give back the reply as the server wrote it, and the remedy where there is one.
+
+    redis-py takes the code off those replies that have a class of their own.
+    """
+    code = _CODES.get(type(error))
+    text = f"{code} {error}" if code else str(error)
+    remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
+    return f"{text}; {remedy}" if remedy else text

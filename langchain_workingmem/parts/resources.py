@@ -1,0 +1,87 @@
+"""Everything of a resource: deleted, exported, imported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.plans import archive, resources
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_workingmem.models import DeletionReport, ImportReport
+    from langchain_workingmem.parts.base import Core
+    from langchain_workingmem.plans.effects import Plan
+
+
+class Resources:
+    """The part of `Memory` that handles all that belongs to a resource."""
+
+    core: Core
+
+    def delete_resource(self, resource_id: str) -> DeletionReport:
+        """Delete everything of a resource: threads, messages, vectors, working memory with its revisions.
+
+        At the end all keys are looked through, on every node and without the indexes, until nothing names the resource
+        any more: `verified`. Meanwhile every write for the resource, here or elsewhere, raises `ResourceDeletedError`. That
+        goes on when a deletion is interrupted, until it is called again; the counts are of what this call has deleted.
+        Each thread goes in one atomic step. A round trip per 100 threads, and two per 1,000 keys of the database.
+        """
+        return self.core.run(self._delete_resource(resource_id))
+
+    async def adelete_resource(self, resource_id: str) -> DeletionReport:
+        """Async twin of `delete_resource`."""
+        return await self.core.arun(self._delete_resource(resource_id))
+
+    def _delete_resource(self, resource_id: str) -> Plan[DeletionReport]:
+        return resources.delete(self.core.space, resource_id, self.core.new_id())
+
+    def export_resource(self, resource_id: str, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
+        """Give everything of a resource as dicts of JSON values, one for a line, read while you iterate.
+
+        A header with format and version comes first, then working memory with its revisions, then one thread after
+        the other with its working memory and its messages, oldest first. Each thread is as it was when its turn came.
+        `vectors` adds those of each message, so that an import with the same model and options embeds nothing. Options and
+        ttl are not part of it. A round trip per 100 threads, and one per thread and 200 messages.
+        """
+        return self.core.stream(archive.export(self.core.space, resource_id, vectors=vectors))
+
+    async def aexport_resource(self, resource_id: str, *, vectors: bool = False) -> AsyncIterator[dict[str, Any]]:
+        """Async twin of `export_resource`."""
+        records = self.core.astream(archive.export(self.core.space, resource_id, vectors=vectors))
+        try:
+            async for record in records:
+                yield record
+        finally:
+            await records.aclose()
+
+    def import_resource(self, records: Iterable[Mapping[str, Any]], *, resource_id: str | None = None) -> ImportReport:
+        """Read the records of `export_resource`, or of an importer, into the store, for `resource_id` or whom they name.
+
+        Ids, order and times stay. What is there already is left alone, working memory included, so a second import
+        changes nothing and one that was interrupted goes on. A message older than what its thread already ends with goes
+        behind it, and takes a time just after it.
+        Vectors are used if this memory would make the same; what has none is embedded at the end, with recall. A
+        thread of another owner raises `ThreadOwnershipError`, a record that cannot be read `OptionError` with its number;
+        what came before stays. A round trip per thread, and one per 200 messages of it.
+        """
+        return self.core.run(self._load(_iterator(records), resource_id))
+
+    async def aimport_resource(
+        self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, resource_id: str | None = None
+    ) -> ImportReport:
+        """Async twin of `import_resource`."""
+        source = aiter(records) if isinstance(records, AsyncIterable) else _iterator(records)
+        return await self.core.arun(self._load(source, resource_id))
+
+    def _load(self, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None) -> Plan[ImportReport]:
+        return archive.load(self.core.space, source, resource_id, self.core.on_error)
+
+
+def _iterator(records: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        msg = f"records is of type {type(records).__name__}: pass dicts, such as map(json.loads, file)"
+        raise OptionError(msg)
+    return iter(records)

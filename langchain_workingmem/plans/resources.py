@@ -1,0 +1,104 @@
+"""Plan to delete everything of a resource."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.models import DeletionReport
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, send
+from langchain_workingmem.plans.keys import check_id, encode
+from langchain_workingmem.plans.search import is_stale
+from langchain_workingmem.plans.threads import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_workingmem.plans.space import Space
+
+BATCH = 100  # threads of one round trip
+PASSES = 100  # over all keys, until one finds nothing; with no refused writer at work the first does
+PAUSE = 0.05  # seconds until the next pass
+
+Counts = Counter[str]
+
+
+def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
+    """Delete threads and working memory of a resource, then look through all keys for what still names it.
+
+    The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
+    early leaves it, and the next one takes over.
+    """
+    tombstone, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
+    counts: Counts = Counter()
+    yield from send(("SET", tombstone, mark))
+    yield from _threads(space, resource_id, counts)
+    kept, entries, _ = yield from send(
+        ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
+    )
+    counts.update(working_memories=kept, revisions=entries)
+    verified = False
+    for _ in range(PASSES):
+        verified = not (yield from _sweep(space, resource_id, counts))
+        if verified:
+            yield from send(scripts.LIFT.call([tombstone], mark))
+            break
+        yield Pause(PAUSE)
+    return DeletionReport(resource_id=resource_id, verified=verified, **counts)
+
+
+def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
+    """Delete the threads that the index lists. Where there is no index, the pass over all keys finds them."""
+    cursor = None
+    try:
+        while True:
+            page = yield from listed(space, resource_id, None, BATCH, cursor, "created_at", descending=False)
+            yield from _purge(space, resource_id, [thread.id for thread in page], counts)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+    except RedisCapabilityError:
+        return
+    except RedisReplyError as error:
+        if not is_stale(error):
+            raise
+
+
+def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Counts) -> Plan[None]:
+    """Delete threads, each in one atomic step, unless they belong to somebody else by now. One round trip."""
+    owner = encode(resource_id)
+    calls = [scripts.DELETE.call(space.keys.of(id).all, owner, "thread") for id in thread_ids]
+    for reply in (yield from attempt(*calls)) if calls else ():
+        if isinstance(reply, RedisReplyError):
+            if reply.code != "WMOWNER":
+                raise reply
+        elif reply[0] >= 0:
+            messages, vectors, memories, revisions = reply
+            counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
+
+
+def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
+    """Look at every key that may name the resource, delete what does, and return how many did.
+
+    Independent of the indexes. Two round trips per 1,000 keys of the node.
+    """
+    keys, owner = space.keys, encode(resource_id).encode()
+    own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
+    thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
+    found = 0
+    step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
+    while step is not None:
+        seen, step = yield step
+        owned = [key for key in seen if key.startswith((thread, vector))]
+        owners = (yield from attempt(*(("HGET", key, "resource") for key in owned))) if owned else []
+        ours = [key for key, named in zip(owned, owners, strict=True) if named == owner]
+        yield from _purge(space, resource_id, {keys.thread_of(key) for key in ours}, counts)
+        # a thread that has expired leaves its vectors for a while
+        loose = [key for key in ours if key.startswith(vector)] + [key for key in seen if key in own]
+        if loose:
+            gone = yield from send(*(("DEL", key) for key in loose))
+            counts.update(vectors=sum(gone))
+        found += len(ours) + len(own.intersection(seen))
+    return found

@@ -1,0 +1,177 @@
+"""Histories of other programs become threads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_to_dict,
+)
+
+from langchain_workingmem import Memory, OptionError
+from langchain_workingmem.importers import from_chatgpt, from_langchain
+
+
+def node(id: str, parent: str | None, *children: str, role: str = "user", at: float | None = None, **more: Any) -> Any:
+    """Make a node as ChatGPT exports it; `text` or `content` is what it says."""
+    text = more.pop("text", None)
+    content = more.pop("content", {"content_type": "text", "parts": [text]})
+    message = {
+        "id": id,
+        "author": {"role": role, "name": more.pop("name", None), "metadata": {}},
+        "create_time": at,
+        "update_time": None,
+        "content": content,
+        "status": "finished_successfully",
+        "end_turn": True,
+        "weight": 1.0,
+        "metadata": more.pop("metadata", {}),
+        "recipient": more.pop("recipient", "all"),
+    }
+    return {"id": id, "message": message, "parent": parent, "children": list(children)}
+
+
+HIDDEN = {"is_visually_hidden_from_conversation": True}
+IMAGE = {
+    "content_type": "multimodal_text",
+    "parts": [
+        {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-9", "width": 800, "height": 600},
+        "What is on this picture?",
+        {"content_type": "audio_transcription", "text": "spoken"},
+        {"content_type": "video_container"},
+        None,
+    ],
+}
+NODES = [
+    {"id": "root", "message": None, "parent": None, "children": ["sys"]},
+    node("sys", "root", "ctx", role="system", text="You are ChatGPT", metadata=HIDDEN),
+    node("ctx", "sys", "q1", content={"content_type": "user_editable_context", "user_profile": "x"}, metadata=HIDDEN),
+    node("q1", "ctx", "a1", "a1b", text="Where is Oslo?", at=1700000000.123456),
+    node("a1", "q1", role="assistant", text="In Sweden.", at=1700000001.0),
+    node("a1b", "q1", "q2", role="assistant", text="In Norway.", at=1700000002.5, metadata={"model_slug": "gpt-4o"}),
+    node("q2", "a1b", "th", content=IMAGE, at=1700000003.0),
+    node("th", "q2", "call", role="assistant", content={"content_type": "thoughts", "thoughts": [{"content": "hm"}]}),
+    node(
+        "call",
+        "th",
+        "res",
+        role="assistant",
+        at=1700000004.0,
+        recipient="python",
+        content={"content_type": "code", "language": "unknown", "text": "1 + 1"},
+    ),
+    node(
+        "res",
+        "call",
+        "a2",
+        role="tool",
+        name="python",
+        content={"content_type": "execution_output", "text": "2"},
+    ),
+    node("a2", "res", "e", role="assistant", text="A dog.", at=1699999999.0),
+    node("e", "a2", role="assistant", text="", at=1700000009.0),
+]
+CONVERSATION: dict[str, Any] = {
+    "title": "Oslo",
+    "create_time": 1700000000.0,
+    "update_time": 1700000010.0,
+    "mapping": {node["id"]: node for node in NODES},
+    "current_node": "e",
+    "conversation_id": "c-1",
+    "id": "c-1",
+}
+
+
+def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
+    report = plain.import_resource(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), resource_id="u")
+    assert (report.threads, report.messages) == (1, 6)
+    thread = plain.threads.get("c-1")
+    assert thread is not None
+    assert (thread.title, thread.metadata, thread.resource_id) == ("Oslo", {"source": "chatgpt"}, "u")
+    assert (thread.created_at.timestamp(), thread.updated_at.timestamp()) == (1700000000.0, 1700000010.0)
+    rows = plain.history.page("c-1").items
+    call = [{"name": "python", "args": {"input": "1 + 1"}, "id": "call", "type": "tool_call"}]
+    picture = "[image: file-service://file-9]\nWhat is on this picture?\nspoken\n[video_container]"
+    assert [row.message for row in rows] == [
+        HumanMessage("Where is Oslo?", id="q1"),
+        AIMessage("In Norway.", id="a1b", response_metadata={"model_name": "gpt-4o"}),
+        HumanMessage(picture, id="q2"),
+        AIMessage("", id="call", tool_calls=call),
+        ToolMessage("2", id="res", tool_call_id="call", name="python"),
+        AIMessage("A dog.", id="a2"),
+    ]
+    times = [row.stored_at.timestamp() for row in rows]
+    assert times[:4] == [1700000000.123456, 1700000002.5, 1700000003.0, 1700000004.0]
+    assert times == sorted(set(times))
+    assert times[-1] < 1700000004.1, "a time that falls back stays near"
+    assert plain.context("and now?", thread_id="c-1", resource_id="u").messages[:6] == [row.message for row in rows]
+    assert plain.import_resource(from_chatgpt([CONVERSATION]), resource_id="u").messages == 0
+
+
+def test_without_a_current_node_the_newest_branch_counts() -> None:
+    records = list(from_chatgpt([{**CONVERSATION, "current_node": None}]))
+    assert [record["message"]["data"]["id"] for record in records if record["kind"] == "message"][:2] == ["q1", "a1b"]
+
+
+def test_a_tree_that_turns_in_circles_ends() -> None:
+    mapping = {"a": node("a", "b", "b", text="x"), "b": node("b", "a", "a", text="y")}
+    records = list(from_chatgpt([{"id": "c", "mapping": mapping, "current_node": "b"}]))
+    assert [record.get("kind") for record in records] == ["header", "thread", "message", "message"]
+
+
+def test_a_result_without_a_call_is_left_out() -> None:
+    mapping = {"a": node("a", None, role="tool", text="x", name="web")}
+    assert len(list(from_chatgpt([{"id": "c", "mapping": mapping, "current_node": "a"}]))) == 2
+
+
+@pytest.mark.parametrize(
+    "conversations",
+    [
+        [{}],
+        [None],
+        ["x"],
+        [{"id": "c"}],
+        [{"id": "c", "mapping": {}, "current_node": "a"}],
+        [{**CONVERSATION, "create_time": "x"}],
+    ],
+)
+def test_what_is_no_conversation_is_refused_by_its_number(conversations: Any) -> None:
+    with pytest.raises(OptionError, match="conversation 1 is none"):
+        list(from_chatgpt([CONVERSATION, *conversations]))
+
+
+@pytest.mark.parametrize("given", ["text", b"text", {"mapping": {}}, None])
+def test_what_is_no_export_is_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match=r"json\.load"):
+        list(from_chatgpt(given))
+
+
+def test_lists_of_langchain_become_threads(plain: Memory) -> None:
+    messages = [
+        SystemMessage("be kind"),
+        HumanMessage("hello", id="mine"),
+        AIMessageChunk(content="hi"),
+        HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"}),
+    ]
+    threads = {"one": json.loads(json.dumps(messages_to_dict(messages))), "two": messages_to_dict([HumanMessage("x")])}
+    report = plain.import_resource(from_langchain(threads), resource_id="u")
+    assert (report.threads, report.messages) == (2, 3)
+    found = plain.history.messages("one")
+    assert found[0] == HumanMessage("hello", id="mine")
+    assert (type(found[1]), found[1].content) == (AIMessage, "hi")
+    assert plain.import_resource(from_langchain(threads), resource_id="u").skipped == 3
+
+
+def test_what_is_no_list_of_langchain_is_refused() -> None:
+    with pytest.raises(OptionError, match="thread ids"):
+        list(from_langchain([]))  # type: ignore[arg-type]
+    for broken in ({}, {"type": "human"}, {"type": "human", "data": {}}, "x", 5):
+        with pytest.raises(OptionError, match="thread 't', message 1"):
+            list(from_langchain({"t": [*messages_to_dict([HumanMessage("x")]), broken]}))  # type: ignore[list-item]

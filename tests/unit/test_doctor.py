@@ -1,0 +1,72 @@
+"""The doctor's plan, driven by hand with what servers answer that the tests cannot start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.models import Diagnosis, Finding
+from langchain_workingmem.plans.doctor import diagnose
+from langchain_workingmem.plans.effects import Send
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.space import Space
+
+HEALTHY: dict[str, Any] = {
+    "HELLO": {b"server": b"redis", b"version": b"8.2.0", b"mode": b"cluster", b"role": b"master", b"modules": []},
+    "INFO": {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 2**20, "maxmemory": 0},
+    "CONFIG": [b"save", b""],
+    "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"indexing", b"0", b"attributes", []],
+    "GET": None,
+}
+
+
+def diagnosed(**answers: Any) -> dict[str, Finding]:
+    """Play the server, by the first word of each command."""
+    plan, result = diagnose(Space(keys=Keys())), None
+    try:
+        while True:
+            effect = plan.send(result)
+            assert isinstance(effect, Send)
+            result = [{**HEALTHY, **answers}[str(command[0])] for command in effect.commands]
+    except StopIteration as done:
+        found: Diagnosis = done.value
+        return {finding.check: finding for finding in found}
+
+
+def test_a_coordinator_that_writes_numbers_as_floats() -> None:
+    found = diagnosed()
+    assert {finding.level for finding in found.values()} == {"ok"}
+    assert found["server"].message == "redis 8.2.0, cluster, master"
+    assert found["threads index"].message == "3 documents, 0.0 MiB"
+
+
+def test_a_server_that_does_not_introduce_itself_is_unknown() -> None:
+    found = diagnosed(HELLO=RedisReplyError("ERR unknown command 'HELLO'"))
+    assert found["server"].level == "unknown"
+    assert found["threads index"].level == "ok"
+
+
+def test_a_server_that_tells_little() -> None:
+    found = diagnosed(HELLO=[b"server", b"redis"], INFO={})
+    assert found["server"].message == "redis ?, ?, ?"
+    assert (found["persistence"].level, found["eviction"].level) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize("field", ["aof_last_write_status", "rdb_last_bgsave_status"])
+def test_a_disk_that_cannot_be_written_is_an_error(field: str) -> None:
+    found = diagnosed(INFO={**HEALTHY["INFO"], field: "err"})["persistence"]
+    assert (found.level, found.message) == ("error", f"{field}: writing failed")
+
+
+def test_snapshots_that_cannot_be_seen_are_said_to_be() -> None:
+    refused = RedisReplyError("NOPERM User u has no permissions to run the 'config|get' command")
+    found = diagnosed(INFO={**HEALTHY["INFO"], "aof_enabled": 0}, CONFIG=refused)["persistence"]
+    assert (found.level, found.message) == ("warning", "append-only file off; snapshots: not to be seen")
+
+
+def test_an_index_that_is_being_built_is_a_warning() -> None:
+    building = {b"num_docs": 50, b"indexing": 1, b"percent_indexed": b"0.5", b"attributes": []}
+    found = diagnosed(**{"FT.INFO": building})["threads index"]
+    assert (found.level, found.message) == ("warning", "50 documents, 0.0 MiB; 50% is indexed")

@@ -1,0 +1,111 @@
+"""Any message that LangChain can hold, stored and read back, or shown in a prompt; 500 each, 10,000 with `make nightly`."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import WorkingMemError
+from langchain_workingmem.options import RecallOptions
+from langchain_workingmem.plans.codec import decode_message, drafts, encode_body, restored
+from langchain_workingmem.text.rendering import conversation, recalled_block
+
+fuzz = settings(max_examples=max(500, settings().max_examples), deadline=None)
+
+AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
+HEAD = b'{"stored_at":1700000000123456,"vectors":"ab12/3/1",'
+
+texts = st.text(max_size=20) | st.sampled_from(
+    ["</message>", '"type":"ai"', "\ud800", "\0", "a\u2028b", '{"stored_at":1,']
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+extras = st.dictionaries(texts.filter(lambda key: key != "lc_source"), json_values, max_size=2)
+blocks = (
+    texts
+    | st.builds(lambda text: {"type": "text", "text": text}, texts)
+    | st.builds(lambda kind, more: {**more, "type": kind}, texts, extras)
+)
+calls = st.builds(
+    lambda name, args, call: {"name": name, "args": args, "id": call, "type": "tool_call"}, texts, extras, texts
+)
+tokens = st.integers(0, 10**9)
+usage = st.none() | st.builds(
+    lambda one, other: {"input_tokens": one, "output_tokens": other, "total_tokens": one + other}, tokens, tokens
+)
+common: dict[str, Any] = {
+    "content": texts | st.lists(blocks, max_size=3),
+    "id": st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20),
+    "name": st.none() | texts,
+    "additional_kwargs": extras,
+    "response_metadata": extras,
+}
+messages: st.SearchStrategy[BaseMessage] = st.one_of(
+    st.builds(HumanMessage, **common),
+    st.builds(AIMessage, **common, tool_calls=st.lists(calls, max_size=2), usage_metadata=usage),
+    st.builds(
+        ToolMessage,
+        **common,
+        tool_call_id=texts,
+        artifact=json_values,
+        status=st.sampled_from(["success", "error"]),
+    ),
+    st.builds(FunctionMessage, **(common | {"name": texts})),
+    st.builds(ChatMessage, **common, role=texts),
+)
+
+
+def stored(message: BaseMessage) -> bytes:
+    return HEAD + encode_body(message)
+
+
+def read(message: BaseMessage, value: bytes) -> BaseMessage:
+    return decode_message(str(message.id).encode(), 7, value, "t").message
+
+
+@fuzz
+@given(messages)
+def test_any_message_reads_back_as_it_was_and_is_written_the_same_again(message: BaseMessage) -> None:
+    value = stored(message)
+    back = read(message, value)
+    assert back == message
+    assert type(back) is type(message)
+    assert stored(back) == value
+
+
+@fuzz
+@given(messages)
+def test_any_message_is_prepared_for_recall_and_restored_to_the_byte(message: BaseMessage) -> None:
+    (draft,) = drafts([message], RecallOptions(chunk_tokens=5), lambda: "new")
+    "".join(draft.chunks).encode()  # what is embedded is valid
+    again = restored(read(message, HEAD + draft.body), HEAD + draft.body, RecallOptions(chunk_tokens=5))
+    assert again == draft
+
+
+@fuzz
+@given(messages, st.data())
+def test_what_is_damaged_is_an_error_of_ours_or_a_message(message: BaseMessage, data: st.DataObject) -> None:
+    value = stored(message)
+    start = data.draw(st.integers(0, len(value)))
+    end = data.draw(st.integers(start, min(len(value), start + 20)))
+    damaged = value[:start] + data.draw(st.binary(max_size=8)) + value[end:]
+    with suppress(WorkingMemError):
+        assert isinstance(read(message, damaged), BaseMessage)
+
+
+@fuzz
+@given(texts, st.lists(messages, max_size=3))
+def test_any_messages_are_shown_without_a_tag_of_their_own(label: str, shown: list[BaseMessage]) -> None:
+    block = recalled_block([conversation(label, [(AT, message) for message in shown])])
+    inner = ["conversation", *["message"] * (2 * len(shown)), "conversation"]
+    assert re.findall(r"</?(\w+)", block) == ["recalled_messages", *inner, "recalled_messages"]
+    block.encode()
