@@ -211,6 +211,7 @@ class DeletionReport:
     vectors: int = 0
     working_memories: int = 0  # of the resource and of its threads
     revisions: int = 0
+    items: int = 0  # of LangGraph stores, where namespaces were named
     verified: bool  # no key names the resource any more; False: writers were in the way, call it again
 
 
@@ -224,3 +225,4 @@ class ImportReport:
     skipped: int = 0  # messages that were there already
     working_memories: int = 0
     revisions: int = 0
+    items: int = 0  # of LangGraph stores; without their vectors

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.plans import archive, resources
+from langchain_workingmem.plans.belongings import of_resource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_workingmem.models import DeletionReport, ImportReport
     from langchain_workingmem.parts.base import Core
@@ -21,41 +22,52 @@ class Resources:
 
     core: Core
 
-    def delete_resource(self, resource_id: str) -> DeletionReport:
+    def delete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
         """Delete everything of a resource: threads, messages, vectors, working memory with its revisions.
+
+        `namespaces` are templates of LangGraph store namespaces, such as ("memories", "{user_id}"): the items below go, too.
 
         At the end all keys are looked through, on every node and without the indexes, until nothing names the resource
         any more: `verified`. Meanwhile every write for the resource, here or elsewhere, raises `ResourceDeletedError`. That
         goes on when a deletion is interrupted, until it is called again; the counts are of what this call has deleted.
         Each thread goes in one atomic step. A round trip per 100 threads, and two per 1,000 keys of the database.
         """
-        return self.core.run(self._delete_resource(resource_id))
+        return self.core.run(self._delete_resource(resource_id, namespaces))
 
-    async def adelete_resource(self, resource_id: str) -> DeletionReport:
+    async def adelete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
         """Async twin of `delete_resource`."""
-        return await self.core.arun(self._delete_resource(resource_id))
+        return await self.core.arun(self._delete_resource(resource_id, namespaces))
 
-    def _delete_resource(self, resource_id: str) -> Plan[DeletionReport]:
-        return resources.delete(self.core.space, resource_id, self.core.new_id())
+    def _delete_resource(self, resource_id: str, namespaces: Iterable[Sequence[str]]) -> Plan[DeletionReport]:
+        chosen = of_resource(namespaces, resource_id)
+        return resources.delete(self.core.space, resource_id, self.core.new_id(), chosen)
 
-    def export_resource(self, resource_id: str, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
+    def export_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> Iterator[dict[str, Any]]:
         """Give everything of a resource as dicts of JSON values, one for a line, read while you iterate.
 
         A header with format and version comes first, then working memory with its revisions, then one thread after
         the other with its working memory and its messages, oldest first. Each thread is as it was when its turn came.
         `vectors` adds those of each message, so that an import with the same model and options embeds nothing. Options and
-        ttl are not part of it. A round trip per 100 threads, and one per thread and 200 messages.
+        ttl are not part of it. Items of LangGraph stores below `namespaces`, as for `delete_resource`, come last, without their
+        vectors. A round trip per 100 threads, and one per thread and 200 messages.
         """
-        return self.core.stream(archive.export(self.core.space, resource_id, vectors=vectors))
+        return self.core.stream(self._export(resource_id, namespaces, vectors=vectors))
 
-    async def aexport_resource(self, resource_id: str, *, vectors: bool = False) -> AsyncIterator[dict[str, Any]]:
+    async def aexport_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> AsyncIterator[dict[str, Any]]:
         """Async twin of `export_resource`."""
-        records = self.core.astream(archive.export(self.core.space, resource_id, vectors=vectors))
+        records = self.core.astream(self._export(resource_id, namespaces, vectors=vectors))
         try:
             async for record in records:
                 yield record
         finally:
             await records.aclose()
+
+    def _export(self, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+        return archive.export(self.core.space, resource_id, of_resource(namespaces, resource_id), vectors=vectors)
 
     def import_resource(self, records: Iterable[Mapping[str, Any]], *, resource_id: str | None = None) -> ImportReport:
         """Read the records of `export_resource`, or of an importer, into the store, for `resource_id` or whom they name.

@@ -27,7 +27,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.models import ImportReport
-from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.access import guarded, run_script
 from langchain_workingmem.plans.codec import (
     as_dict,
@@ -45,7 +45,7 @@ from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import fields_of, listed, read_thread, restore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Argument, Command
@@ -68,7 +68,7 @@ def header(resource_id: str | None = None) -> Record:
 # ---------------------------------------------------------------------- export
 
 
-def export(space: Space, resource_id: str, *, vectors: bool) -> Plan[None]:
+def export(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
     """Emit everything of a resource. A round trip per 100 threads, and one per thread and 200 messages of it."""
     _, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
     yield from space.ready()
@@ -84,7 +84,8 @@ def export(space: Space, resource_id: str, *, vectors: bool) -> Plan[None]:
                 continue
         cursor = page.next_cursor
         if cursor is None:
-            return
+            break
+    yield from belongings.export(space, namespaces)
 
 
 def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
@@ -210,6 +211,7 @@ class _Intake:
 
     space: Space
     owner: str | None
+    named: str | None = None  # the resource in the header
     thread: str | None = None
     begins: list[Argument] = field(default_factory=list)  # how each call for the thread begins
     messages: list[Argument] = field(default_factory=list)
@@ -233,7 +235,9 @@ class _Intake:
                 return self._message(record)
             case "working_memory":
                 return self._memory(record)
-        msg = f"kind {kind!r} is not known: thread, message and working_memory are"
+            case "item":
+                return self._item(record)
+        msg = f"kind {kind!r} is not known: thread, message, working_memory and item are"
         raise ValueError(msg)
 
     def _header(self, record: Mapping[str, Any]) -> Plan[None]:
@@ -243,7 +247,8 @@ class _Intake:
         if record.get("version") != VERSION:
             msg = f"has version {record.get('version')!r}, and this package reads {VERSION}: use a newer package"
             raise ValueError(msg)
-        self.owner = check_id(self.owner or record.get("resource_id"), "resource_id")
+        self.named = record.get("resource_id")
+        self.owner = check_id(self.owner or self.named, "resource_id")
         self.begun = True
         return self._nothing()
 
@@ -325,6 +330,17 @@ class _Intake:
         else:
             written = yield from guarded(self.space, thread_id, [owner], call)
         self.counts.update(working_memories=written, revisions=written * revisions)
+
+    def _item(self, record: Mapping[str, Any]) -> Plan[None]:
+        path = [self.owner if label == self.named else label for label in record["namespace"]]
+        if self.owner not in path:
+            msg = f"is an item of {path}, which does not name {self.owner!r}: leave it out"
+            raise ValueError(msg)
+        return self._stock(belongings.load(self.space, {**record, "namespace": path}, _micros))
+
+    def _stock(self, writing: Plan[int]) -> Plan[None]:
+        yield from self.flush()
+        self.counts["items"] += yield from writing
 
     def _belongs(self, thread_id: Any) -> None:
         if thread_id != self.thread:

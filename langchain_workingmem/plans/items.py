@@ -22,6 +22,7 @@ from langchain_workingmem.plans.space import no_index
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from langchain_workingmem.plans.effects import Argument
     from langchain_workingmem.plans.shelf import Shelf
 
 Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
@@ -95,16 +96,20 @@ def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
     keys = shelf.keys.of_item(digest_of([*op.namespace, op.key]))
     if op.value is None:
         return partial(_delete, keys)
-    arguments = [
+    ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
+    texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
+    return partial(_put, shelf, keys, [*fields_of(op), ttl, "", ""], texts)
+
+
+def fields_of(op: PutOp) -> list[Argument]:
+    """Write what an item holds as put_item.lua reads it: namespace, key, value, and what they are found by."""
+    return [
         to_json(list(op.namespace)),
         to_json(op.key),
         _written(op),
         ",".join(digest_of(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)),
-        ",".join(dict.fromkeys(labels(op.value))),
-        "" if op.ttl is None else millis(op.ttl, "ttl"),
+        ",".join(dict.fromkeys(labels(op.value or {}))),
     ]
-    texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
-    return partial(_put, shelf, keys, arguments, texts)
 
 
 def _put(shelf: Shelf, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:

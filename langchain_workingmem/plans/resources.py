@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
 from langchain_workingmem.models import DeletionReport
-from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.search import is_stale
 from langchain_workingmem.plans.threads import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem.plans.space import Space
 
@@ -25,8 +26,10 @@ PAUSE = 0.05  # seconds until the next pass
 Counts = Counter[str]
 
 
-def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
-    """Delete threads and working memory of a resource, then look through all keys for what still names it.
+def delete(
+    space: Space, resource_id: str, mark: str, namespaces: Sequence[tuple[str, ...]] = ()
+) -> Plan[DeletionReport]:
+    """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
 
     The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
     early leaves it, and the next one takes over.
@@ -39,9 +42,15 @@ def delete(space: Space, resource_id: str, mark: str) -> Plan[DeletionReport]:
         ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
     )
     counts.update(working_memories=kept, revisions=entries)
+
+    def count(items: int) -> None:
+        counts.update(items=items)
+
     verified = False
     for _ in range(PASSES):
-        verified = not (yield from _sweep(space, resource_id, counts))
+        left = yield from _sweep(space, resource_id, counts)
+        left += yield from belongings.walk(space, namespaces, partial(belongings.delete, space, count))
+        verified = not left
         if verified:
             yield from send(scripts.LIFT.call([tombstone], mark))
             break

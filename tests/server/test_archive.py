@@ -284,7 +284,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([{**HEADER, "version": 2}], "record 1: has version 2, and this package reads 1"),
     ([{**HEADER, "resource_id": ""}], "record 1: resource_id is empty"),
     ([{**HEADER, "resource_id": None}], "record 1: resource_id is missing"),
-    ([HEADER, {"kind": "item"}], "record 2: kind 'item' is not known"),
+    ([HEADER, {"kind": "thing"}], "record 2: kind 'thing' is not known"),
     ([HEADER, {"kind": "thread"}], "record 2: 'id' is missing"),
     ([HEADER, {"kind": "thread", "id": 5}], "record 2: id is of type int"),
     ([HEADER, {**THREAD, "title": 5}], "record 2: title=5"),

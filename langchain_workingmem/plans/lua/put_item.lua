@@ -1,17 +1,21 @@
--- Writes an item of a store in place of the one that is there.
+-- Writes an item of a store in place of the one that is there; an import with its own times, unless the one that is there
+-- is as new.
 -- KEYS  item (HASH), prefix of its further vectors (HASHes)
--- ARGV  namespace, key, value, within, labels, ttl (ms) or '', vectors
--- Reply nothing. The first vector lives in the item itself, so that most items are one document.
+-- ARGV  namespace, key, value, within, labels, ttl (ms) or '', created_at and updated_at of an import (us) or '' and '',
+--       vectors
+-- Reply 1, or 0 when an import was left out. The first vector lives in the item itself, so that most items are one document.
 local old = redis.call('HMGET', KEYS[1], 'created_at', 'updated_at', 'vectors')
-local vectors = #ARGV - 6
+if ARGV[8] ~= '' and tonumber(old[2] or 0) >= tonumber(ARGV[8]) then return 0 end
+local vectors = #ARGV - 8
 for number = vectors, (old[3] or 0) - 1 do
   redis.call('DEL', KEYS[2] .. number)
 end
 local at = now()
-local updated_at = whole(math.max(at, (old[2] or 0) + 1)) -- rising, even when the clock jumps back
+local updated_at = ARGV[8]
+if updated_at == '' then updated_at = whole(math.max(at, (old[2] or 0) + 1)) end -- rising, even when the clock jumps back
 local item = {
   'namespace', ARGV[1], 'key', ARGV[2], 'value', ARGV[3], 'within', ARGV[4], 'labels', ARGV[5], 'vectors', vectors,
-  'created_at', old[1] or updated_at, 'updated_at', updated_at,
+  'created_at', old[1] or (ARGV[7] ~= '' and ARGV[7]) or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
 local expires_at = ARGV[6] ~= '' and whole(math.floor(at / 1000) + ARGV[6])
@@ -26,7 +30,7 @@ local function set(fields, name, value)
 end
 set(item, 'ttl', expires_at and ARGV[6])
 set(item, 'expires_at', expires_at)
-set(item, 'vector', ARGV[7])
+set(item, 'vector', ARGV[9])
 redis.call('HSET', KEYS[1], unpack(item))
 if old[1] and #lost > 0 then redis.call('HDEL', KEYS[1], unpack(lost)) end
 
@@ -36,7 +40,8 @@ end
 expire(KEYS[1])
 for number = 1, vectors - 1 do
   local key = KEYS[2] .. number
-  redis.call('HSET', key, 'within', ARGV[4], 'labels', ARGV[5], 'vector', ARGV[7 + number])
+  redis.call('HSET', key, 'within', ARGV[4], 'labels', ARGV[5], 'vector', ARGV[9 + number])
   if expires_at then redis.call('HSET', key, 'expires_at', expires_at) else redis.call('HDEL', key, 'expires_at') end
   expire(key)
 end
+return 1
