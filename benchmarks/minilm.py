@@ -54,7 +54,7 @@ class MiniLM(Embeddings):
         for first in range(0, len(rows), BATCH):
             places = by_length[first : first + BATCH]
             found[places] = forward(weights, [rows[place] for place in places])
-        return cast("list[list[float]]", found.tolist())
+        return found.tolist()
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]

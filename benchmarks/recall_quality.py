@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
+from common import row
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from tqdm import tqdm
@@ -136,8 +137,8 @@ class Bench:
         gold = question["evidence_message_ids"]
         self.categories.append(question.get("category", ""))
         for search, memory in self.memories.items():
-            row = np.zeros((len(self.args.top_k), len(self.args.ranges), 4))
-            for place in np.ndindex(row.shape[:2]):
+            noted = np.zeros((len(self.args.top_k), len(self.args.ranges), 4))
+            for place in np.ndindex(noted.shape[:2]):
                 start = time.perf_counter()
                 result = memory.recall.search(
                     question["question"],
@@ -148,8 +149,8 @@ class Bench:
                 self.figures[search].seconds.append(time.perf_counter() - start)
                 found = {message.id for message in result.messages}
                 hits = sum(id in found for id in gold)
-                row[place] = hits > 0, hits / len(gold), hits == len(gold), sum(sizes[str(id)] for id in found)
-            self.figures[search].rows.append(row)
+                noted[place] = hits > 0, hits / len(gold), hits == len(gold), sum(sizes[str(id)] for id in found)
+            self.figures[search].rows.append(noted)
 
     def close(self) -> None:
         for memory in self.memories.values():
@@ -198,10 +199,6 @@ def short(value: float, *, sign: bool = False) -> str:
         return ""
     text = f"{value:+.3f}" if sign else f"{value:.3f}"
     return text.replace("0.", ".", 1)
-
-
-def row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 def recall_at_k(found: dict[Search, Array], args: argparse.Namespace) -> Iterator[str]:
