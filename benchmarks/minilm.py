@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
 TOKENS = 256
-BATCH = 32  # texts of about the same length
+BATCH = 8  # texts of about the same length: what they need stays in the cache of the CPU
 HEADS, LAYERS = 12, 6
 
 
