@@ -137,7 +137,7 @@ def scaling(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ]
         x, y = axes(lines, label, "milliseconds, p50", share=False)
         yield (
-            f"scaling-{label.split()[0].strip(',')}",
+            f"scaling-{label.split()[0]}",
             chart(f"Cost over {label}", "dashed: bare redis-py", x, y, lines),
         )
 

@@ -49,15 +49,15 @@ class Shape:
 
 
 def curves(most: int) -> dict[str, dict[int, Shape]]:
-    """Give the axes, and on each the shapes of its points; the powers of ten up to `most` messages."""
+    """Give the axes, and on each the shapes of its points: powers of ten up to `most` messages."""
     powers = [10**power for power in range(9) if 10**power <= most]
+    thousands = [count for count in powers if count >= 1000]
+    total = min(10_000, powers[-1])
     return {
-        "messages of one user": {count: Shape(1, count // 100, 100) for count in powers if count >= 1000},
-        "users with 1,000 messages each": {
-            count // 1000: Shape(count // 1000, 10, 100) for count in powers if count >= 1000
-        },
-        "threads, 10,000 messages": {
-            count: Shape(1, count, 10_000 // count) for count in powers if count <= 10_000 <= most
+        "messages of one user": {count: Shape(1, count // 100, 100) for count in thousands},
+        "users with 1,000 messages each": {count // 1000: Shape(count // 1000, 10, 100) for count in thousands},
+        f"threads of one user with {total:,} messages": {
+            count: Shape(1, count, total // count) for count in powers if count <= total
         },
     }
 
