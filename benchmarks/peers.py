@@ -285,15 +285,14 @@ class Bench:
                 peer = self.peers[place]
                 self.sizes[place].append(peer.size(self.contexts[place].time(peer.context, text, where)))
                 self.saves[place].time(peer.save, [one.model_copy() for one in messages], where)
-        columns = ("ms", "round trips", "model calls")
-        heads = [f"{operation}: {column}" for operation in ("context", "save") for column in columns]
+        cost = ("ms", "round trips", "model calls")
         yield ""
-        yield row("", *heads, "messages of a context", "messages/s in", "bytes a message")
-        yield row("---", *["--:"] * (len(heads) + 3))
+        yield row("", "context:", *cost, "messages", "save:", *cost, "messages/s in", "bytes a message")
+        yield row("---", *["--:"] * 11)
         for place, (peer, (rate, size)) in enumerate(zip(self.peers, filled, strict=True)):
-            cells = *self.contexts[place].cells(warm_up), *self.saves[place].cells(warm_up)
-            came_back = statistics.median(self.sizes[place][warm_up:])
-            yield row(peer.name, *cells, f"{came_back:g}", f"{rate:,.0f}", f"{max(0, size):,.0f}")
+            context, save = self.contexts[place].cells(warm_up), self.saves[place].cells(warm_up)
+            messages = f"{statistics.median(self.sizes[place][warm_up:]):g}"
+            yield row(peer.name, "", *context, messages, "", *save, f"{rate:,.0f}", f"{max(0, size):,.0f}")
         models = [peer.model for peer in self.peers]
         each = sum(model.seconds for model in models) / sum(model.calls for model in models)
         yield f"\nThe stub model took {each * 1e6:.0f} us a call, which is taken off."

@@ -113,8 +113,8 @@ class Bench:
 
     def run(self, data: Json) -> None:
         items = data["items"]
-        step = self.args.limit // len(items) or 1
-        work = [(item, picked(item["questions"], step if self.args.limit else None)) for item in items]
+        each = max(1, self.args.limit // len(items)) if self.args.limit else None
+        work = [(item, picked(item["questions"], each)) for item in items]
         with tqdm(total=sum(len(questions) for _, questions in work), desc="questions", leave=False) as bar:
             for item, questions in work:
                 threads, done = item["conversation"]["threads"], 0
@@ -265,7 +265,8 @@ def main() -> None:
                 title = f"{name}{', adversarial' if adversarial else ''}, {sum(wanted)}"
                 print(f"\n## {title} questions, {args.embeddings}\n", *recall_at_k(found, args), sep="\n")
                 summary += by_budget(title, found, args)
-                curves[title] = {search: curve(rows) for search, rows in found.items()}
+                if not adversarial:
+                    curves[title] = {search: curve(rows) for search, rows in found.items()}
             for search, figures in bench.figures.items():
                 print(f"\n{search}: p50 of a recall {statistics.median(figures.seconds) * 1000:.2f} ms")
             bench.close()

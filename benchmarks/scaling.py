@@ -117,7 +117,7 @@ def main() -> None:
         points: dict[str, Any] = {}
         figures["curves"][axis] = points
         for value, shape in shapes.items():
-            expected = shape.messages * max((point["bytes"] for point in points.values()), default=0)
+            expected = shape.messages * (list(points.values())[-1]["bytes"] if points else 0)
             if expected > args.gib * GIB:
                 print(f"{axis}: {value:,} would need {expected / GIB:.1f} GiB, left out")
                 continue

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import redis
-from common import Recorder, Slices, replay
+from common import Recorder, Slices, replay, row
 from langgraph.store.base import GetOp, PutOp
 
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -70,7 +70,7 @@ def main() -> None:
             "search with a comparison": lambda n: store.search(user(n), filter={"number": {"$lt": 5000}}),
             "list_namespaces": lambda n: store.list_namespaces(prefix=("users",), offset=n % 10),
         }
-        print(f"{'p50, ms':30}{'ours':>8}{'bare':>8}{'ratio':>8}")
+        print(row("p50 in milliseconds", "ours", "bare", "ratio"), row("---", "--:", "--:", "--:"), sep="\n")
         for name, call in rows.items():
             rounds = options.rounds // 10 if name.startswith(("batch", "list")) else options.rounds
             tape.trips.clear()
@@ -79,7 +79,7 @@ def main() -> None:
             per_call = len(sent) // rounds
             trips = [sent[place * per_call : (place + 1) * per_call] for place in range(rounds)]
             floor = median_ms(lambda n, trips=trips: replay(bare, trips[n]), rounds)  # type: ignore[misc]
-            print(f"{name:30}{ours:8.2f}{floor:8.2f}{ours / floor:8.2f}")
+            print(row(name, f"{ours:.2f}", f"{floor:.2f}", f"{ours / floor:.2f}"))
         bare.close()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import redis.asyncio
-from common import BATCH, HYBRID, SEMANTIC, Case, Slices, Target, Words, alternate, areplay, environment
+from common import BATCH, HYBRID, SEMANTIC, Case, Slices, Target, Words, alternate, areplay, environment, row
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -89,12 +89,13 @@ class Bench:
         ]
         warm_up = max(5, self.args.turns // 10)
         await alternate(cases, self.args.turns, warm_up)
-        print(f"{'milliseconds':<35}{'ours p50':>10}{'p95':>10}{'bare p50':>10}{'p95':>10}{'ratio':>9}")
+        print(row("p50 and p95 in milliseconds", "ours", "p95", "bare", "p95", "ratio"))
+        print(row("---", *["--:"] * 5))
         for case in cases:
             parts = [
                 np.percentile(times[warm_up:], part) * 1000 for times in (case.ours, case.bare) for part in (50, 95)
             ]
-            print(f"{case.name:<35}{''.join(f'{part:10.3f}' for part in parts)}{parts[0] / parts[2]:9.2f}")
+            print(row(case.name, *(f"{part:.2f}" for part in parts), f"{parts[0] / parts[2]:.2f}"))
         for case in (context, hybrid, save) if self.args.profile else ():
             profiler = cProfile.Profile()
             for ours, _ in [case.pair() for _ in range(self.args.turns)]:
