@@ -291,8 +291,8 @@ class Bench:
         yield row("---", *["--:"] * 11)
         for place, (peer, (rate, size)) in enumerate(zip(self.peers, filled, strict=True)):
             context, save = self.contexts[place].cells(warm_up), self.saves[place].cells(warm_up)
-            messages = f"{statistics.median(self.sizes[place][warm_up:]):g}"
-            yield row(peer.name, "", *context, messages, "", *save, f"{rate:,.0f}", f"{max(0, size):,.0f}")
+            came_back = f"{statistics.median(self.sizes[place][warm_up:]):g}"
+            yield row(peer.name, "", *context, came_back, "", *save, f"{rate:,.0f}", f"{max(0, size):,.0f}")
         models = [peer.model for peer in self.peers]
         each = sum(model.seconds for model in models) / sum(model.calls for model in models)
         yield f"\nThe stub model took {each * 1e6:.0f} us a call, which is taken off."

@@ -11,7 +11,7 @@ Each file holds one data set in the common form, as JSON, gzipped if its name en
 
 An item is all that one resource said, and what is asked about it; whatever else the objects hold is ignored. In a causal
 data set a question has "after_thread": how many threads exist when it is asked. Questions of the category
-"adversarial", which ask for what nobody said, have a table of their own.
+"adversarial", whose premise is false, have a table of their own.
 """
 
 from __future__ import annotations
