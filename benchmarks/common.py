@@ -7,7 +7,6 @@ import platform
 import random
 import time
 import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -21,7 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     Command: TypeAlias = tuple[Any, ...]
     Trips: TypeAlias = "list[Sequence[Command]]"  # what is sent, one item per round trip
@@ -79,24 +78,31 @@ class Recorder:
     def __init__(self, client: Any) -> None:
         self._client = client
         self.trips: Trips = []
-        self.dry = False  # answer single commands, which write a turn, instead of sending them
+        self.reply: Any = None  # the last one
+        self.answer: Any = None  # given in place of a reply; then nothing is sent
 
     def execute_command(self, *command: Any, **_: Any) -> Any:
-        self.trips.append([command])
-        return [0, 0, 1] if self.dry else self._client.execute_command(*command)
+        return self._sent([command], partial(self._client.execute_command, *command))
 
-    @contextmanager
-    def pipeline(self, *, transaction: bool) -> Iterator[Any]:
-        with self._client.pipeline(transaction=transaction) as pipe:
-            send = pipe.execute_command
-            self.trips.append(commands := [])
+    def pipeline(self, *, transaction: bool) -> Any:
+        pipe = self._client.pipeline(transaction=transaction)
+        queue, execute = pipe.execute_command, pipe.execute
+        commands: list[Command] = []
 
-            def note(*command: Any, **_: Any) -> None:
-                commands.append(command)
-                send(*command)
+        def note(*command: Any, **_: Any) -> None:
+            commands.append(command)
+            queue(*command)
 
-            pipe.execute_command = note
-            yield pipe
+        pipe.execute_command = note
+        pipe.execute = lambda **options: self._sent(commands, partial(execute, **options))
+        return pipe
+
+    def _sent(self, commands: Sequence[Command], send: Callable[[], Any]) -> Any:
+        self.trips.append(commands)
+        if self.answer is not None:
+            return self.answer
+        self.reply = send()
+        return self.reply
 
 
 def replay(client: Any, trips: Trips) -> None:
@@ -133,12 +139,13 @@ class Target:
         for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
             memory.setup()
             memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")
+            self._saved = self._recorder.reply
             memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
         self.memory.threads.delete("warm-up")
 
     def trips(self, call: Callable[[Memory], object], *, dry: bool = False) -> Trips:
-        """Return what a call sends, one item per round trip; a dry one writes nothing."""
-        self._recorder.trips, self._recorder.dry = [], dry
+        """Return what a call sends, one item per round trip; a dry one saves nothing, and is answered as a save was."""
+        self._recorder.trips, self._recorder.answer = [], self._saved if dry else None
         call(self._twin)
         return self._recorder.trips
 
