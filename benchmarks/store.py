@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import redis
+from common import Recorder, Slices, replay, row
 from langgraph.store.base import GetOp, PutOp
-from turn import Slices
 
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
@@ -30,42 +30,6 @@ def value(number: int) -> dict[str, Any]:
     return {"text": text(number), "kind": "fact", "number": number}
 
 
-class Tape(redis.Redis):
-    """Notes what is sent, so that the very same can be sent again without us."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.sent: list[list[tuple[Any, ...]]] = []
-
-    def execute_command(self, *arguments: Any, **options: Any) -> Any:
-        self.sent.append([arguments])
-        return super().execute_command(*arguments, **options)
-
-    def pipeline(self, *arguments: Any, **options: Any) -> Any:
-        pipe = super().pipeline(*arguments, **options)
-        commands: list[tuple[Any, ...]] = []
-        self.sent.append(commands)
-        execute = pipe.execute_command
-
-        def noted(*command: Any, **more: Any) -> Any:
-            commands.append(command)
-            return execute(*command, **more)
-
-        pipe.execute_command = noted
-        return pipe
-
-
-def replay(client: redis.Redis, trips: list[list[tuple[Any, ...]]]) -> None:
-    for commands in trips:
-        if len(commands) == 1:
-            client.execute_command(*commands[0])
-        else:
-            with client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    pipe.execute_command(*command)
-                pipe.execute()
-
-
 def median_ms(call: Callable[[int], object], rounds: int) -> float:
     times = []
     for number in range(rounds):
@@ -81,16 +45,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
     with EmbeddedRedis() as server:
-        path = server.url.removeprefix("unix://").partition("?")[0]
-        tape = Tape(unix_socket_path=path, protocol=2)
-        bare = redis.Redis(unix_socket_path=path, protocol=2)
+        bare: Any = redis.Redis.from_url(server.url, protocol=2)
+        tape: Any = Recorder(bare)
         store = RedisMemoryStore(client=tape, index={"dims": DIMS, "embed": Slices(DIMS), "fields": ["text"]})
         store.setup()
         before = bare.info("memory")["used_memory"]
         start = time.perf_counter()
         for first in range(0, options.items, 100):
             store.batch([PutOp(user(place), str(place), value(place)) for place in range(first, first + 100)])
-            tape.sent.clear()
+            tape.trips.clear()
         seconds = time.perf_counter() - start
         size = (bare.info("memory")["used_memory"] - before) / options.items
         print(
@@ -107,18 +70,17 @@ def main() -> None:
             "search with a comparison": lambda n: store.search(user(n), filter={"number": {"$lt": 5000}}),
             "list_namespaces": lambda n: store.list_namespaces(prefix=("users",), offset=n % 10),
         }
-        print(f"{'p50, ms':30}{'ours':>8}{'bare':>8}{'ratio':>8}")
+        print(row("p50 in milliseconds", "ours", "bare", "ratio"), row("---", "--:", "--:", "--:"), sep="\n")
         for name, call in rows.items():
             rounds = options.rounds // 10 if name.startswith(("batch", "list")) else options.rounds
-            tape.sent.clear()
+            tape.trips.clear()
             ours = median_ms(call, rounds)
-            sent = tape.sent[:]
+            sent = tape.trips[:]
             per_call = len(sent) // rounds
             trips = [sent[place * per_call : (place + 1) * per_call] for place in range(rounds)]
             floor = median_ms(lambda n, trips=trips: replay(bare, trips[n]), rounds)  # type: ignore[misc]
-            print(f"{name:30}{ours:8.2f}{floor:8.2f}{ours / floor:8.2f}")
+            print(row(name, f"{ours:.2f}", f"{floor:.2f}", f"{ours / floor:.2f}"))
         bare.close()
-        tape.close()
 
 
 def user(number: int) -> tuple[str, str]:
