@@ -24,6 +24,7 @@ from langchain_workingmem.options import (
     one_of,
 )
 from langchain_workingmem.parts.base import Core
+from langchain_workingmem.parts.entered import Entered
 from langchain_workingmem.parts.history import History
 from langchain_workingmem.parts.recall import Recall
 from langchain_workingmem.parts.resources import Resources
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import timedelta
     from os import PathLike
-    from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 
-class Memory(Faces, Resources):
+class Memory(Faces, Resources, Entered):
     """The memory of agents on one Redis.
 
     Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One
@@ -334,32 +334,6 @@ class Memory(Faces, Resources):
         """Close the connections of the running event loop, and all that `close` does."""
         await self._async_runner.aclose()
         self.close()
-
-    def __enter__(self) -> Self:
-        try:
-            self.setup()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.asetup()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         on = {"recall": self._space.recall, "working memory": self._space.working_memory}

@@ -13,6 +13,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import TIMEOUT, runners
 from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.parts.entered import Entered
 from langchain_workingmem.plans import items
 from langchain_workingmem.plans.effects import together
 from langchain_workingmem.plans.keys import Keys
@@ -40,7 +41,7 @@ class _Call(NamedTuple):
     reply: asyncio.Future[list[Result]]
 
 
-class RedisMemoryStore(BaseStore):
+class RedisMemoryStore(Entered, BaseStore):
     """A LangGraph store on Redis.
 
         with RedisMemoryStore.from_conn_string("redis://localhost:6379", index={"dims": 384, "embed": model}) as store:
@@ -168,25 +169,8 @@ class RedisMemoryStore(BaseStore):
         await self._async_runner.aclose()
         self.close()
 
-    def __enter__(self) -> Self:
-        try:
-            self.setup()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     async def __aenter__(self) -> Self:
-        try:
-            await self.asetup()
-        except BaseException:
-            await self.aclose()
-            raise
+        await super().__aenter__()
         self._loop = asyncio.get_running_loop()
         return self
 
@@ -194,7 +178,7 @@ class RedisMemoryStore(BaseStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop = None
-        await self.aclose()
+        await super().__aexit__(kind, error, trace)
 
     def __repr__(self) -> str:
         return f"<RedisMemoryStore {self._shelf.keys.prefix!r}{', with vectors' if self._shelf.vectors else ''}>"
