@@ -217,7 +217,8 @@ def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | No
     if sends:
         commands = {place: effect.commands for place, effect in sends.items()}
         once = any(effect.once for effect in sends.values())
-        return Send(list(chain(*commands.values())), once), _parts(commands)
+        in_order = any(effect.in_order for effect in sends.values())
+        return Send(list(chain(*commands.values())), once, in_order), _parts(commands)
     place, effect = next(iter(waiting.items()))
     return effect, {place: None}
 
