@@ -1,8 +1,8 @@
 """Who said it: a question that names the author of messages looks for what he said of himself.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". On LoCoMo's
-development half this brought back .MEASURE of the gold messages at 500 tokens instead of .MEASURE; where nobody has a
-name, as between a user and an assistant, it does nothing.
+development half (LocalEmbeddings, docs/recall.md) this brings back .655 of the evidence at 500 tokens instead of .557, .027
+of it by the bonus in `scoring`; where nobody has a name, as between a user and an assistant, it does nothing.
 """
 
 from __future__ import annotations

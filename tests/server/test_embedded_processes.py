@@ -31,10 +31,12 @@ from tests.server.embedded_helpers import (
 pytestmark = pytest.mark.usefixtures("scratch")
 
 USER = """
+import signal
 import sys
 import redis
 from langchain_workingmem.embedded import EmbeddedRedis
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
 print("ready", flush=True)
 sys.stdin.readline()
 embedded = EmbeddedRedis(sys.argv[1] if len(sys.argv) > 1 else None)
