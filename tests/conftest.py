@@ -88,8 +88,17 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture
-def prefix() -> str:
-    return f"t{uuid4().hex[:12]}"
+def prefix(server: EmbeddedRedis) -> Iterator[str]:
+    """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
+    prefix = f"t{uuid4().hex[:12]}"
+    yield prefix
+    with redis.Redis.from_url(server.url) as client:
+        bare: Any = client
+        for index in bare.execute_command("FT._LIST"):
+            if index.startswith(prefix.encode()):
+                bare.execute_command("FT.DROPINDEX", index)
+        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
+            client.unlink(*keys)
 
 
 @pytest.fixture
