@@ -174,9 +174,8 @@ class MemoryContext:
 class Finding:
     """One thing that the doctor looked at."""
 
-    check: (
-        str  # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors or model
-    )
+    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors or model
+    check: str
     level: Level  # "unknown": this user may not see it
     message: str
     remedy: str | None = None  # None where nothing needs to be done

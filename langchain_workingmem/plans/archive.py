@@ -55,7 +55,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 FORMAT, VERSION = "langchain-workingmem", 1
 BATCH = 200  # messages of one round trip
-_FIELDS = ("document", "revision", "updated_at", "origin")  # of working memory
 
 Record = dict[str, Any]
 

@@ -30,6 +30,8 @@ def named(question: str, authors: Collection[str]) -> frozenset[str]:
 
     None of them when it names all: that tells nothing. Authors without a name count as one, with the tag "".
     """
+    if not any(authors):  # the usual case, and on the path of every recall
+        return frozenset()
     words = _WORD.findall(question.lower())
     spoken = {tuple(words[at : at + size]) for size in (1, 2, 3) for at in range(len(words))}
     found = frozenset(author for author in authors if author and not spoken.isdisjoint(_names(author)))

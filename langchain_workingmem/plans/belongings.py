@@ -14,9 +14,10 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Emit, Plan, Scan, send
 from langchain_workingmem.plans.items import fields_of
 from langchain_workingmem.plans.keys import tag_of
-from langchain_workingmem.plans.shelf import digest_of, parts_of, row_of
+from langchain_workingmem.plans.shelf import item_digest, parts_of, row_of
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
@@ -57,10 +58,10 @@ def walk(space: Space, namespaces: Sequence[tuple[str, ...]], visit: Callable[[l
     return found
 
 
-def delete(space: Space, count: Callable[[int], None], digests: Sequence[str]) -> Plan[None]:
-    """Delete items. One round trip."""
+def delete(space: Space, counts: Counter[str], digests: Sequence[str]) -> Plan[None]:
+    """Delete items, and count them. One round trip."""
     gone = yield from send(*(scripts.DELETE_ITEM.call(space.keys.of_item(digest)) for digest in digests))
-    count(sum(gone))
+    counts.update(items=sum(gone))
 
 
 def export(space: Space, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
@@ -92,7 +93,7 @@ def load(space: Space, record: Mapping[str, Any], micros: Callable[[Any], int]) 
     """
     op = PutOp(tuple(record["namespace"]), record["key"], record["value"])
     validate_op_namespace(op)
-    keys = space.keys.of_item(digest_of([*op.namespace, op.key]))
+    keys = space.keys.of_item(item_digest(op))
     times = [micros(record[name]) for name in ("created_at", "updated_at")]
     return _write(scripts.PUT_ITEM.call(keys, *fields_of(op), "", *times))
 

@@ -19,6 +19,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Plan, attempt
 from langchain_workingmem.plans.search import listing, matching, parse, total_of
+from langchain_workingmem.plans.space import measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +183,7 @@ def _vectors(space: Space) -> Plan[list[Finding]]:
 
 def _model(space: Space, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
-        dims = yield from space.measure()
+        dims = yield from measured()
     except (EmbeddingError, OptionError) as error:
         return [_found("model", "error", str(error), "check the model, its key and its network")]
     try:

@@ -16,7 +16,7 @@ from langchain_workingmem.plans.effects import Plan, send, together
 from langchain_workingmem.plans.filters import Filter, labels
 from langchain_workingmem.plans.item_searches import namespaces, search
 from langchain_workingmem.plans.search import is_stale
-from langchain_workingmem.plans.shelf import digest_of, parts_of, row_of, to_json
+from langchain_workingmem.plans.shelf import digest_of, item_digest, parts_of, row_of, to_json
 from langchain_workingmem.plans.space import no_index
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _check_page(op: SearchOp | ListNamespacesOp) -> None:
 
 def _get(shelf: Shelf, op: GetOp) -> Plan[Item | None]:
     """Read an item. One round trip."""
-    digest = digest_of([*op.namespace, op.key])
+    digest = item_digest(op)
     (reply,) = yield from send(scripts.GET_ITEM.call(shelf.keys.of_item(digest), int(bool(op.refresh_ttl))))
     row = row_of(reply, digest)
     return Item(**parts_of(row)) if b"value" in row else None
@@ -93,7 +93,7 @@ def _get(shelf: Shelf, op: GetOp) -> Plan[Item | None]:
 
 def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
     """Check all that is to be written, before anything is."""
-    keys = shelf.keys.of_item(digest_of([*op.namespace, op.key]))
+    keys = shelf.keys.of_item(item_digest(op))
     if op.value is None:
         return partial(_delete, keys)
     ttl = "" if op.ttl is None else millis(op.ttl, "ttl")

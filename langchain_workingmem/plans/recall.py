@@ -257,7 +257,7 @@ def candidates(
         if hybrid:
             found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
             worded = [_candidate(row, row.score) for row in found if keep(row)]
-            known = space.note_authors(owner, {one.author.decode() for one in (*near, *worded)})
+            known = space.note_authors(owner, {author.decode() for author in {one.author for one in (*near, *worded)}})
             if (now := named(query.text, known)) != meant:
                 meant = now
                 vector = yield from embed_query(space, in_first_person(query.text, meant))

@@ -13,6 +13,7 @@ from langchain_workingmem.plans.effects import Plan, Progress
 from langchain_workingmem.plans.history import write
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.space import measured
 from langchain_workingmem.plans.threads import every, get
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
             check_id(resource_id, "resource_id")
         yield from space.ready()
         threads = yield from every(space, resource_id)
-    dims = yield from (_measured(space) if resource_id or thread_id else space.rebuild())
+    dims = yield from (_checked_size(space) if resource_id or thread_id else space.rebuild())
     mark = space.mark(dims).encode()
     done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Progress(done, total)
@@ -69,8 +70,8 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
     return healed
 
 
-def _measured(space: Space) -> Plan[int]:
-    dims = yield from space.measure()
+def _checked_size(space: Space) -> Plan[int]:
+    dims = yield from measured()
     try:
         yield from space.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:

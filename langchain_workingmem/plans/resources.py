@@ -42,14 +42,10 @@ def delete(
         ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
     )
     counts.update(working_memories=kept, revisions=entries)
-
-    def count(items: int) -> None:
-        counts.update(items=items)
-
     verified = False
     for _ in range(PASSES):
         left = yield from _sweep(space, resource_id, counts)
-        left += yield from belongings.walk(space, namespaces, partial(belongings.delete, space, count))
+        left += yield from belongings.walk(space, namespaces, partial(belongings.delete, space, counts))
         verified = not left
         if verified:
             yield from send(scripts.LIFT.call([tombstone], mark))

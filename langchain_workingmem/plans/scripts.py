@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 _FOLDER = files(__package__) / "lua"
 _PRELUDE = (_FOLDER / "prelude.lua").read_text()
 _SOURCES: dict[Argument, str] = {}
-MOST_BYTES = (
-    512 * 2**20
-)  # that Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step
-
+# That Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step.
+MOST_BYTES = 512 * 2**20
 STEP_BYTES = 64 * 2**20  # of a step of our own choice
 
 

@@ -16,11 +16,13 @@ from langchain_workingmem.options import IndexOptions, as_tuple
 from langchain_workingmem.plans.codec import from_micros
 from langchain_workingmem.plans.effects import Embed, Plan
 from langchain_workingmem.plans.search import item_vectors_schema, items_schema, pack
-from langchain_workingmem.plans.space import agreed, created, no_index
+from langchain_workingmem.plans.space import agreed, created, measured, no_index
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from langgraph.store.base import GetOp, PutOp
 
     from langchain_workingmem.plans.keys import Keys
 
@@ -62,7 +64,7 @@ class Shelf:
         if self.create:
             yield from created(items_schema(self.keys))
         if self.vectors is not None:
-            dims = self.vectors.dims or (yield from self._measure())
+            dims = self.vectors.dims or (yield from measured())
             wanted = self.vectors.options.attributes(dims)
             stored = yield from agreed(self.keys.item_vectors_settings, wanted, create=self.create)
             if stored is None:
@@ -76,10 +78,6 @@ class Shelf:
                 yield from created(item_vectors_schema(self.keys, self.vectors.options, dims))
             self.dims = dims
         self.is_ready = True
-
-    def _measure(self) -> Plan[int]:
-        vectors = yield Embed(["How large are the vectors?"])
-        return int(vectors.shape[1])
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes]]:
         """Embed texts; those without a direction, zero vectors, stay out."""
@@ -107,6 +105,11 @@ def digest_of(parts: Sequence[str]) -> str:
 
 
 to_json = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII, which carries every str
+
+
+def item_digest(op: GetOp | PutOp) -> str:
+    """Name the item that an operation is about."""
+    return digest_of([*op.namespace, op.key])
 
 
 def row_of(reply: Sequence[bytes | None], digest: str) -> Row:

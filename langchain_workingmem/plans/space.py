@@ -117,13 +117,8 @@ class Space:
         yield from self.ready()
         if self.recall is not None and self.dims is None:
             (stored,) = yield from send(("GET", self.keys.vectors_settings))
-            dims = json.loads(stored)["dims"] if stored else (yield from self.measure())
+            dims = json.loads(stored)["dims"] if stored else (yield from measured())
             yield from self.vectors_ready(dims)
-
-    def measure(self) -> Plan[int]:
-        """Ask the model how large its vectors are."""
-        vectors = yield Embed(["How large are the vectors?"])
-        return int(vectors.shape[1])
 
     def vectors_ready(self, dims: int) -> Plan[None]:
         """Create or check the vector index: two round trips the first time, none later.
@@ -176,7 +171,7 @@ class Space:
 
     def rebuild(self) -> Plan[int]:
         """Make the vector index what the options and the model say, dropping one that was built otherwise."""
-        dims = yield from self.measure()
+        dims = yield from measured()
         wanted = self.settings(dims)
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
         if stored and json.loads(stored) != wanted:
@@ -186,6 +181,12 @@ class Space:
         self.dims = None
         yield from self.vectors_ready(dims)
         return dims
+
+
+def measured() -> Plan[int]:
+    """Ask the model how large its vectors are."""
+    vectors = yield Embed(["How large are the vectors?"])
+    return int(vectors.shape[1])
 
 
 def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:

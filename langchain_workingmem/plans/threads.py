@@ -245,9 +245,8 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
     owner, heir = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
     def undo(_: Any, deleted: str) -> Command:
-        if (
-            deleted == resource_id
-        ):  # it was about to be deleted, and the deletion does not look for it under another owner
+        # it was about to be deleted, and the deletion does not look for it under another owner
+        if deleted == resource_id:
             return scripts.DELETE.call(keys.all, heir, "thread")
         return scripts.TRANSFER.call(keys.all, heir, owner)
 
