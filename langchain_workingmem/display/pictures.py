@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -22,7 +23,7 @@ from langchain_workingmem.text.diffs import pretty
 from langchain_workingmem.text.rendering import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
@@ -32,6 +33,7 @@ MESSAGE = {"characters": 600, "lines": 12}
 BLOCK = {"characters": 10_000, "lines": 200}  # of a system block, of working memory
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
+_TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # of a diff's lines, by their first character
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +98,9 @@ def _(page: Page) -> Picture:  # type: ignore[type-arg] # singledispatch takes b
     more = {"more": "pass next_cursor"} if page.next_cursor is not None else {}
     if not page.items:
         return Picture(f"Nothing on this page, {page.total:,} in all", more)
-    kind: type[Any] = type(page.items[0])
-    what = {Thread: "threads", StoredMessage: "messages"}.get(kind, "items")
-    head = Picture(f"{len(page):,} of {page.total:,} {what}", more)
-    if kind is Thread:
-        head.parts.append(_threads(page.items))
-    elif kind is StoredMessage:
-        heads = ("thread", "number", "time (UTC)", "role", "message")
-        rows = [
-            Row((_label(row.thread_id), str(row.seq), _time(row.stored_at), _role(row.message), _said(row.message)))
-            for row in page.items
-        ]
-        head.parts.append(Table(heads, rows))
-    else:
-        head.parts.append(Lines([("plain", cut(repr(item), **MESSAGE)) for item in page.items]))
-    return head
+    kind = type(page.items[0])
+    what, drawn = _LISTINGS.get(kind, ("items", _anything))
+    return Picture(f"{len(page):,} of {page.total:,} {what}", more, [drawn(page.items)])
 
 
 @picture.register
@@ -147,10 +137,8 @@ def _(diff: WorkingMemoryDiff) -> Picture:
     title = f"Working memory, revision {diff.earlier} → {diff.later}"
     if not diff.lines:
         return Picture(f"{title}: no change")
-    tones: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}
-    lines: list[tuple[Tone, str]] = [
-        (tones.get(line[:1], "plain"), cut(line, BLOCK["characters"])) for line in diff.lines[: BLOCK["lines"]]
-    ]
+    most = BLOCK["lines"]
+    lines = [(_TONES.get(line[:1], "plain"), cut(line, BLOCK["characters"])) for line in diff.lines[:most]]
     if missing := len(diff.lines) - len(lines):
         lines.append(("quiet", f"… [{missing:,} more lines]"))
     facts = {"added": _counted(len(diff.added), "line"), "removed": _counted(len(diff.removed), "line")}
@@ -159,32 +147,18 @@ def _(diff: WorkingMemoryDiff) -> Picture:
 
 @picture.register
 def _(context: MemoryContext) -> Picture:
-    state = context.working_memory
-    shown = Picture(
-        "What the model is shown",
-        {
-            "system blocks": str(len(context.system)),
-            "messages": str(len(context.messages)),
-            "recalled": _counted(len(context.recalled.hits), "hit"),
-            "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
-        },
-    )
-    for at, text in enumerate(context.system, 1):
-        shown.parts.append(_block(text, f"System block {at} of {len(context.system)}"))
-    if context.messages:
-        known = {row.message.id for row in context.recalled.rows}
-        similar = {hit.message.id: f"{hit.similarity:.2f}" for hit in context.recalled.hits}
-        rows = [
-            Row(
-                (_role(one), _said(one), similar.get(one.id, "in a window") if one.id in known else ""),
-                one.id in similar,
-            )
-            for one in context.messages
-        ]
-        shown.parts.append(Table(("role", "message", "recalled"), rows, "Messages"))
-    return Picture(
-        shown.title, shown.facts, [*shown.parts, picture(context.recalled), *([picture(state)] if state else [])]
-    )
+    state, recalled = context.working_memory, context.recalled
+    facts = {
+        "system blocks": str(len(context.system)),
+        "messages": str(len(context.messages)),
+        "recalled": _counted(len(recalled.hits), "hit"),
+        "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
+    }
+    of = len(context.system)
+    blocks = [_block(text, f"System block {at} of {of}") for at, text in enumerate(context.system, 1)]
+    messages = [_sent(context)] if context.messages else []
+    memory = [] if state is None else [picture(state)]
+    return Picture("What the model is shown", facts, [*blocks, *messages, picture(recalled), *memory])
 
 
 # ---------------------------------------------------------------------- pieces
@@ -208,8 +182,22 @@ def _recalled_row(row: StoredMessage, rank: int, hit: RecallHit | None) -> Row:
     cells = (_time(row.stored_at), _role(row.message), _said(row.message))
     if hit is None:
         return Row((*cells, "", ""))
-    similarity = f"{hit.similarity:.2f}" if hit.similarity else "words only"
-    return Row((*cells, str(rank), similarity), stands_out=True, share=min(max(hit.similarity, 0.0), 1.0))
+    return Row((*cells, str(rank), _similarity(hit)), stands_out=True, share=min(max(hit.similarity, 0.0), 1.0))
+
+
+def _similarity(hit: RecallHit) -> str:
+    return f"{hit.similarity:.2f}" if hit.similarity else "words only"
+
+
+def _sent(context: MemoryContext) -> Table:
+    """List the messages, and say which of them were recalled."""
+    recalled = {row.message.id: "in a window" for row in context.recalled.rows}
+    hits = {hit.message.id: _similarity(hit) for hit in context.recalled.hits}
+    rows = [
+        Row((_role(one), _said(one), {**recalled, **hits}.get(one.id, "")), stands_out=one.id in hits)
+        for one in context.messages
+    ]
+    return Table(("role", "message", "recalled"), rows, "Messages")
 
 
 def _threads(threads: Sequence[Thread]) -> Table:
@@ -218,6 +206,27 @@ def _threads(threads: Sequence[Thread]) -> Table:
         for one in threads
     ]
     return Table(("title", "id", "resource", "messages", "updated (UTC)"), rows)
+
+
+def _messages(rows: Sequence[StoredMessage]) -> Table:
+    heads = ("thread", "number", "time (UTC)", "role", "message")
+    return Table(
+        heads,
+        [
+            Row((_label(row.thread_id), str(row.seq), _time(row.stored_at), _role(row.message), _said(row.message)))
+            for row in rows
+        ],
+    )
+
+
+def _anything(items: Sequence[object]) -> Lines:
+    return Lines([("plain", cut(repr(item), **MESSAGE)) for item in items])
+
+
+_LISTINGS: dict[type, tuple[str, Callable[[Any], Table | Lines]]] = {
+    Thread: ("threads", _threads),
+    StoredMessage: ("messages", _messages),
+}
 
 
 def _block(text: str, caption: str = "") -> Lines:
@@ -270,4 +279,4 @@ def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
-        return repr(value)
+        return reprlib.repr(value)  # whatever it is, and however deep

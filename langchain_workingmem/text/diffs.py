@@ -6,6 +6,7 @@ import json
 from difflib import unified_diff
 from typing import Any
 
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import to_utf8
 
 
@@ -32,6 +33,6 @@ def _json(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json.loads(check_depth(text))
+    except ValueError:
         return None

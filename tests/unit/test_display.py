@@ -106,6 +106,14 @@ def test_metadata_that_is_not_json_is_shown_all_the_same(look: Look) -> None:
     assert "('a', 1)" in look(thread(metadata=endless))
 
 
+@seen
+def test_metadata_of_any_depth_is_shown(look: Look) -> None:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    assert "{'deep': [[[[[" in look(thread(metadata={"deep": deep}))
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -73,7 +73,9 @@ def test_json_is_compared_value_by_value(before: Any, after: Any, added: list[st
     assert [line.strip() for line in diff.removed] == removed
 
 
-@pytest.mark.parametrize("text", ["{not json", "[1, 2", "17", '"text"', "[" * 100_000, "", "- a\n"])
+@pytest.mark.parametrize(
+    "text", ["{not json", "[1, 2", "17", '"text"', "[" * 100_000, "[" * 500 + "]" * 500, "", "- a\n"]
+)
 def test_what_is_no_json_object_or_array_stays_as_it_is(text: str) -> None:
     assert pretty(text) == text
     assert [line[1:] for line in changes("", text)[1:]] == (text.removesuffix("\n").split("\n") if text else [])
