@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -57,7 +58,7 @@ def threads(
     """List threads, of one resource or of all."""
     with opened(url, directory, key_prefix) as memory:
         page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor, order_by=order_by)
-    show(page, as_json=as_json, wide=True)
+    show(page if as_json else replace(page, next_cursor=None), as_json=as_json, wide=True)
     _point(page)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import Runnable
 
-NAME = "offline"
 UPDATE = "update_working_memory"
 QUOTES = 3  # that an answer holds at most
 
@@ -53,7 +52,7 @@ class Offline(BaseChatModel):
 
     @property
     def _llm_type(self) -> str:
-        return NAME
+        return "offline"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
         """Let it use tools: it knows one, that updates working memory."""
@@ -75,7 +74,7 @@ class Offline(BaseChatModel):
 
 
 def _chunk(**content: Any) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(name=NAME, **content))
+    return ChatGenerationChunk(message=AIMessageChunk(**content))
 
 
 # ---------------------------------------------------------------------- what it says
@@ -85,16 +84,16 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     """Write down what the user says as a fact; else quote what the prompt knows about it."""
     last = messages[-1]
     if isinstance(last, ToolMessage):
-        return AIMessage(_first_line(str(last.text)).rstrip(":") + ".", name=NAME)
+        return AIMessage(_first_line(str(last.text)).rstrip(":") + ".")
     asked = next((message for message in reversed(messages) if isinstance(message, HumanMessage)), HumanMessage(""))
     system = "\n".join(_texts(message) for message in messages if isinstance(message, SystemMessage))
     said = str(asked.text)
     facts = _facts(said)
     if facts and UPDATE in {one["function"]["name"] for one in tools}:
         call = tool_call(name=UPDATE, args={"memory": noted(_document(system), facts)}, id=f"call_{asked.id}")
-        return AIMessage("", name=NAME, tool_calls=[call])
+        return AIMessage("", tool_calls=[call])
     earlier = [str(one.text) for one in messages if isinstance(one, HumanMessage) and one is not asked]
-    return AIMessage(_quoted(said, system, earlier), name=NAME)
+    return AIMessage(_quoted(said, system, earlier))
 
 
 def _texts(message: BaseMessage) -> str:

@@ -95,7 +95,7 @@ def doctor(
         return
     with opened(url, directory, key_prefix) as memory:
         found = memory.doctor()
-    show(found if as_json else _findings(found), as_json=as_json)
+    show(found if as_json else _findings(found), as_json=as_json, wide=True)
     raise typer.Exit(found.level == "error")
 
 

@@ -20,7 +20,7 @@ from langchain_workingmem.cli.base import AsJson, Dir, Prefix, ResourceId, Threa
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
 
 if TYPE_CHECKING:
@@ -114,16 +114,17 @@ def set_(
             form = {"schema": parsed(lines.read(), str(schema))}
     elif is_object(given):
         form = {"schema": {}}  # any object
-    with _remembering(url, directory, key_prefix, resource, thread, max_bytes=max_bytes, **form) as (memory, whose):
+    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
         before = memory.working_memory.get(**whose).text
-        if before.strip() and is_object(before) != is_object(given):
-            names = {True: "a JSON object", False: "text"}
-            msg = (
-                f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which the "
-                "program that keeps it could not read, so nothing was changed: run `workingmem working-memory clear` first, "
-                "if that is what you want"
-            )
-            raise OptionError(msg)
+    if before.strip() and is_object(before) != is_object(given):
+        names = {True: "a JSON object", False: "text"}
+        msg = (
+            f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which the program "
+            "that keeps it could not read, so nothing was changed: run `workingmem working-memory clear` first, if that is "
+            "what you want"
+        )
+        raise OptionError(msg)
+    with _remembering(url, directory, key_prefix, resource, thread, max_bytes=max_bytes, **form) as (memory, whose):
         state = memory.working_memory.update(given, mode=mode, expected_revision=expected_revision, **whose)
     _show(state, as_json=as_json)
 
@@ -192,8 +193,7 @@ def diff(
     first = max((one for one in kept if one < last), default=0) if earlier is None else earlier
     for revision in (first, last):
         if revision not in kept and (revision or last == 0):
-            msg = f"revision {revision} is not kept: `workingmem working-memory history` lists those that are"
-            raise OptionError(msg)
+            raise _not_kept(revision)
     show(kept[last].diff(kept.get(first)), as_json=as_json)
 
 
@@ -210,8 +210,15 @@ def revert(
 ) -> None:
     """Bring a revision back, as a new one."""
     with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        state = memory.working_memory.revert(revision, **whose)
+        try:
+            state = memory.working_memory.revert(revision, **whose)
+        except RevisionNotFoundError:
+            raise _not_kept(revision) from None
     _show(state, as_json=as_json)
+
+
+def _not_kept(revision: int) -> OptionError:
+    return OptionError(f"revision {revision} is not kept: `workingmem working-memory history` lists those that are")
 
 
 # ---------------------------------------------------------------------- documents
