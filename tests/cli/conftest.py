@@ -68,13 +68,13 @@ def talked(outside: Memory) -> Memory:
 def started(*words: str, terminal: bool = False, **environment: str) -> subprocess.Popen[str]:
     """Start the program as a process of its own, in a terminal if wanted: what comes then is in `.stdout`."""
     command = [sys.executable, "-W", "error", "-m", "langchain_workingmem.cli", *words]
-    env = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
-    options: dict[str, Any] = {"env": {**env, "COLUMNS": "200", **environment}, "text": True, "bufsize": 1}
+    kept = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
+    env = {**kept, "COLUMNS": "200", **environment}
+    pipe = subprocess.PIPE
     if not terminal:
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(command, **pipes, **options)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, text=True, bufsize=1)
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, **options)
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, text=True)
     os.close(theirs)
     process.stdin = os.fdopen(os.dup(ours), "w", buffering=1)
     process.stdout = os.fdopen(ours, errors="replace")
@@ -82,17 +82,26 @@ def started(*words: str, terminal: bool = False, **environment: str) -> subproce
 
 
 def read_until(process: subprocess.Popen[str], expected: str) -> str:
-    """Read what a program says until something stands in it, at the latest to its end."""
+    """Read what a program says until something stands in it."""
     seen = ""
-    assert process.stdout
     while expected not in seen:
-        try:
-            one = process.stdout.read(1)
-        except OSError:  # the other end of a terminal is closed
-            one = ""
+        one = _read(process)
         assert one, f"the program ended without {expected!r}: {seen}"
         seen += one
     return seen
+
+
+def read_all(process: subprocess.Popen[str]) -> str:
+    """Read what a program says until it ends."""
+    return "".join(iter(lambda: _read(process), ""))
+
+
+def _read(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    try:
+        return process.stdout.read(1)
+    except OSError:  # a terminal whose other end is closed
+        return ""
 
 
 def ended(process: subprocess.Popen[str]) -> int:

@@ -48,7 +48,11 @@ def test_a_line_is_a_thread_where_nobody_looks(run: Run, talked: Memory) -> None
 def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
     long = "all of it " * 200
     call: Any = {"name": "weather", "args": {"city": "Oslo"}, "id": "c"}
-    turn = [HumanMessage(long), AIMessage("", tool_calls=[call]), ToolMessage("sunny", tool_call_id="c", name="weather")]
+    turn = [
+        HumanMessage(long),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("sunny", tool_call_id="c", name="weather"),
+    ]
     talked.save_turn(turn, thread_id="dog", resource_id="maya")
     found = run("show", "dog")
     assert found.exit_code == 0
@@ -93,9 +97,7 @@ def test_recall_in_one_thread(run: Run, talked: Memory) -> None:
     assert "Nothing was recalled" in run("recall", "dog", "--resource", "nobody").stdout
 
 
-def test_recall_takes_the_index_as_it_was_built(
-    run: Run, server: EmbeddedRedis, prefix: str, local: Any
-) -> None:
+def test_recall_takes_the_index_as_it_was_built(run: Run, server: EmbeddedRedis, prefix: str, local: Any) -> None:
     recall = RecallOptions(index=IndexOptions(algorithm="hnsw", m=8, dtype="float16"))
     with Memory(server.url, key_prefix=prefix, embeddings=local, recall=recall) as memory:
         memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
@@ -104,9 +106,7 @@ def test_recall_takes_the_index_as_it_was_built(
         assert memory.recall.search("dog", resource_id="maya").hits
 
 
-def test_vectors_of_another_model_are_not_mixed(
-    run: Run, server: EmbeddedRedis, prefix: str
-) -> None:
+def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
         memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
     for words in (["recall", "dog", "--resource", "maya"], ["reindex", "--thread", "t"]):

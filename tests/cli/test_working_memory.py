@@ -96,7 +96,9 @@ def test_revisions_are_listed_compared_and_brought_back(run: Run) -> None:
         run("working-memory", "set", text, *MAYA)
     listed = run("working-memory", "history", *MAYA)
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["3", "2", "1"]
-    assert [one["text"] for one in state(run("working-memory", "history", *MAYA, "--limit", "1", "--json"))] == ["three"]
+    assert [one["text"] for one in state(run("working-memory", "history", *MAYA, "--limit", "1", "--json"))] == [
+        "three"
+    ]
     assert state(run("working-memory", "diff", *MAYA, "--json"))["lines"][1:] == ["-one", "-two", "+three"]
     assert state(run("working-memory", "diff", "1", "2", *MAYA, "--json"))["lines"][1:] == [" one", "+two"]
     assert state(run("working-memory", "diff", "0", *MAYA, "--json"))["earlier"] == 0
