@@ -11,6 +11,9 @@ try:
 except ImportError as error:
     sys.exit(f"workingmem needs its extra: pip install 'langchain-workingmem[cli]' ({error})")
 
-from langchain_workingmem.cli.main import app
+try:
+    from langchain_workingmem.cli.main import app
+except KeyboardInterrupt:  # loading takes a moment
+    sys.exit(130)
 
 __all__ = ["app"]

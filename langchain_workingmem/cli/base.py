@@ -103,6 +103,7 @@ def directory_of(url: str | None, directory: Path | None, *, make: bool) -> Path
         directory = home()
     elif url not in (None, os.environ.get("REDIS_URL")):
         misused("--url and --dir: pass one of them, a memory is in one place")
+    directory = directory.expanduser()
     if not make and not directory.is_dir():
         msg = f"there is no memory in {directory}: pass --url or --dir, set REDIS_URL, or begin with `workingmem chat`"
         raise OptionError(msg)

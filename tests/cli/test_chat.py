@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -92,6 +93,24 @@ def test_a_model_that_fails_is_one_line_and_the_next_turn_works(run: Run, script
     assert found.exit_code == 1
     assert found.stderr == "workingmem: ModelDownError: overloaded\n"
     assert "I am back." in found.stdout
+
+
+def test_ctrl_c_stops_an_answer_and_not_the_conversation(run: Run, scripted: Callable[..., Scripted]) -> None:
+    def interrupted(_: object) -> str:
+        raise KeyboardInterrupt
+
+    scripted(interrupted, "I am back.")
+    found = run("chat", "--model", "any:model", input="hi\nstill there?\n")
+    assert "· stopped\n> still there?\nI am back." in found.stdout
+    assert found.exit_code == 0
+
+
+def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "langchain_workingmem.middleware", raising=False)
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
+    found = run("chat", input="hi\n")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "pip install 'langchain-workingmem[agents]'" in found.stderr
 
 
 def test_openai_is_the_default_with_a_key(run: Run, scripted: Callable[..., Scripted]) -> None:
