@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,8 +22,12 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # what a terminal cannot show shall not end the program
+        for name in ("stdin", "stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None:  # closed by whoever called
+                setattr(sys, name, StringIO())
+            elif name != "stdin" and isinstance(stream, TextIOWrapper):
+                # what a terminal cannot show shall not end the program
                 stream.reconfigure(errors="backslashreplace")
         with failing():
             return super().invoke(ctx)

@@ -19,14 +19,16 @@ from rich.text import Text
 from langchain_workingmem.display.safe import clean
 
 WIDE = 1000  # columns of a table that nobody looks at in a terminal
-# controls that JSON does not escape by itself, and halves of characters, which UTF-8 cannot carry
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# what steers a terminal, turns the direction of reading or hides, and halves of characters, which UTF-8 cannot carry
+_UNSAFE = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """Write records, messages and plain values as JSON that is safe to look at."""
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), found)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +57,9 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
 
 
 def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
-    outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\ud800")], thread_id="t", resource_id="maya")
+    outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\x7f\ud800\U000e0041")], thread_id="t", resource_id="maya")
     found = run("export", "maya")
-    assert not {"\x1b", "\x07", "\x9b", "\u2028"} & set(found.stdout)
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\x7f", "\U000e0041"} & set(found.stdout)
     said = json.loads(found.stdout.splitlines()[-1])["message"]["data"]["content"]
     assert said == outside.history.messages("t")[0].text
     assert "ö" in found.stdout
@@ -135,7 +137,7 @@ def test_nothing_is_forgotten_without_a_yes(run: Run, talked: Memory, server: Em
     assert talked.threads.list(resource_id="maya").total == 2
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("n", 3, 2), ("", 3, 2), ("y", 0, 0)])
+@pytest.mark.parametrize(("answer", "code", "left"), [("", 3, 2), ("y", 0, 0)])
 def test_a_person_is_asked(
     talked: Memory, server: EmbeddedRedis, prefix: str, answer: str, code: int, left: int
 ) -> None:
@@ -157,6 +159,13 @@ def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: Embedd
         assert json.loads(run("export", *words).stdout.splitlines()[-1])["value"] == {"name": "Nougat"}
         assert run("forget", *words, "--yes").stdout == "deleted: 1 items\n"
         assert store.get(("memories", "maya"), "pet") is None
+
+
+def test_nobody_is_there(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    words = [sys.executable, "-m", "langchain_workingmem.cli", "forget", "maya", "--key-prefix", prefix]
+    shell = ["sh", "-c", 'exec "$@" <&- >&-', "sh", *words, "--url", server.url]
+    assert subprocess.run(shell, stderr=subprocess.DEVNULL, check=False).returncode == 2
+    assert talked.threads.list(resource_id="maya").total == 2
 
 
 def test_a_reader_that_has_enough_is_no_error(server: EmbeddedRedis, prefix: str, outside: Memory) -> None:
