@@ -14,24 +14,24 @@ _DESCRIPTION = re.compile(r'description="([^"]+)"')  # of a pydantic Field
 class Reference(griffe.Extension):
     """Lists the fields of a class in its docstring, and folds async twins into their sync methods."""
 
-    def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Work on a class when all of the package is loaded."""
-        for name, member in list(cls.members.items()):
-            for twin in (cls.members.get(f"a{name}"), cls.members.get(f"aget_{name}")):
-                if isinstance(twin, griffe.Function) and not member.is_alias:
-                    _add(member, f"Async twin: `{twin.name}`.")
-                    del cls.members[twin.name]
-        fields = [line for member in cls.members.values() if (line := _field(cls, member))]
-        if fields:
+        own = {name: member for name, member in cls.members.items() if isinstance(member, griffe.Object)}
+        for name, member in own.items():
+            for twin in (f"a{name}", f"aget_{name}"):
+                if isinstance(own.get(twin), griffe.Function):
+                    _add(member, f"Async twin: `{twin}`.")
+                    del cls.members[twin]
+        if fields := [line for member in own.values() if (line := _field(cls, member))]:
             _add(cls, "Attributes:\n" + "\n".join(fields))
 
 
-def _add(member: griffe.Object | griffe.Alias, text: str) -> None:
+def _add(member: griffe.Object, text: str) -> None:
     told = member.docstring.value + "\n\n" if member.docstring else ""
     member.docstring = griffe.Docstring(told + text, parent=member)
 
 
-def _field(cls: griffe.Class, member: griffe.Object | griffe.Alias) -> str | None:
+def _field(cls: griffe.Class, member: griffe.Object) -> str | None:
     """Return the line of an attribute in the docstring of its class; None for what is no field."""
     if not isinstance(member, griffe.Attribute) or member.docstring or member.name.startswith("_"):
         return None
@@ -43,9 +43,9 @@ def _field(cls: griffe.Class, member: griffe.Object | griffe.Alias) -> str | Non
 
 def _comment(field: griffe.Attribute) -> str:
     """Return what stands beside a field, or above it."""
-    lines = field.lines_collection[field.filepath]
-    first, last = (field.lineno or 1) - 1, (field.endlineno or 1) - 1
-    if beside := _COMMENT.search(lines[last]) or _DESCRIPTION.search(" ".join(lines[first : last + 1])):
+    lines = field.source.splitlines()
+    if beside := _COMMENT.search(lines[-1]) or _DESCRIPTION.search(" ".join(lines)):
         return beside.group(1)
-    above = re.search(r"(?:\n *# .*)+$", "\n".join(["", *lines[:first]]))
+    before = field.module.source.splitlines()[: (field.lineno or 1) - 1]
+    above = re.search(r"(?:\n *# .*)+$", "\n".join(["", *before]))
     return " ".join(above.group().replace("#", " ").split()) if above else ""
