@@ -23,7 +23,7 @@ type: $(VENV)/.dev
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev  ## the documentation, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.dev  ## the same, at http://127.0.0.1:8000, rebuilt while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

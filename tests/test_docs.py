@@ -113,7 +113,7 @@ FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middle
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site; `--strict` fails for a link, an anchor or a name that leads nowhere."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return folder
