@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test nightly check lint type format bench clean
+.PHONY: quickstart test nightly check lint type docs docs-serve format bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -13,7 +13,7 @@ test: $(VENV)/.dev  ## every test, on a private Redis
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
 	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
 
-check: lint type
+check: lint type docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -21,6 +21,12 @@ lint: $(VENV)/.dev
 
 type: $(VENV)/.dev
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev  ## the documentation, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.dev  ## the same, at http://127.0.0.1:8000, rebuilt while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -51,4 +57,4 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
