@@ -157,6 +157,16 @@ def test_the_conversation_of_the_best_hit_comes_first(look: Look) -> None:
 
 
 @seen
+def test_a_gap_stands_between_two_windows_of_a_thread(look: Look) -> None:
+    found = recalled(*(HumanMessage(text) for text in ("one", "two", "three", "four")))
+    first, second, _, fourth = found.rows
+    text = look(RecallResult(hits=found.hits, rows=[first, second, fourth]))
+    assert text.count("⋯") == 1
+    assert text.index("two") < text.index("⋯") < text.index("four")
+    assert "⋯" not in look(found)
+
+
+@seen
 def test_a_hit_without_its_row_is_shown_and_one_of_words_only_says_so(look: Look) -> None:
     (hit,) = recalled(HumanMessage("Cortina")).hits
     text = look(
