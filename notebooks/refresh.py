@@ -32,7 +32,7 @@ DIGITS = re.compile(r"\b0\.\d\d\b|\d+%")  # similarities, which another processo
 def environment(folder: str) -> dict[str, str]:
     """Return the environment of a kernel: no key, no Redis, no settings of whoever runs it."""
     kept = {name: value for name, value in os.environ.items() if name not in ("OPENAI_API_KEY", "REDIS_URL")}
-    return kept | {"IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder}
+    return kept | {"IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder, "PYTHONWARNINGS": "default"}
 
 
 async def run(path: Path, cwd: Path, turn: asyncio.Semaphore) -> Any:
