@@ -25,6 +25,7 @@ from traitlets.config import Config
 nbformat: Any = untyped
 HERE = Path(__file__).parent
 AT_ONCE = 2  # kernels
+COLOURS = re.compile(r"\x1b\[[\d;]*m")  # of a traceback
 TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 DIGITS = re.compile(r"\b0\.\d\d\b|\d+%")  # similarities, which another processor may round otherwise
 
@@ -90,7 +91,7 @@ async def refresh(paths: list[Path], *, write: bool) -> list[str]:
     wrong = []
     for path, done in zip(paths, await asyncio.gather(*running, return_exceptions=True), strict=True):
         if isinstance(done, CellExecutionError):
-            wrong.append(f"{path.name}: {done}")
+            wrong.append(f"{path.name}: {COLOURS.sub('', str(done))}")
             continue
         if isinstance(done, BaseException):
             raise done
