@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test nightly check lint type docs docs-serve format bench clean
+.PHONY: quickstart test nightly check lint type docs docs-serve format notebooks bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -31,6 +31,9 @@ docs-serve: $(VENV)/.dev  ## the same, at http://127.0.0.1:8000, rebuilt while y
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+notebooks: $(VENV)/.dev  ## run them, and keep what they show now
+	$(BIN)/python notebooks/refresh.py
 
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
 	$(BIN)/python benchmarks/turn.py

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         RecallResult,
         StoredMessage,
         Thread,
+        WorkingMemoryDiff,
         WorkingMemoryState,
     )
     from langchain_workingmem.options import (
@@ -91,6 +92,7 @@ __all__ = [
     "TitleOptions",
     "WorkingMemError",
     "WorkingMemoryConflictError",
+    "WorkingMemoryDiff",
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
@@ -111,6 +113,7 @@ _HOMES = {
         "RecallResult",
         "StoredMessage",
         "Thread",
+        "WorkingMemoryDiff",
         "WorkingMemoryState",
     ],
     "options": [

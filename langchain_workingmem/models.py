@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
-from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
+from langchain_workingmem.text.diffs import changes
 from langchain_workingmem.text.rendering import conversation, message_text
 
 if TYPE_CHECKING:
@@ -19,8 +19,24 @@ T = TypeVar("T")
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 
 
+class _Shown:
+    """Shows itself in notebooks, and in terminals through rich."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from langchain_workingmem.display.html import html
+
+        return html(self)
+
+    def __rich__(self) -> Any:
+        from langchain_workingmem.display.terminal import rich
+
+        return rich(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
+class Thread(_Shown):
     """One conversation."""
 
     id: str
@@ -42,7 +58,7 @@ class ClonedThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
+class Page(_Shown, Generic[T]):
     """A part of a listing. Iterating a page iterates its items."""
 
     items: list[T]
@@ -81,7 +97,7 @@ class RecallHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallResult:
+class RecallResult(_Shown):
     """What recall brings back: hits with the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -129,27 +145,9 @@ class RecallResult:
         """Render the windows for a model or a log: escaped, dated, labelled by conversation."""
         return "\n".join(self.conversations())
 
-    def _repr_html_(self) -> str:
-        titles = {hit.thread_id: hit.thread_title for hit in self.hits}
-        found = {(hit.thread_id, hit.message.id): hit for hit in self.hits}
-        lines = []
-        for row in self.rows:
-            hit = found.get((row.thread_id, row.message.id))
-            cells = (
-                titles.get(row.thread_id) or row.thread_id,
-                f"{row.stored_at:%Y-%m-%d %H:%M}",
-                row.message.type,
-                message_text(row.message),
-                f"{hit.similarity:.2f}" if hit else "",
-            )
-            weight = ' style="font-weight:bold"' if hit else ""
-            lines.append(f"<tr{weight}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
-        head = "".join(f"<th>{name}</th>" for name in ("thread", "time", "role", "message", "similarity"))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryState:
+class WorkingMemoryState(_Shown):
     """Working memory at one revision."""
 
     value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
@@ -159,9 +157,43 @@ class WorkingMemoryState:
     is_empty: bool  # nothing, or the bare template
     origin: str | None = None  # what wrote it: update, tool, clear, revert, seed, clone
 
+    def diff(self, earlier: WorkingMemoryState | None) -> WorkingMemoryDiff:
+        """Compare with an earlier revision, line by line; None stands for nothing at all. No round trip."""
+        return WorkingMemoryDiff(
+            earlier=earlier.revision if earlier else 0,
+            later=self.revision,
+            lines=changes(earlier.text if earlier else "", self.text),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryContext:
+class WorkingMemoryDiff(_Shown):
+    """What changed between two revisions of working memory. `str()` gives a unified diff, "" where nothing did.
+
+    JSON is compared with a line for each value, and neither the order of keys nor commas count.
+    """
+
+    earlier: int  # revision; 0: nothing was written yet
+    later: int
+    lines: list[str]  # of the unified diff, behind its header
+
+    @property
+    def added(self) -> list[str]:
+        """Return the lines that are new."""
+        return [line[1:] for line in self.lines if line.startswith("+")]
+
+    @property
+    def removed(self) -> list[str]:
+        """Return the lines that are gone."""
+        return [line[1:] for line in self.lines if line.startswith("-")]
+
+    def __str__(self) -> str:
+        head = [f"--- revision {self.earlier}", f"+++ revision {self.later}"] if self.lines else []
+        return "\n".join([*head, *self.lines])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext(_Shown):
     """What a model is shown at one turn."""
 
     messages: list[BaseMessage]  # recalled from this thread, its history, and what is new

@@ -1,0 +1,53 @@
+"""Pictures for rich. No text is markup here: everything is a `Text`."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from langchain_workingmem.display.pictures import Lines, Picture, Table, Tone, picture
+from langchain_workingmem.display.safe import clean
+
+_TONES: dict[Tone, str] = {"plain": "", "quiet": "dim", "added": "green", "removed": "red"}
+
+
+def rich(record: object) -> Group:
+    """Draw a record; whatever is in it is text, never markup."""
+    return _picture(picture(record))
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(clean(text), style, overflow="fold")
+
+
+def _picture(one: Picture) -> Group:
+    drawn: list[RenderableType] = [_text(one.title, "bold")]
+    if one.facts:
+        drawn.append(
+            Text(" · ").join(Text.assemble((f"{name} ", "dim"), _text(value)) for name, value in one.facts.items())
+        )
+    for part in one.parts:
+        if isinstance(part, Picture):
+            drawn.append(Padding(_picture(part), (1, 0, 0, 2)))
+            continue
+        if part.caption:
+            drawn += [Text(), _text(part.caption, "bold")]
+        drawn.append(_lines(part) if isinstance(part, Lines) else _table(part))
+    return Group(*drawn)
+
+
+def _lines(part: Lines) -> Padding:
+    return Padding(Text("\n").join(_text(text, _TONES[tone]) for tone, text in part.lines), (0, 0, 0, 2))
+
+
+def _table(part: Table) -> Grid:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    grid.add_column("")
+    for head in part.heads:
+        grid.add_column(Text(head), overflow="fold", ratio=1 if head == "message" else None)
+    for row in part.rows:
+        mark = Text("▸" if row.stands_out else "")
+        grid.add_row(mark, *map(_text, row.cells), style="bold" if row.stands_out else "")
+    return grid

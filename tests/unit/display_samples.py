@@ -1,0 +1,143 @@
+"""Records of every kind, and how somebody sees them who looks at them in a notebook or in a terminal."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from rich.console import Console
+
+from langchain_workingmem import (
+    MemoryContext,
+    Page,
+    RecallHit,
+    RecallResult,
+    StoredMessage,
+    Thread,
+    WorkingMemoryState,
+)
+
+AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
+
+
+# ---------------------------------------------------------------------- records
+
+
+def thread(text: str = "trip", **fields: Any) -> Thread:
+    given: dict[str, Any] = {"id": text, "resource_id": text, "title": text, "metadata": {text: text}, "clone_of": text}
+    return Thread(**given | fields, created_at=AT, updated_at=AT, message_count=1234)
+
+
+def stored(message: BaseMessage, seq: int = 0, thread_id: str = "trip") -> StoredMessage:
+    return StoredMessage(message=message, thread_id=thread_id, seq=seq, stored_at=AT + timedelta(minutes=seq))
+
+
+def recalled(*messages: BaseMessage, hit: int = 0, thread_id: str = "trip", title: str | None = "Trip") -> RecallResult:
+    for seq, message in enumerate(messages):
+        message.id = message.id or str(seq)
+    rows = [stored(message, seq, thread_id) for seq, message in enumerate(messages)]
+    found = RecallHit(
+        message=messages[hit],
+        thread_id=thread_id,
+        score=0.9,
+        similarity=0.714,
+        before=list(messages[:hit]),
+        after=list(messages[hit + 1 :]),
+        stored_at=rows[hit].stored_at,
+        thread_title=title,
+    )
+    return RecallResult(hits=[found], rows=rows)
+
+
+def state(text: str, revision: int = 1, **fields: Any) -> WorkingMemoryState:
+    given: dict[str, Any] = {"value": text, "is_empty": not text, "updated_at": AT, "origin": "tool"}
+    return WorkingMemoryState(**given | fields, text=text, revision=revision)
+
+
+def every_record(text: str) -> list[Any]:
+    """Return every kind of record that has a picture, with a text in each place that somebody else fills."""
+    said = "".join(one for one in text if unicodedata.category(one) != "Cs")  # no message can hold lone surrogates
+    calls = AIMessage(said, id="2", name=said, tool_calls=[{"name": said, "args": {said: said}, "id": said}])
+    messages = [HumanMessage(said, id="1"), calls, ToolMessage(said, tool_call_id=said, id="3")]
+    blocks = HumanMessage([{"type": "text", "text": said}, said, {"type": said, "x": said}], id="4")
+    found = recalled(*messages, blocks, thread_id=text, title=text)
+    memory = state(text, origin=text)
+    return [
+        found,
+        MemoryContext(messages=[*messages, blocks], system=[text, text], recalled=found, working_memory=memory),
+        memory,
+        memory.diff(state("before", 0)),
+        thread(text),
+        Page(items=[thread(text)], total=2, next_cursor=text),
+        Page(items=found.rows, total=4),
+        Page(items=[text], total=1),
+    ]
+
+
+EMPTY = [
+    RecallResult(),
+    MemoryContext(messages=[], system=[], recalled=RecallResult()),
+    state("", 0, updated_at=None, origin=None),
+    state("").diff(None),
+    thread(title=None, metadata={}, clone_of=None),
+    Page(items=[], total=0),
+]
+
+
+# ---------------------------------------------------------------------- seeing
+
+
+class Seen(HTMLParser):
+    """What a browser makes of HTML: its elements with their attributes, and its text. Elements must be closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.elements.add(tag)
+        self.attributes |= set(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(decl)
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+def in_notebook(record: Any) -> str:
+    return Seen(record._repr_html_()).text
+
+
+def in_terminal(record: Any) -> str:
+    """Return what rich writes into a file: without colours, so every control character in it would be ours."""
+    file = io.StringIO()
+    Console(file=file, width=300, color_system=None).print(record)
+    return file.getvalue()
