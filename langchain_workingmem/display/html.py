@@ -20,7 +20,7 @@ _HIT = "background:rgba(255,179,0,.2)"
 _BAR = "background:linear-gradient(to right,rgba(255,179,0,.5) {0:.0f}%,transparent {0:.0f}%)"
 _PRE = (
     "margin:.2em 0;padding:.5em .7em;max-height:24em;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;"
-    "color:inherit;background:rgba(128,128,128,.1);border:0;border-radius:4px"
+    "font-family:ui-monospace,monospace;color:inherit;background:rgba(128,128,128,.1);border:0;border-radius:4px"
 )
 _TONES: dict[Tone, tuple[str, str]] = {
     "plain": ("span", ""),
