@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart chat test nightly check lint type format bench clean
+.PHONY: quickstart chat test nightly check lint type docs docs-serve format notebooks bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -16,7 +16,7 @@ test: $(VENV)/.dev  ## every test, on a private Redis
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
 	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
 
-check: lint type
+check: lint type docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -25,9 +25,18 @@ lint: $(VENV)/.dev
 type: $(VENV)/.dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev  ## the documentation, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.dev  ## the same, at http://127.0.0.1:8000, rebuilt while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+notebooks: $(VENV)/.dev  ## run them, and keep what they show now
+	$(BIN)/python notebooks/refresh.py
 
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
 	$(BIN)/python benchmarks/turn.py
@@ -58,4 +67,4 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import platform
 import random
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import redis
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_from_dict
 
 from langchain_workingmem import Memory, RecallOptions
 
@@ -114,6 +115,18 @@ def replay(client: Any, trips: Trips) -> None:
             pipeline(client, commands).execute()
 
 
+def replay_to_messages(client: Any, trips: Trips) -> list[BaseMessage]:
+    """Send, and make messages of the replies to the scripts as LangChain offers it: from JSON, by `messages_from_dict`."""
+    found: list[BaseMessage] = []
+    for commands in trips:
+        replies = pipeline(client, commands).execute()
+        for command, reply in zip(commands, replies, strict=True):
+            if command[0] == "EVALSHA":
+                bodies = [part for part in reply if isinstance(part, bytes) and part.startswith(b'{"stored_at":')]
+                found += messages_from_dict([json.loads(body) for body in bodies])
+    return found
+
+
 async def areplay(client: Any, trips: Trips) -> None:
     for commands in trips:
         await (client.execute_command(*commands[0]) if len(commands) == 1 else pipeline(client, commands).execute())
@@ -153,10 +166,10 @@ class Target:
         """Make a text that was not asked before, so that the cache of embeddings does not serve it."""
         return f"{self._words.texts(1, 4, 12)[0]} {next(self._asked)}"
 
-    def context(self, **ids: Any) -> Pair:
+    def context(self, bare: Callable[[Any, Trips], object] = replay, **ids: Any) -> Pair:
         text = self.question()
         trips = self.trips(lambda memory: memory.context(text, **ids))
-        return partial(self.memory.context, text, **ids), partial(replay, self.client, trips)
+        return partial(self.memory.context, text, **ids), partial(bare, self.client, trips)
 
     def search(self, resource_id: str) -> Pair:
         text = self.question()

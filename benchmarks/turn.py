@@ -14,13 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import redis.asyncio
-from common import BATCH, HYBRID, SEMANTIC, Case, Slices, Target, Words, alternate, areplay, environment, row
+from common import (
+    BATCH,
+    HYBRID,
+    SEMANTIC,
+    Case,
+    Slices,
+    Target,
+    Words,
+    alternate,
+    areplay,
+    environment,
+    replay,
+    replay_to_messages,
+    row,
+)
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:
-    from common import Pair
+    from collections.abc import Callable
+
+    from common import Pair, Trips
 
 
 class Bench:
@@ -40,8 +56,8 @@ class Bench:
     def pick(self, resources: int) -> dict[str, Any]:
         return self.ids(random.randrange(resources), random.randrange(self.args.threads))
 
-    def context(self, target: Target, resources: int) -> Pair:
-        return target.context(**self.pick(resources))
+    def context(self, target: Target, resources: int, bare: Callable[[Any, Trips], object] = replay) -> Pair:
+        return target.context(bare, **self.pick(resources))
 
     def acontext(self) -> Pair:
         ids, text = self.pick(self.args.resources), self.large.question()
@@ -80,7 +96,15 @@ class Bench:
         save = Case("save_turn of 2 messages", self.save)
         cases = [
             context,
+            Case(
+                "context, semantic, bare: to messages",
+                partial(self.context, self.large, self.args.resources, replay_to_messages),
+            ),
             hybrid,
+            Case(
+                "context, hybrid, bare: to messages",
+                partial(self.context, self.hybrid, self.args.resources, replay_to_messages),
+            ),
             Case("acontext, semantic, bare: asyncio", self.acontext),
             Case(f"context, semantic, {self.tenth} resources", partial(self.context, self.small, self.tenth)),
             save,

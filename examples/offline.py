@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage, ToolCall
 
@@ -35,6 +36,12 @@ class RuleBasedModel(BaseChatModel):
         answer = next((found for found in answers if found is not None), "Noted.")
         message = AIMessage(answer) if isinstance(answer, str) else answer
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+        (answer,) = self._generate(messages).generations
+        for word in re.findall(r"\S+\s*", str(answer.message.text)):
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+        yield ChatGenerationChunk(message=AIMessageChunk("", tool_calls=getattr(answer.message, "tool_calls", [])))
 
 
 def chat_model(*rules: Callable[[str, str], AIMessage | str | None]) -> BaseChatModel:

@@ -27,12 +27,13 @@ class EmbeddedRedis:
     A child made by `os.fork` counts as a user for as long as it lives; a program run by `subprocess`
     does not. The server listens on a Unix socket that only this user of the machine can open.
 
-    path: the data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
-        the server.
-    appendfsync: when writes reach the disk: before the reply, or every second. What was acknowledged
-        survives a crash of the server with both; this is about power failures. A server that several
-        share follows the stricter wish.
-    start_timeout: how long `start` may take, loading included.
+    Args:
+        path: The data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
+            the server.
+        appendfsync: When writes reach the disk: before the reply, or every second. What was acknowledged
+            survives a crash of the server with both; this is about power failures. A server that several
+            share follows the stricter wish.
+        start_timeout: How long `start` may take, loading included.
     """
 
     def __init__(

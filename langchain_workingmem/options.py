@@ -206,7 +206,7 @@ class RecallOptions:
     scope: Scope = "resource"  # all threads of the resource, or the one thread
     threshold: float | None = None  # least similarity of a hit, 0 to 1
     max_tokens: int | None = None  # of all that comes back: as many hits as fit, in place of `top_k`
-    search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (see plans/scoring.py), or vectors alone
+    search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)

@@ -13,14 +13,14 @@ _INNER = "margin:.6em 0 0 0;padding-left:.8em;border-left:3px solid rgba(128,128
 _CAPTION = "margin:.6em 0 .2em 0;font-weight:bold"
 # notebooks and documentation sites give tables stripes, lines and widths of their own
 _TABLE = "border-collapse:collapse;border:0;margin:.2em 0;width:auto;color:inherit;background:transparent"
-_CELL = "text-align:left;vertical-align:top;padding:.2em .7em;border:0;color:inherit;background:transparent"
+_CELL = "text-align:left;vertical-align:top;padding:.2em .7em;border:0"
 _NARROW = f"{_CELL};white-space:nowrap"
 _WIDE = f"{_CELL};white-space:pre-wrap;overflow-wrap:anywhere;min-width:14em"
 _HIT = "background:rgba(255,179,0,.2)"
 _BAR = "background:linear-gradient(to right,rgba(255,179,0,.5) {0:.0f}%,transparent {0:.0f}%)"
 _PRE = (
     "margin:.2em 0;padding:.5em .7em;max-height:24em;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;"
-    "color:inherit;background:rgba(128,128,128,.1);border:0;border-radius:4px"
+    "font-family:ui-monospace,monospace;color:inherit;background:rgba(128,128,128,.1);border:0;border-radius:4px"
 )
 _TONES: dict[Tone, tuple[str, str]] = {
     "plain": ("span", ""),

@@ -116,7 +116,11 @@ def _(result: RecallResult) -> Picture:
         label = _label(thread_id)
         title = titles.get(thread_id)
         caption = f"{_label(title)} ({label})" if title else label
-        lines = [_recalled_row(row, *ranks.get((thread_id, row.message.id), (0, None))) for row in rows]
+        lines = []
+        for row, before in zip(rows, [None, *rows], strict=False):
+            if before is not None and row.seq > before.seq + 1:
+                lines.append(_GAP)
+            lines.append(_recalled_row(row, *ranks.get((thread_id, row.message.id), (0, None))))
         shown.parts.append(Table(("time (UTC)", "role", "message", "rank", "similarity"), lines, caption))
     return shown
 
@@ -176,6 +180,9 @@ def _windows(result: RecallResult) -> dict[str, list[StoredMessage]]:
     for row in result.rows:
         threads.setdefault(row.thread_id, []).append(row)
     return {thread_id: sorted(found, key=lambda row: row.stored_at) for thread_id, found in threads.items()}
+
+
+_GAP = Row(("⋯", "", "", "", ""))  # between two windows of a thread
 
 
 def _recalled_row(row: StoredMessage, rank: int, hit: RecallHit | None) -> Row:

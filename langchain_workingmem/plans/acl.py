@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("eval", "evalsha", "time")
 _HASHES = ("del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hmget", "hset", "hsetnx")
-_ORDERS = ("zadd", "zcard", "zcount", "zrange", "zrank", "zrem", "zscore")
+_ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrank", "zrem", "zscore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat")
 _SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,7 +27,7 @@ from langchain_workingmem.options import (
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
-from langchain_workingmem.plans.codec import decode_message, to_micros
+from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, attempt, send, traced
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.scoring import (
@@ -38,13 +39,12 @@ from langchain_workingmem.plans.scoring import (
     within,
 )
 from langchain_workingmem.plans.search import (
-    Found,
+    columns,
     farthest,
     is_stale,
     matching,
     nearest,
     pack,
-    parse,
     similarity,
     size_of,
     wordy,
@@ -231,11 +231,6 @@ def candidates(
     meant = named(query.text, known) if hybrid else frozenset()
     vector = yield from embed_query(space, in_first_person(query.text, meant))
 
-    def keep(row: Found) -> bool:
-        if gone and _candidate(row, 0)[:3] in gone:
-            return False
-        return row.fields.get(b"message", b"") not in excluded
-
     while True:
         words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
@@ -253,11 +248,12 @@ def candidates(
             others, retried = None, True
             continue
         distance = options.index.distance
-        near = [_candidate(row, similarity(row.fields, distance)) for row in parse(replies[0]) if keep(row)]
+        keys, _, rows = columns(replies[0])
+        near = _candidates(keys, [similarity(row, distance) for row in rows], rows, excluded, gone)
         if hybrid:
-            found = parse(replies[1], scores=True, content=bool(fields)) if words else ()
-            worded = [_candidate(row, row.score) for row in found if keep(row)]
-            known = space.note_authors(owner, {author.decode() for author in {one.author for one in (*near, *worded)}})
+            found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
+            worded = _candidates(*found, excluded, gone)
+            known = space.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
             if (now := named(query.text, known)) != meant:
                 meant = now
                 vector = yield from embed_query(space, in_first_person(query.text, meant))
@@ -271,12 +267,28 @@ def candidates(
         depth = min(depth * 4, DEEPEST)
 
 
-def _candidate(row: Found, value: float) -> Candidate:
-    # wm:vector:{thread}:seq:chunk:tokens~author
-    head, _, tail = row.key.partition(b"}:")
-    seq, _, size = tail.split(b":")
-    tokens, _, author = size.partition(b"~")
-    return Candidate(head[head.index(b"{") + 1 :], int(seq), int(tokens), author, value)
+# wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
+_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):\d+:(\d+)~?(.*)")
+
+
+def _candidates(
+    keys: list[bytes],
+    values: list[float],
+    fields: list[Any],
+    excluded: Collection[bytes],
+    gone: Collection[Place],
+) -> list[Candidate]:
+    """Read which messages the keys of vectors stand for, and leave out what does not count."""
+    places = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
+    found = [
+        (thread, int(seq), int(tokens), author, value)
+        for (thread, seq, tokens, author), value in zip(places, values, strict=True)
+    ]
+    if excluded:
+        found = [
+            one for one, row in zip(found, fields, strict=True) if as_dict(row or {}).get(b"message") not in excluded
+        ]
+    return [one for one in found if one[:3] not in gone] if gone else found
 
 
 def fetched(

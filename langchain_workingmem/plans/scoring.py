@@ -22,14 +22,10 @@ SHORT = 64  # tokens up to which length costs nothing
 Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (as keys spell it) -> sequence number -> value
 
 
-class Candidate(NamedTuple):
-    """One chunk that a search returned; a message may have several."""
-
-    thread: bytes
-    seq: int
-    tokens: int  # of the whole message
-    author: bytes  # as keys spell it, empty without a name
-    value: float  # similarity, or BM25 score
+# One chunk that a search returned, of which a message may have several: thread, sequence number, tokens of the whole
+# message, author (as keys spell it, empty without a name), and value: similarity, or BM25 score. Recall ranks hundreds a
+# turn, so it is a plain tuple.
+Candidate: TypeAlias = tuple[bytes, int, int, bytes, float]
 
 
 class Ranked(NamedTuple):
@@ -46,8 +42,10 @@ def best(candidates: Iterable[Candidate]) -> Scores:
     """Keep each message's best chunk."""
     found: Scores = {}
     for thread, seq, _, _, value in candidates:
-        seqs = found.setdefault(thread, {})
-        if seq not in seqs or value > seqs[seq]:
+        seqs = found.get(thread)
+        if seqs is None:
+            seqs = found[thread] = {}
+        if value > seqs.get(seq, -math.inf):
             seqs[seq] = value
     return found
 
@@ -82,16 +80,18 @@ def length_cost(tokens: int, weight: float) -> float:
 
 def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
     """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
-    found: dict[tuple[bytes, int], Ranked] = {}
+    found: dict[tuple[bytes, int], tuple[float, int, bytes, int]] = {}
     lowest = 0.0
     for thread, seq, tokens, _, value in dense:
         if value < threshold or (len(found) >= limit and value < lowest):
             break
         if (thread, seq) not in found:  # else a worse chunk of the same message
-            found[thread, seq] = Ranked(thread, seq, tokens, value, value)
+            found[thread, seq] = value, seq, thread, tokens
             lowest = value
-    ranked = _first(list(found.values()), limit)
-    return [one._replace(score=min(1.0, one.score), similarity=min(1.0, one.similarity)) for one in ranked]
+    return [
+        Ranked(thread, seq, tokens, min(1.0, value), min(1.0, value))
+        for value, seq, thread, tokens in sorted(found.values(), reverse=True)[:limit]  # of equals the newer one first
+    ]
 
 
 def rank_hybrid(
@@ -111,12 +111,16 @@ def rank_hybrid(
     messages = {one[:2]: one for one in (*dense, *words)}
     ranked = []
     for thread, seq, tokens, author, _ in messages.values():
+        if threshold and similarities.get(thread, {}).get(seq, 0.0) < threshold:
+            continue
         score = scores[thread][seq] - length_cost(tokens, weights.length)
-        alike = min(1.0, similarities.get(thread, {}).get(seq, 0.0))
-        if alike >= threshold:
-            ranked.append(Ranked(thread, seq, tokens, score + (weights.author if author in authors else 0), alike))
+        ranked.append((score + weights.author if author in authors else score, seq, thread, tokens))
+    ranked.sort(reverse=True)  # of equals the newer message first
     top = 1 + 2 * weights.neighbours + (weights.author if authors else 0)
-    return [one._replace(score=max(0.0, one.score / top)) for one in _first(ranked, limit)]
+    return [
+        Ranked(thread, seq, tokens, max(0.0, score / top), min(1.0, similarities.get(thread, {}).get(seq, 0.0)))
+        for score, seq, thread, tokens in ranked[:limit]
+    ]
 
 
 def within(ranked: Iterable[Ranked], budget: int) -> list[Ranked]:
@@ -127,8 +131,3 @@ def within(ranked: Iterable[Ranked], budget: int) -> list[Ranked]:
             taken.append(one)
             budget -= one.tokens
     return taken
-
-
-def _first(ranked: list[Ranked], limit: int) -> list[Ranked]:
-    """Return the best; of equals the newer message first."""
-    return sorted(ranked, key=lambda one: (one.score, one.seq, one.thread), reverse=True)[:limit]

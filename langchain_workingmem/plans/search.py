@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from langchain_workingmem.plans.codec import as_dict, label
 from langchain_workingmem.plans.keys import check_id, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from redisvl.query import BaseQuery
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.keys import Keys
 
-_DISTANCE = b"vector_distance"  # redisvl's name for it
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w*[^\W_]\w*")  # a lone underscore is a syntax error to Search
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
@@ -222,7 +220,6 @@ class Found(NamedTuple):
     """One document of a search reply."""
 
     key: bytes
-    score: float
     fields: dict[bytes, bytes]
 
 
@@ -236,18 +233,26 @@ def size_of(reply: Any) -> int:
     return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
 
 
-def parse(reply: Any, *, scores: bool = False, content: bool = True) -> Iterator[Found]:
-    """Read the documents of a search reply, over RESP3 (a map) or RESP2 (a flat list)."""
+def parse(reply: Any) -> list[Found]:
+    """Read the documents of a search reply with their content and without scores."""
+    keys, _, fields = columns(reply)
+    return [Found(key, as_dict(found or {})) for key, found in zip(keys, fields, strict=True)]
+
+
+def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[list[bytes], list[float], list[Any]]:
+    """Read keys, scores and fields of a search reply, over RESP3 (a map) or RESP2 (a flat list).
+
+    Recall reads hundreds of documents a turn, so there is no object for each, and the fields stay as they came: nil for
+    what was deleted while searching. What was not asked for is empty.
+    """
     if isinstance(reply, dict):
-        for row in reply[b"results"]:
-            score = float(row[b"score"]) if scores else math.nan
-            yield Found(row[b"id"], score, as_dict(row.get(b"extra_attributes") or {}))
-        return
+        rows = reply[b"results"]
+        keys = [row[b"id"] for row in rows]
+        marks = [row[b"score"] for row in rows] if scores else []
+        return keys, list(map(float, marks)), [row.get(b"extra_attributes") for row in rows] if content else []
     step = 1 + scores + content
-    for at in range(1, len(reply), step):
-        score = float(reply[at + 1]) if scores else math.nan
-        fields = as_dict(reply[at + step - 1] or []) if content else {}  # nil: deleted while searching
-        yield Found(reply[at], score, fields)
+    marks = reply[2::step] if scores else []
+    return reply[1::step], list(map(float, marks)), reply[step::step] if content else []
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
@@ -257,21 +262,22 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     return [as_dict(row or []) for row in reply[1:]]
 
 
-def similarity(fields: Mapping[bytes, bytes], distance: str) -> float:
+def similarity(fields: Any, distance: str) -> float:
     """Turn Redis's distance of a document into a similarity, 0 at least, and 1 at most but for `ip` of long vectors.
 
     cosine and ip: Redis gives 1 - product; opposite directions count as 0. l2: Redis gives the squared distance d,
     which becomes 1 / (1 + d). A zero vector has no direction: 0.
     """
-    seen = float(fields.get(_DISTANCE, b"nan"))
-    if math.isnan(seen):
+    if not fields:
         return 0.0
-    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)
+    is_alone = isinstance(fields, list) and len(fields) == 2  # where no other field was asked for
+    seen = float(fields[1] if is_alone else as_dict(fields)[b"vector_distance"])
+    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # of NaN it takes the 0
 
 
 def farthest(reply: Any, distance: str) -> float:
     """Give the similarity of the last document of a search by vector, which is the least."""
-    return similarity(list(parse(reply))[-1].fields, distance)
+    return similarity(columns(reply)[2][-1], distance)
 
 
 def is_stale(error: RedisReplyError) -> bool:

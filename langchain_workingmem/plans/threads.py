@@ -156,7 +156,7 @@ def listed(
         if isinstance(reply, RedisReplyError):
             raise no_index(reply) if is_stale(reply) else reply
     reply, count = replies
-    found = list(parse(reply))
+    found = parse(reply)
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
     more = None

@@ -146,14 +146,14 @@ def gather(
     else:
         if limit is None:  # all of this thread is shown anyway
             query = query.without([thread_id])
-        query = replace(query, exclude=query.exclude | {message.id for message in new if message.id})
 
         def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage], Copies]:
             found = wanted.read(reply, thread_id)
             sent = copies(found, new)
             return found, _window(found, new, history, sent), sent
 
-        looking = _recall(space, query, thread_id, resource_id, calls, window, spare=limit or 0)
+        given = [message.id for message in new if message.id]
+        looking = _recall(space, query, thread_id, resource_id, calls, window, given, spare=limit or 0)
         found = traced("retriever", "semantic_recall", query.text, looking, lambda result: result[0].to_documents())
         recalled, (rows, stored), replies = yield from found
     state = working_memory.state_of(space, place, replies[1:]) if place else None
@@ -168,24 +168,39 @@ def _recall(
     resource_id: str,
     calls: Sequence[Command],
     window: Callable[[list[bytes]], tuple[list[StoredMessage], list[StoredMessage], Copies]],
+    given: Sequence[str],
     *,
     spare: int,
 ) -> Plan[tuple[RecallResult, tuple[list[StoredMessage], list[StoredMessage]], list[Any]]]:
-    """Search in the round trip that reads the history, and leave out what the history shows."""
+    """Search in the round trip that reads the history, and leave out what the history shows and what is `given`.
+
+    Where in the thread the given messages stand is asked for beside: to let every candidate bring its id instead takes
+    Search a quarter longer.
+    """
+    places = [("ZMSCORE", space.keys.of(thread_id).order, *given)] if given else []
+    spare += len(given)
     try:
-        ranked, replies = yield from candidates(space, query, calls, spare=spare)
+        ranked, replies = yield from candidates(space, query, [*calls, *places], spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
     rows, stored, sent = window(replies[0])
     here, shown = encode(thread_id).encode(), {row.seq for row in stored}
+    if given:
+        shown |= {int(float(seq)) for seq in replies.pop() if seq is not None}
 
     def is_fresh(one: Ranked) -> bool:
         return one.thread != here or (one.seq not in shown and one.seq < sent.first)
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
-    if sent.said:
-        kept = [row for row in recalled.rows if row.thread_id != thread_id or not sent.covers(row)]
-        recalled = replace(recalled, rows=kept)
+    known = frozenset(given)
+    if sent.said or any(row.message.id in known for row in recalled.rows):
+        kept = [
+            row
+            for row in recalled.rows
+            if row.message.id not in known and (row.thread_id != thread_id or not sent.covers(row))
+        ]
+        hits = [hit for hit in recalled.hits if hit.message.id not in known]
+        recalled = replace(recalled, hits=hits, rows=kept)
     return recalled, (rows, stored), replies
 
 

@@ -51,8 +51,7 @@ def conversation(label: str, messages: Iterable[tuple[datetime, BaseMessage]]) -
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         lines.append(
-            f'<message role="{role}"{name} time="{at.isoformat(" ", "minutes")[:16]}">{escape(message_text(message), quote=False)}'
-            "</message>"
+            f'<message role="{role}"{name} time="{str(at)[:16]}">{escape(message_text(message), quote=False)}</message>'
         )
     return "\n".join([*lines, "</conversation>"])
 

@@ -26,20 +26,19 @@ from langchain_workingmem.plans.scoring import (
 DEFAULT = HybridWeights()
 
 candidates = st.lists(
-    st.builds(
-        Candidate,
-        thread=st.sampled_from([b"s", b"t"]),
-        seq=st.integers(0, 8),
-        tokens=st.integers(0, 2000),
-        author=st.sampled_from([b"", b"ann", b"ben"]),
-        value=st.floats(0, 50),
+    st.tuples(
+        st.sampled_from([b"s", b"t"]),  # thread
+        st.integers(0, 8),  # sequence number
+        st.integers(0, 2000),  # tokens
+        st.sampled_from([b"", b"ann", b"ben"]),  # author
+        st.floats(0, 50),  # value
     ),
     max_size=20,
 )
 
 
 def one(seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"") -> Candidate:
-    return Candidate(thread, seq, tokens, author, value)
+    return thread, seq, tokens, author, value
 
 
 def hybrid(
@@ -142,7 +141,7 @@ def test_nothing_found_is_nothing_ranked() -> None:
 
 @given(candidates)
 def test_semantic_ranks_each_message_once_in_falling_order(dense: list[Candidate]) -> None:
-    dense.sort(key=lambda found: -found.value)
+    dense.sort(key=lambda found: -found[4])
     ranked = rank_semantic(dense, limit=100)
     places = [found[:2] for found in ranked]
     assert sorted(places) == sorted({found[:2] for found in dense})
@@ -164,8 +163,8 @@ def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate],
 
 @given(candidates, candidates)
 def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate], words: list[Candidate]) -> None:
-    same_tokens = [found._replace(tokens=100, author=b"") for found in dense]
-    same_words = [found._replace(tokens=100, author=b"") for found in words]
+    same_tokens = [(thread, seq, 100, b"", value) for thread, seq, _, _, value in dense]
+    same_words = [(thread, seq, 100, b"", value) for thread, seq, _, _, value in words]
     assert hybrid(same_tokens[::-1], same_words[::-1], 100) == hybrid(same_tokens, same_words, 100)
 
 
