@@ -2,10 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test nightly check lint type docs docs-serve format notebooks bench clean
+.PHONY: quickstart chat test nightly check lint type docs docs-serve format notebooks bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
+
+chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed; ARGS="--model provider:model ..."
+	@$(BIN)/workingmem chat $(ARGS)
 
 test: $(VENV)/.dev  ## every test, on a private Redis
 	$(BIN)/python -m pytest
@@ -52,6 +55,10 @@ $(VENV)/.ready: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	touch $@
+
+$(VENV)/.chat: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[all]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HybridWeights, Memory, RecallOptions
 from tests.conftest import Trips, WordEmbeddings
@@ -92,3 +92,18 @@ def test_an_author_of_any_name_can_be_found_edited_and_deleted(memory: Memory, n
     memory.history.delete(["1"], thread_id="t")
     assert [hit.message.id for hit in memory.recall.search("blue sea red fox", resource_id="u").hits] == ["2"]
     assert memory.recall.search("blue sea", resource_id="v").hits == []
+
+
+def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory: Memory) -> None:
+    say(memory)
+    memory.history.append(
+        [
+            AIMessage("", tool_calls=[{"name": "look up", "args": {}, "id": "call"}]),
+            ToolMessage("sunny", tool_call_id="call", name="look up"),
+        ],
+        thread_id="t",
+        resource_id="u",
+    )
+    assert len(memory.history.messages("t", roles=["human"])) == len(CHAT)
+    assert [message.text for message in memory.history.messages("t", roles=["tool"])] == ["sunny"]
+    assert [finding.level for finding in memory.doctor() if finding.check == "vectors"] == ["ok"]

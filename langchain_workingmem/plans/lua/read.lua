@@ -56,7 +56,7 @@ if roles and option.count then
 end
 
 local function matches(value)
-  local role = string.match(value, '^{"stored_at":%d+,"vectors":"[%x/]*","type":"([^"]*)"')
+  local role = string.match(value, '^{"stored_at":%d+,"vectors":"[^"]*","type":"([^"]*)"')
   return string.find(roles, ',' .. role .. ',', 1, true)
 end
 

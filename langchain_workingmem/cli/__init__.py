@@ -1,0 +1,19 @@
+"""The command line, `workingmem`: needs the extra `cli`.
+
+`base` opens memories and turns errors into exit codes, `output` prints; the other modules hold the commands.
+"""
+
+import sys
+
+try:
+    import rich  # noqa: F401
+    import typer  # noqa: F401
+except ImportError as error:
+    sys.exit(f"workingmem needs its extra: pip install 'langchain-workingmem[cli]' ({error})")
+
+try:
+    from langchain_workingmem.cli.main import app
+except KeyboardInterrupt:  # loading takes a moment
+    sys.exit(130)
+
+__all__ = ["app"]

@@ -1,0 +1,66 @@
+"""Files that commands read and write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from langchain_workingmem.errors import OptionError, WorkingMemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def parsed(text: str, name: str) -> Any:
+    """Read JSON; `name` says where it stands."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{name} is not JSON ({error})"
+        raise OptionError(msg) from error
+
+
+@contextmanager
+def reading(name: str) -> Iterator[TextIO]:
+    """Open a file to read; - is standard input."""
+    with _usable(name):
+        file = sys.stdin if name == "-" else Path(name).expanduser().open(encoding="utf-8-sig")
+    try:
+        yield file
+    except UnicodeDecodeError as error:
+        msg = f"{name} is not UTF-8 ({error.reason} at byte {error.start}): convert it, for example with iconv"
+        raise OptionError(msg) from error
+    finally:
+        if file is not sys.stdin:
+            file.close()
+
+
+@contextmanager
+def writing(path: Path | None) -> Iterator[TextIO]:
+    """Open a file to write, which takes the place of an older one when it is whole."""
+    if path is None:
+        yield sys.stdout
+        return
+    part = path.with_name(f"{path.name}.part") if path.is_file() or not path.exists() else path
+    try:
+        with _usable(path):
+            with part.open("w", encoding="utf-8") as file:
+                yield file
+            part.replace(path)
+    finally:
+        if part != path:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _usable(name: object) -> Iterator[None]:
+    try:
+        yield
+    except WorkingMemError:  # of Redis: some of them are OSErrors
+        raise
+    except OSError as error:
+        msg = f"{name} cannot be used: {error.strerror or error}"
+        raise OptionError(msg) from error

@@ -1,0 +1,74 @@
+"""The program: all commands, and what they have in common."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from io import StringIO, TextIOWrapper
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from langchain_workingmem.cli import chat, conversations, server, user_data, working_memory
+from langchain_workingmem.cli.base import failing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Commands(TyperGroup):
+    """Runs a command such that what goes wrong on purpose ends in one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        for name in ("stdin", "stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None:  # closed by whoever called
+                setattr(sys, name, StringIO())
+            elif name != "stdin" and isinstance(stream, TextIOWrapper):
+                # what a terminal cannot show shall not end the program
+                stream.reconfigure(errors="backslashreplace")
+        with failing():
+            return super().invoke(ctx)
+
+
+# no tracebacks with locals: they would show the password
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Memory for LangChain agents on Redis. Exit codes: 0 done, 1 failed, 2 wrongly called, 3 declined.",
+)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
+    if wanted:
+        typer.echo(version("langchain-workingmem"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+_COMMANDS: list[Callable[..., None]] = [
+    chat.chat,
+    server.serve,
+    server.doctor,
+    conversations.threads,
+    conversations.show_,
+    conversations.recall,
+    conversations.reindex,
+    user_data.import_,
+    user_data.export,
+    user_data.forget,
+]
+for _command in _COMMANDS:
+    app.command(_command.__name__.rstrip("_"))(_command)
+app.add_typer(working_memory.app, name="working-memory")

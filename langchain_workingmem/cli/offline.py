@@ -1,0 +1,169 @@
+"""A stand-in for a language model: no network, no key, no understanding. It writes down what it is told, and quotes memory.
+
+It sees what a model would see, the prompt with its blocks of memory, and acts by the same tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.tool import tool_call, tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_core.runnables import Runnable
+
+UPDATE = "update_working_memory"
+QUOTES = 3  # that an answer holds at most
+
+_TOLD = re.compile(r"(?:please\s+)?(?:remember|note|keep in mind)(?:\s+that)?[\s:,]+(?P<fact>.+)", re.IGNORECASE)
+_FACT = re.compile(
+    r"(?:my|our)\s.+\s(?:is|are|was|were|has|have)\s.+|call me\s.+|i(?:['’]m| am| was| live| work| like| love| hate| have| prefer)\s.+",  # noqa: RUF001
+    re.IGNORECASE,
+)
+# what a later fact with the same beginning takes the place of
+_ONLY_ONE = re.compile(
+    r"(?:my|our)\s.+?\s(?:is|are)\s(?:called|named)|(?:my|our)\s(?:\w+\s)*?(?:name|birthday|age|city|address|job|favou?rite(?:\s\w+)+)\s(?:is|are)|i live in|i work (?:as|at|for)|call me",
+    re.IGNORECASE,
+)
+_DATA = re.compile(r"<data>\n(.*)\n</data>", re.DOTALL)
+_TEMPLATE = re.compile(r"<template>\n(.*)\n</template>", re.DOTALL)
+_SAID = re.compile(r'<message role="user"[^>]*? time="([^"]*)">(.*?)</message>', re.DOTALL)
+_SMALL_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a about am an and are at be been can could did do does for from had has have how i in is it its me my of on or our "
+        "please remember tell that the their there this to was we were what when where which who whom whose why will with "
+        "would you your",
+    )
+)
+
+
+class Offline(BaseChatModel):
+    """Answers by rules, from the prompt alone."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "offline"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """Let it use tools: it knows one, that updates working memory."""
+        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=_answer(messages, tools))])
+
+    def _stream(
+        self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        answer = _answer(messages, tools)
+        for word in re.findall(r"\s*\S+|\s+$", str(answer.text)):
+            yield _chunk(content=word)
+        for at, call in enumerate(answer.tool_calls):
+            part = tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=at)
+            yield _chunk(content="", tool_call_chunks=[part])
+        yield _chunk(content="", chunk_position="last")
+
+
+def _chunk(**content: Any) -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(**content))
+
+
+# ---------------------------------------------------------------------- what it says
+
+
+def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
+    """Write down what the user says as a fact; else quote what the prompt knows about it."""
+    last = messages[-1]
+    if isinstance(last, ToolMessage):
+        return AIMessage(_first_line(str(last.text)).rstrip(":") + ".")
+    asked = next((message for message in reversed(messages) if isinstance(message, HumanMessage)), HumanMessage(""))
+    system = "\n".join(_texts(message) for message in messages if isinstance(message, SystemMessage))
+    said = str(asked.text)
+    facts = _facts(said)
+    if facts and UPDATE in {one["function"]["name"] for one in tools}:
+        call = tool_call(name=UPDATE, args={"memory": noted(_document(system), facts)}, id=f"call_{asked.id}")
+        return AIMessage("", tool_calls=[call])
+    earlier = [str(one.text) for one in messages if isinstance(one, HumanMessage) and one is not asked]
+    return AIMessage(_quoted(said, system, earlier))
+
+
+def _texts(message: BaseMessage) -> str:
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    return "\n".join(block if isinstance(block, str) else str(block.get("text", "")) for block in blocks)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _document(system: str) -> str:
+    """Read working memory from the prompt as it stands there, escaped; the template while there is none."""
+    data, template = _DATA.search(system), _TEMPLATE.search(system)
+    if data and not data[1].startswith("(empty"):
+        return data[1]
+    return template[1] if template else ""
+
+
+def _facts(said: str) -> list[str]:
+    found = []
+    for sentence in re.split(r"(?<=[.!?])\s+|\n+", said.strip()):
+        told = _TOLD.fullmatch(sentence)
+        fact = told["fact"] if told else sentence
+        if (told or _FACT.fullmatch(fact)) and not fact.endswith("?"):
+            found.append(fact.rstrip(".! "))
+    return found
+
+
+def noted(document: str, facts: Sequence[str]) -> str:
+    """Put facts into a document, each as a line in the user's words; a newer one takes the place of the one before."""
+    lines = document.rstrip().splitlines()
+    for fact in facts:
+        line = f'  - The user said: "{escape(fact, quote=False)}"'
+        only = _ONLY_ONE.match(line[len('  - The user said: "') :])
+        beginning = line[: len('  - The user said: "') + only.end()] if only else line
+        at = next((at for at, old in enumerate(lines) if old.lower().startswith(beginning.lower())), None)
+        if at is not None:
+            lines[at] = line
+            continue
+        head = next((at for at, old in enumerate(lines, 1) if old.startswith("- **Facts**:")), len(lines))
+        while head < len(lines) and lines[head].startswith("  "):
+            head += 1
+        lines.insert(head, line)
+    return "\n".join(lines)
+
+
+def _quoted(said: str, system: str, earlier: Sequence[str]) -> str:
+    """Quote what is nearest to the words of the user: from working memory, from other conversations, from this one."""
+    data = _DATA.search(system)
+    sources = [
+        *(("Working memory says", line.strip().removeprefix("- ")) for line in (data[1] if data else "").splitlines()),
+        *((f"On {time} you said", text) for time, text in _SAID.findall(system)),
+        *(("Earlier here you said", text) for text in reversed(earlier)),
+    ]
+    asked = _words(said)
+    found: dict[str, tuple[int, str]] = {}
+    for where, escaped in sources:
+        text = unescape(escaped)
+        common = len(asked & _words(text))
+        if common and not text.rstrip().endswith(("?", ":")) and text not in found:
+            found[text] = (common, f"{where}: {text}")
+    best = sorted(found.values(), key=lambda one: -one[0])[:QUOTES]
+    if best:
+        return "\n".join(line for _, line in best)
+    return (
+        "I find nothing about that in what memory shows me. I am no language model: I quote what you told me, and write down "
+        'sentences such as "my dog is called Nougat" or "remember that the train leaves at nine".'
+    )
+
+
+def _words(text: str) -> set[str]:
+    return {word.removesuffix("s") for word in re.findall(r"\w+", text.lower())} - _SMALL_WORDS

@@ -1,0 +1,61 @@
+"""What the commands print. Whatever people or models wrote is text here: no markup, and nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import Any
+
+import typer
+from langchain_core.messages import BaseMessage, message_to_dict
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from langchain_workingmem.display.safe import clean
+
+WIDE = 1000  # columns of a table that nobody looks at in a terminal
+# what steers a terminal, turns the direction of reading or hides, and halves of characters, which UTF-8 cannot carry
+_UNSAFE = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """Write records, messages and plain values as JSON that is safe to look at."""
+    found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), found)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseMessage):
+        return message_to_dict(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
+    """Print a record that rich knows how to draw, or its JSON; `wide`: one line a row where nobody is looking."""
+    if as_json:
+        typer.echo(dumps(record, indent=2))
+        return
+    unseen = wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(width=WIDE if unseen else None, highlight=False).print(record)
+
+
+def text(value: str, style: str = "") -> Text:
+    """Make text that is shown as it is."""
+    return Text(clean(value), style)
+
+
+def table(*heads: str) -> Table:
+    """Begin a table."""
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in heads:
+        made.add_column(head, overflow="fold")
+    return made

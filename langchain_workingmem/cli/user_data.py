@@ -1,0 +1,183 @@
+"""Everything of a user: `import`, `export`, `forget`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import chain, islice
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+
+import typer
+
+from langchain_workingmem.cli.base import (
+    AsJson,
+    Dir,
+    Prefix,
+    ResourceId,
+    ThreadId,
+    Url,
+    Yes,
+    confirmed,
+    misused,
+    opened,
+    recalling,
+    tell,
+)
+from langchain_workingmem.cli.files import parsed, reading, writing
+from langchain_workingmem.cli.output import dumps, show
+from langchain_workingmem.errors import OptionError, RedisCapabilityError
+from langchain_workingmem.importers import from_chatgpt, from_langchain
+from langchain_workingmem.models import ImportReport
+from langchain_workingmem.options import WorkingMemoryOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import DeletionReport
+
+Owner = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
+Namespaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        metavar="A.B.{user_id}",
+        help="Items of a LangGraph store below this namespace, too. Repeatable.",
+    ),
+]
+
+
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is standard input.")],
+    *,
+    resource: ResourceId = None,
+    format: Annotated[
+        Literal["workingmem", "chatgpt", "langchain"],
+        typer.Option(help="JSON lines of `export`; conversations.json of ChatGPT; messages_to_dict of LangChain."),
+    ] = "workingmem",
+    thread: ThreadId = None,
+    embeddings: Annotated[
+        str,
+        typer.Option(
+            help="Model for messages without vectors, none: `reindex` adds them later.", metavar="PROVIDER:NAME"
+        ),
+    ] = "local",
+    as_json: AsJson = False,
+    url: Url = None,
+    directory: Dir = None,
+    key_prefix: Prefix = "wm",
+) -> None:
+    """Read a user's threads from a file. What is there already stays as it is, so this is safe to repeat.
+
+    The ids of LangChain's threads are the keys of the file; for a file with one bare list of messages --thread names it.
+    """
+    if format != "workingmem" and resource is None:
+        misused(f"a file of {format} does not say whose it is: pass --resource")
+    with reading(file) as lines:
+        records = _records(lines, file, format, thread)
+        with recalling(url, directory, key_prefix, embeddings, make=True) as memory:
+            report = memory.import_resource(records, resource_id=resource)
+    _report(report, as_json=as_json)
+    if report.messages and embeddings == "none":
+        tell("The messages have no vectors yet: `workingmem reindex` adds them.")
+
+
+def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
+    if format == "workingmem":
+        return _parsed_lines(lines, name)
+    whole = parsed(lines.read(), name)
+    if format == "chatgpt":
+        return from_chatgpt(whole)
+    if isinstance(whole, list) and thread is not None:
+        whole = {thread: whole}
+    if isinstance(whole, list):
+        msg = f"{name} holds a list of messages: pass --thread, the id of the thread that they shall make"
+        raise OptionError(msg)
+    return from_langchain(whole)
+
+
+def _parsed_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield parsed(line, f"{name}, line {number}")
+
+
+def export(
+    resource: Owner,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here, in place of standard output.")
+    ] = None,
+    vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
+    namespace: Namespaces = None,
+    url: Url = None,
+    directory: Dir = None,
+    key_prefix: Prefix = "wm",
+) -> None:
+    """Write everything of a resource as JSON lines."""
+    with opened(url, directory, key_prefix) as memory:
+        records = memory.export_resource(resource, vectors=vectors, namespaces=_namespaces(namespace))
+        begin = list(islice(records, 2))
+        if len(begin) < 2:
+            msg = (
+                f"nothing is stored for resource {resource!r}: `workingmem threads` lists threads with their resources"
+            )
+            raise OptionError(msg)
+        with writing(output) as file:
+            for record in chain(begin, records):
+                file.write(dumps(record) + "\n")
+
+
+def forget(
+    resource: Owner,
+    *,
+    namespace: Namespaces = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    url: Url = None,
+    directory: Dir = None,
+    key_prefix: Prefix = "wm",
+) -> None:
+    """Delete everything of a resource, after asking. Exit code 3: declined.
+
+    An interrupted deletion goes on when it is called again.
+    """
+    remembering = WorkingMemoryOptions(template="")
+    with opened(url, directory, key_prefix, working_memory=remembering) as memory:
+        if not yes:
+            confirmed(f"{_belongings(memory, resource)}. Delete all of it, for good?", yes=False)
+        report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
+    _report(report, as_json=as_json)
+    if not report.verified:
+        tell("Writers were in the way: end them, and call this again.")
+        raise typer.Exit(1)
+
+
+def _belongings(memory: Memory, resource: str) -> str:
+    threads, messages, cursor = 0, 0, None
+    while True:
+        try:
+            page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
+        except RedisCapabilityError as error:
+            return f"What resource {resource!r} has cannot be listed ({error})"
+        threads, messages = page.total, messages + sum(thread.message_count for thread in page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    state = memory.working_memory.get(resource_id=resource)
+    kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
+    return f"Resource {resource!r} has {threads:,} threads with {messages:,} messages, and {kept}"
+
+
+def _namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
+    return [tuple(template.split(".")) for template in given or ()]
+
+
+def _report(report: ImportReport | DeletionReport, *, as_json: bool) -> None:
+    if as_json:
+        show(report, as_json=True)
+        return
+    counts = asdict(report).items()
+    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
+    what = "imported" if isinstance(report, ImportReport) else "deleted"
+    typer.echo(f"{what}: {', '.join(parts) or 'nothing'}")

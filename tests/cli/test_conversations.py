@@ -1,0 +1,142 @@
+"""`threads`, `show`, `recall`, `reindex`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import IndexOptions, Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.cli.conftest import EVIL, Run
+from tests.conftest import WordEmbeddings
+
+
+def answer(found: Any) -> Any:
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+def test_threads_of_one_resource_and_of_all(run: Run, talked: Memory) -> None:
+    everything = run("threads")
+    assert "3 of 3 threads" in everything.stdout
+    assert all(word in everything.stdout for word in ("A dog", "trip", "jonas"))
+    assert "boat" not in run("threads", "--resource", "maya").stdout
+
+
+def test_pages_of_threads_follow_each_other(run: Run, talked: Memory) -> None:
+    seen = []
+    words: list[str] = []
+    while True:
+        page = answer(run("threads", "--limit", "2", "--json", *words))
+        seen += [thread["id"] for thread in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        words = ["--cursor", page["next_cursor"]]
+    assert sorted(seen) == ["boat", "dog", "trip"]
+    assert "add --cursor" in run("threads", "--limit", "2").stderr
+
+
+def test_a_line_is_a_thread_where_nobody_looks(run: Run, talked: Memory) -> None:
+    talked.threads.update("dog", title="many words " * 7)
+    found = run("threads", COLUMNS=None)
+    assert any("many words many words" in line and "dog" in line for line in found.stdout.splitlines())
+
+
+def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
+    long = "all of it " * 200
+    call: Any = {"name": "weather", "args": {"city": "Oslo"}, "id": "c"}
+    turn = [
+        HumanMessage(long),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("sunny", tool_call_id="c", name="weather"),
+    ]
+    talked.save_turn(turn, thread_id="dog", resource_id="maya")
+    found = run("show", "dog")
+    assert found.exit_code == 0
+    assert found.stdout.index("Nougat") < found.stdout.index(long.strip())
+    assert '[called weather({"city": "Oslo"})]' in found.stdout
+    assert "tool weather" in found.stdout
+
+
+def test_messages_by_role_and_from_the_end(run: Run, talked: Memory) -> None:
+    shown = answer(run("show", "dog", "--role", "assistant", "--json"))
+    assert [row["message"]["data"]["content"] for row in shown["messages"]["items"]] == ["Hello Nougat!"]
+    assert shown["thread"]["title"] == "A dog"
+    newest = run("show", "dog", "--newest-first", "--limit", "1")
+    assert "Hello Nougat!" in newest.stdout
+    assert "My dog" not in newest.stdout
+    assert "1 of 2" in newest.stderr
+    assert "My dog" not in run("show", "dog", "--since", "2100-01-01").stdout
+
+
+def test_a_thread_that_is_not_there_or_not_theirs(run: Run, talked: Memory) -> None:
+    missing = run("show", "nope")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "no thread 'nope'" in missing.stderr
+    theirs = run("show", "boat", "--resource", "maya")
+    assert theirs.exit_code == 1
+    assert "does not belong" in theirs.stderr
+
+
+def test_recall_marks_hits_in_their_windows(run: Run, talked: Memory) -> None:
+    found = run("recall", "What is my dog called?", "--resource", "maya", "--top-k", "1")
+    assert found.exit_code == 0
+    (hit,) = (line for line in found.stdout.splitlines() if "▸" in line)
+    assert "My dog is called Nougat." in hit
+    assert "Hello Nougat!" in found.stdout
+    assert "Kestrel" not in found.stdout
+
+
+def test_recall_in_one_thread(run: Run, talked: Memory) -> None:
+    result = answer(run("recall", "name", "--thread", "trip", "--message-range", "0", "--json"))
+    assert {hit["thread_id"] for hit in result["hits"]} == {"trip"}
+    assert result["hits"][0]["message"]["type"] in {"human", "ai"}
+    assert "Nothing was recalled" in run("recall", "dog", "--resource", "nobody").stdout
+
+
+def test_recall_takes_the_index_as_it_was_built(run: Run, server: EmbeddedRedis, prefix: str, local: Any) -> None:
+    recall = RecallOptions(index=IndexOptions(algorithm="hnsw", m=8, dtype="float16"))
+    with Memory(server.url, key_prefix=prefix, embeddings=local, recall=recall) as memory:
+        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
+        assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+        assert answer(run("reindex", "--json")) == {"messages": 0}
+        assert memory.recall.search("dog", resource_id="maya").hits
+
+
+def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
+        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
+    for words in (["recall", "dog", "--resource", "maya"], ["reindex", "--thread", "t"]):
+        found = run(*words)
+        assert found.exit_code == 1
+        assert "made by 'words'" in found.stderr
+    asked = run("reindex")
+    assert asked.exit_code == 2
+    assert "pass --yes" in asked.stderr
+    assert "1 messages have new vectors" in run("reindex", "--yes").stdout
+    assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+
+
+def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix) as without:
+        without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", resource_id="maya")
+    assert answer(run("reindex", "--resource", "jonas", "--json")) == {"messages": 0}
+    assert answer(run("reindex", "--resource", "maya", "--json")) == {"messages": 1}
+    # other settings than those of the vectors: embedded again
+    assert answer(run("reindex", "--json", "--chunk-tokens", "50", "--role", "user", "--filterable", "topic")) == {
+        "messages": 4
+    }
+
+
+@pytest.mark.parametrize("words", [["threads"], ["show", "evil"], ["recall", "owned", "--resource", EVIL]])
+def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str]) -> None:
+    outside.threads.create(resource_id=EVIL, thread_id="evil", title=EVIL, metadata={"key": EVIL})
+    outside.save_turn([HumanMessage(f"owned {EVIL}")], thread_id="evil", resource_id=EVIL)
+    for more in ([], ["--json"]):
+        found = run(*words, *more)
+        assert found.exit_code == 0
+        assert "[red]" in found.stdout
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)

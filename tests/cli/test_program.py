@@ -1,0 +1,76 @@
+"""The program as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from langchain_workingmem.cli import app
+from tests.cli.conftest import Run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def commands(command: Any, name: str = "workingmem") -> Iterator[tuple[str, Any]]:
+    if subcommands := getattr(command, "commands", None):
+        for word, subcommand in subcommands.items():
+            yield from commands(subcommand, f"{name} {word}")
+    else:
+        yield name, command
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands(typer.main.get_command(app))))
+def test_every_command_and_option_is_documented(name: str, command: Any) -> None:
+    assert name in PAGE
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    assert [option for option in options if option not in PAGE] == []
+    assert command.help.endswith(".")
+
+
+def test_version_and_help() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == version("langchain-workingmem") + "\n"
+    assert CliRunner().invoke(app, ["frobnicate"]).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [["threads"], ["doctor"], ["export", "maya"], ["recall", "x", "--resource", "maya"]])
+def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> None:
+    found = run(*words, REDIS_URL=None)
+    assert found.exit_code == 1
+    assert "begin with `workingmem chat`" in found.stderr
+    assert not list(tmp_path.iterdir())
+    assert "no memory in" in run(*words, "--dir", str(tmp_path / "typo")).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_memory_is_in_one_place(run: Run, tmp_path: Path) -> None:
+    found = run("threads", "--url", "redis://localhost", "--dir", str(tmp_path))
+    assert found.exit_code == 2
+    assert "pass one of them" in found.stderr
+
+
+def test_a_directory_goes_before_the_environment(run: Run, tmp_path: Path) -> None:
+    made = run(
+        "import",
+        "-",
+        "--dir",
+        str(tmp_path / "new"),
+        input='{"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "maya"}',
+    )
+    assert made.exit_code == 0
+    assert (tmp_path / "new").is_dir()
+    assert "0 in all" in run("threads", "--dir", str(tmp_path / "new")).stdout
+
+
+def test_a_server_without_indexes_says_so(run: Run) -> None:
+    for words in (["threads"], ["recall", "x", "--resource", "maya"]):
+        found = run(*words)
+        assert found.exit_code == 1
+        assert found.stderr.count("\n") == 1
+    assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
+    assert "cannot be listed" in run("forget", "maya").stderr

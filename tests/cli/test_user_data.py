@@ -1,0 +1,199 @@
+"""`import`, `export`, `forget`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, messages_to_dict
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.cli.conftest import EVIL, Run, ended, read_until, started
+
+CHATGPT = [
+    {
+        "conversation_id": "6641e2",
+        "title": "Oslo",
+        "create_time": 1715594000.5,
+        "update_time": 1715594003.0,
+        "current_node": "q",
+        "mapping": {
+            "q": {
+                "message": {
+                    "id": "q",
+                    "author": {"role": "user"},
+                    "create_time": 1715594000.5,
+                    "content": {"content_type": "text", "parts": ["Where is Oslo?"]},
+                },
+                "parent": None,
+                "children": [],
+            }
+        },
+    }
+]
+LANGCHAIN = messages_to_dict([HumanMessage("Where is Oslo?")])
+
+
+def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "maya.jsonl"
+    path.write_text("an older export")
+    assert run("export", "maya", "-o", str(path), "--vectors").stdout == ""
+    assert sorted(tmp_path.iterdir()) == [path]
+    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()].count("message") == 4
+    assert run("export", "maya").stdout.splitlines()[0] == path.read_text().splitlines()[0]
+    deleted = run("forget", "maya", "--yes")
+    assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
+    assert "maya" not in run("threads").stdout
+    assert run("import", str(path)).stdout == "imported: 2 threads, 4 messages\n"
+    again = json.loads(run("import", "-", "--json", input=path.read_text()).stdout)
+    assert (again["messages"], again["skipped"]) == (0, 4)
+    assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+
+
+def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
+    outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\x7f\ud800\U000e0041")], thread_id="t", resource_id="maya")
+    found = run("export", "maya")
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\x7f", "\U000e0041"} & set(found.stdout)
+    said = json.loads(found.stdout.splitlines()[-1])["message"]["data"]["content"]
+    assert said == outside.history.messages("t")[0].text
+    assert "ö" in found.stdout
+
+
+def test_an_export_that_fails_leaves_the_older_one(run: Run, talked: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "maya.jsonl"
+    path.write_text("an older export")
+    unknown = run("export", "nobody", "-o", str(path))
+    assert unknown.exit_code == 1
+    assert "nothing is stored for resource 'nobody'" in unknown.stderr
+    assert path.read_text() == "an older export"
+    assert "No such file" in run("export", "maya", "-o", str(tmp_path / "no" / "folder")).stderr
+    assert "directory" in run("export", "maya", "-o", str(tmp_path)).stderr
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for format, content, thread_id, more in (
+        ("chatgpt", CHATGPT, "6641e2", []),
+        ("langchain", {"keyed": LANGCHAIN}, "keyed", []),
+        ("langchain", LANGCHAIN, "bare", ["--thread", "bare"]),
+    ):
+        path.write_text(json.dumps(content))
+        words = ["import", str(path), "--format", format, *more]
+        assert run(*words).exit_code == 2  # whose is it?
+        assert run(*words, "--resource", "maya").stdout == "imported: 1 threads, 1 messages\n"
+        assert [message.text for message in outside.history.messages(thread_id)] == ["Where is Oslo?"]
+
+
+def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
+    exported = run("export", "maya").stdout
+    run("forget", "maya", "--yes")
+    found = run("import", "-", "--embeddings", "none", input=exported)
+    assert "reindex" in found.stderr
+    assert "4 messages" in run("reindex").stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "reason"),
+    [
+        (b"", [], "no record"),
+        (b'{"kind": "header"\n', [], "line 1 is not JSON"),
+        (b'{"kind": "message"}\n', [], "record 1"),
+        (json.dumps(CHATGPT).encode(), [], "record 1"),
+        (b"[" * 100_000, [], "is not JSON"),
+        (b"\xff\xfe{", [], "is not UTF-8"),
+        (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
+        (b"[]", ["--format", "langchain", "--resource", "maya"], "pass --thread"),
+        (b'{"t": [{"type": "human"}]}', ["--format", "langchain", "--resource", "maya"], "thread 't', message 0"),
+    ],
+)
+def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path, content: bytes, words: list[str], reason: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    found = run("import", str(path), *words)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert reason in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_no_file(run: Run, tmp_path: Path) -> None:
+    assert "No such file" in run("import", str(tmp_path / "missing")).stderr
+    assert "directory" in run("import", str(tmp_path)).stderr
+
+
+def test_nothing_is_forgotten_without_a_yes(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
+        memory.working_memory.update("Has a dog.", resource_id="maya")
+    refused = run("forget", "maya")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "2 threads with 4 messages, and working memory at revision 1" in refused.stderr
+    assert "pass --yes" in refused.stderr
+    assert talked.threads.list(resource_id="maya").total == 2
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("", 3, 2), ("y", 0, 0)])
+def test_a_person_is_asked(
+    talked: Memory, server: EmbeddedRedis, prefix: str, answer: str, code: int, left: int
+) -> None:
+    program = started("forget", "maya", "--key-prefix", prefix, terminal=True, REDIS_URL=server.url)
+    assert "no working memory" in read_until(program, "[y/N]")
+    assert program.stdin
+    program.stdin.write(f"{answer}\n")
+    read_until(program, "deleted: 2 threads" if answer == "y" else "Nothing was changed.")
+    assert ended(program) == code
+    assert talked.threads.list(resource_id="maya").total == left
+
+
+def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    from langchain_workingmem.store import RedisMemoryStore
+
+    with RedisMemoryStore(server.url, key_prefix=prefix) as store:
+        store.put(("memories", "maya"), "pet", {"name": "Nougat"})
+        words = ["maya", "--namespace", "memories.{user_id}"]
+        assert json.loads(run("export", *words).stdout.splitlines()[-1])["value"] == {"name": "Nougat"}
+        assert run("forget", *words, "--yes").stdout == "deleted: 1 items\n"
+        assert store.get(("memories", "maya"), "pet") is None
+
+
+def test_nobody_is_there(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    words = [sys.executable, "-m", "langchain_workingmem.cli", "forget", "maya", "--key-prefix", prefix]
+    shell = ["sh", "-c", 'exec "$@" <&- >&-', "sh", *words, "--url", server.url]
+    assert subprocess.run(shell, stderr=subprocess.DEVNULL, check=False).returncode == 2
+    assert talked.threads.list(resource_id="maya").total == 2
+
+
+def test_a_reader_that_has_enough_is_no_error(server: EmbeddedRedis, prefix: str, outside: Memory) -> None:
+    messages: list[Any] = [HumanMessage("many words " * 500, id=f"{at}") for at in range(60)]
+    outside.save_turn(messages, thread_id="t", resource_id="maya")
+    program = started("export", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdout
+    assert program.stderr
+    program.stdout.readline()
+    program.stdout.close()
+    assert program.stderr.read() == ""
+    assert ended(program) == 1
+
+
+def test_ctrl_c_ends_quietly(server: EmbeddedRedis, prefix: str) -> None:
+    program = started("import", "-", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdin
+    program.stdin.write('{"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "maya"}\n')
+    program.stdin.write("\n" * 100_000)  # it reads, and waits for more
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=20)
+    assert "Traceback" not in errors
+    assert program.returncode == 130
+
+
+def test_a_password_is_never_shown(run: Run) -> None:
+    for words in (["export", "maya"], ["import", "-"]):
+        found = run(*words, REDIS_URL="redis://ann:hunter2@127.0.0.1:1", input="{}")
+        assert found.exit_code == 1
+        assert "cannot be reached" in found.stderr
+        assert "hunter2" not in found.output
