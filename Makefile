@@ -29,6 +29,7 @@ format: $(VENV)/.dev
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
