@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
 
-test: $(VENV)/.dev  ## every test, on a private Redis
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak keeps all cores busy and comes last
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
 	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
