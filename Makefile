@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart chat test nightly check lint type docs docs-serve format notebooks bench clean
+.PHONY: quickstart chat test nightly check lint type docs docs-serve format notebooks dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -10,8 +10,9 @@ quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no 
 chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed; ARGS="--model provider:model ..."
 	@$(BIN)/workingmem chat $(ARGS)
 
-test: $(VENV)/.dev  ## every test, on a private Redis
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak keeps all cores busy and comes last
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
 	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
@@ -38,9 +39,16 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
+dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m tests.clean_install dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
+
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)

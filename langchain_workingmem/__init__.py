@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         WorkingMemoryOptions,
     )
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ClonedThread",
     "DeletionReport",

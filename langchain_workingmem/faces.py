@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_workingmem.plans.doctor import diagnose
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
@@ -135,8 +133,12 @@ class Faces:
         may not see is "unknown", and a server that cannot be reached is a finding, not an exception.
         About eight round trips, and one call of the embedding model.
         """
+        from langchain_workingmem.plans.doctor import diagnose
+
         return self.core.run(diagnose(self.core.space))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
+        from langchain_workingmem.plans.doctor import diagnose
+
         return await self.core.arun(diagnose(self.core.space))

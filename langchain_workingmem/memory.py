@@ -12,9 +12,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
-from langchain_workingmem.io.embedder import Embedder, name_of
-from langchain_workingmem.io.runners import TIMEOUT, runners
 from langchain_workingmem.options import (
+    TIMEOUT,
     HistoryOptions,
     OnError,
     RecallOptions,
@@ -96,6 +95,10 @@ class Memory(Faces, Resources, Entered):
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
     ) -> None:
+        # redis-py and numpy: who only imports `Memory` need not wait for them
+        from langchain_workingmem.io.embedder import Embedder, name_of
+        from langchain_workingmem.io.runners import runners
+
         one_of(on_error, get_args(OnError), "on_error")
         if recall is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"

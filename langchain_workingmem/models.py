@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem.text.diffs import changes
@@ -14,6 +13,8 @@ from langchain_workingmem.text.rendering import conversation, message_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langchain_core.documents import Document
 
 T = TypeVar("T")
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
@@ -116,6 +117,8 @@ class RecallResult(_Shown):
 
     def to_documents(self) -> list[Document]:
         """Give one document per hit: its window as text, and ids, similarity and time as metadata."""
+        from langchain_core.documents import Document
+
         return [
             Document(
                 id=hit.message.id,

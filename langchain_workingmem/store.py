@@ -10,9 +10,7 @@ from weakref import WeakKeyDictionary
 from langgraph.store.base import BaseStore, ensure_embeddings
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import TIMEOUT, runners
-from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.options import TIMEOUT, IndexOptions, as_tuple, at_least, one_of
 from langchain_workingmem.parts.entered import Entered
 from langchain_workingmem.plans import items
 from langchain_workingmem.plans.effects import together
@@ -86,6 +84,10 @@ class RedisMemoryStore(Entered, BaseStore):
         create_index: bool = True,
         timeout: timedelta = TIMEOUT,
     ) -> None:
+        # as in `Memory`: redis-py and numpy take their time
+        from langchain_workingmem.io.embedder import Embedder
+        from langchain_workingmem.io.runners import runners
+
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)

@@ -20,6 +20,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.plans import effects
 from langchain_workingmem.store import RedisMemoryStore
 
 settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
@@ -133,6 +134,12 @@ def make_memory(
     yield make
     for memory in made:
         loop_runner.run(memory.aclose())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat at once what failed: for servers that do not come back."""
+    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
 
 
 @pytest.fixture

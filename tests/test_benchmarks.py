@@ -150,6 +150,13 @@ def test_scaling_writes_figures_that_plots_can_draw(tmp_path: Path) -> None:
         assert Path(image).read_text().count("<polyline") in {10, 2}
 
 
+def test_imports_are_counted_beside_what_they_need() -> None:
+    table = rows(run("imports.py", "--rounds", 1))
+    ours = table["`from langchain_workingmem import Memory`"]
+    assert ours[2] == "`import langchain_core.messages`"
+    assert int(ours[1]) > int(ours[4]) > int(table["`import langchain_workingmem`"][1])
+
+
 def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
     index = (BENCHMARKS / "README.md").read_text()
     for script in sorted(BENCHMARKS.glob("*.py")):

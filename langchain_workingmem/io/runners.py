@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -30,7 +29,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.options import check_time
+from langchain_workingmem.options import TIMEOUT, check_time
 from langchain_workingmem.plans.effects import (
     Ask,
     Effect,
@@ -49,6 +48,7 @@ from langchain_workingmem.plans.effects import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from datetime import timedelta
 
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
-TIMEOUT = timedelta(seconds=10)
 
 
 class Runner:

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.plans import archive, resources
-from langchain_workingmem.plans.belongings import of_resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -39,8 +37,12 @@ class Resources:
         return await self.core.arun(self._delete_resource(resource_id, namespaces))
 
     def _delete_resource(self, resource_id: str, namespaces: Iterable[Sequence[str]]) -> Plan[DeletionReport]:
+        # they know LangGraph's stores, so that importing them imports langgraph: only for who asks for them
+        from langchain_workingmem.plans.belongings import of_resource
+        from langchain_workingmem.plans.resources import delete
+
         chosen = of_resource(namespaces, resource_id)
-        return resources.delete(self.core.space, resource_id, self.core.new_id(), chosen)
+        return delete(self.core.space, resource_id, self.core.new_id(), chosen)
 
     def export_resource(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
@@ -67,6 +69,9 @@ class Resources:
             await records.aclose()
 
     def _export(self, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+        from langchain_workingmem.plans import archive
+        from langchain_workingmem.plans.belongings import of_resource
+
         return archive.export(self.core.space, resource_id, of_resource(namespaces, resource_id), vectors=vectors)
 
     def import_resource(self, records: Iterable[Mapping[str, Any]], *, resource_id: str | None = None) -> ImportReport:
@@ -89,6 +94,8 @@ class Resources:
         return await self.core.arun(self._load(source, resource_id))
 
     def _load(self, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None) -> Plan[ImportReport]:
+        from langchain_workingmem.plans import archive
+
         return archive.load(self.core.space, source, resource_id, self.core.on_error)
 
 

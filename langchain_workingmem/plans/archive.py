@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from langchain_core.messages import BaseMessage, messages_from_dict
 
 from langchain_workingmem.errors import (
@@ -298,6 +297,8 @@ class _Intake:
         space = self.space
         if given is None or space.dims is None:
             return "", []
+        import numpy as np
+
         mark, width = space.mark(space.dims), space.dims * np.dtype(space.index.dtype).itemsize
         vectors = [b64decode(data, validate=True) for data in given["data"]]
         if given["settings"] != mark or [len(vector) for vector in vectors] != [width] * chunks:

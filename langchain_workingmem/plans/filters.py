@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from redisvl.query.filter import FilterExpression, Tag
-
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -52,6 +52,8 @@ class Filter:
         if wanted is not None and not isinstance(wanted, Mapping):
             msg = f"filter={wanted!r}: use a dict, such as {{'color': 'red', 'score': {{'$gt': 3}}}}"
             raise OptionError(msg)
+        from redisvl.query.filter import FilterExpression
+
         where, decided = FilterExpression("*"), True
         for key, value in (wanted or {}).items():
             if not isinstance(key, str):
@@ -80,6 +82,8 @@ def labels(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str
 
 def _condition(path: list[str], wanted: Any) -> tuple[FilterExpression, bool]:
     """Say what the index can tell about a field, and whether that is all there is to tell."""
+    from redisvl.query.filter import FilterExpression, Tag
+
     everything = FilterExpression("*")
     if not isinstance(wanted, Mapping):
         written = _written(wanted)

@@ -17,7 +17,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
-from redisvl.query.filter import FilterExpression, Tag
 
 from langchain_workingmem.options import one_of
 from langchain_workingmem.plans import scripts
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langgraph.store.base import MatchCondition
+    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
 
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.filters import Filter
@@ -96,6 +96,8 @@ def _nearest(
     One round trip, and one more when the best of an item is not its first vector, when the vectors of a few items fill
     the list, or when the page reaches those that have none.
     """
+    from redisvl.query.filter import Tag
+
     query = yield from shelf.embed([text], query=True)
     end, depth = offset + limit, 2 * (offset + limit)
     index = shelf.keys.item_vectors_index
@@ -152,6 +154,8 @@ def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
 
 def namespaces(shelf: Shelf, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
     """List the namespaces that hold items, in order. One round trip; the server looks at the items below the prefix."""
+    from redisvl.query.filter import FilterExpression
+
     index = shelf.keys.items_index
     conditions = op.match_conditions or ()
     where = FilterExpression("*")
@@ -177,6 +181,8 @@ def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
 
 def _alive(index: str, where: FilterExpression, make: Callable[[FilterExpression], Command]) -> Plan[Any]:
     """Search among what has not expired. One round trip, two while the server still holds what has."""
+    from redisvl.query.filter import FilterExpression
+
     expiring = where & FilterExpression("@expires_at:[-inf +inf]")
     first = aggregate(index, expiring, "GROUPBY", 0, "REDUCE", "MIN", 1, "@expires_at", "AS", "first")
     time, earliest, reply = yield from send(("TIME",), first, make(where))

@@ -5,11 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from redisvl.query import CountQuery, FilterQuery, VectorQuery
-from redisvl.query.filter import FilterExpression, Num, Tag, Text
-from redisvl.schema import IndexSchema
-
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.plans.codec import as_dict, label
 from langchain_workingmem.plans.keys import check_id, encode
@@ -17,7 +12,11 @@ from langchain_workingmem.plans.keys import check_id, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
+    # imported where a command is built: with numpy and redis it takes longer than all that `Memory` needs before
     from redisvl.query import BaseQuery
+    from redisvl.query.filter import FilterExpression
 
     from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.options import IndexOptions
@@ -121,6 +120,8 @@ def item_vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command
 
 def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
     """Build FT.CREATE over hashes whose keys start with one of the prefixes."""
+    from redisvl.schema import IndexSchema
+
     schema = IndexSchema.from_dict({"index": {"name": name}, "fields": fields})
     arguments = [argument for field in schema.redis_fields for argument in field.redis_args()]
     stop_words = ("STOPWORDS", len(STOP_WORDS), *STOP_WORDS)
@@ -132,6 +133,8 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 
 def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
     """Write vectors as the index stores them; `EmbeddingError` when a number is too large for that."""
+    import numpy as np
+
     with np.errstate(over="ignore"):
         packed = vectors.astype(dtype)
     if not np.isfinite(packed).all():
@@ -153,6 +156,8 @@ def matching(
     time: str = "created_at",
 ) -> FilterExpression:
     """Build the filter that every search carries; times are microseconds, both ends included."""
+    from redisvl.query.filter import FilterExpression, Num, Tag
+
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
     parts: list[FilterExpression] = [
         Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
@@ -174,6 +179,8 @@ def nearest(
     index: str, vector: bytes, where: FilterExpression, depth: int, dtype: str, fields: Sequence[str] = ()
 ) -> Command:
     """Build a search for the `depth` nearest vectors; the fields come back beside the distance."""
+    from redisvl.query import VectorQuery
+
     query = VectorQuery(
         vector, "vector", return_fields=list(fields), filter_expression=where, num_results=depth, dtype=dtype
     )
@@ -182,6 +189,9 @@ def nearest(
 
 def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:
     """Build a BM25 search for any of the words of a text, None where it has none."""
+    from redisvl.query import FilterQuery
+    from redisvl.query.filter import Text
+
     words = [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in STOP_WORDS][:MAX_QUERY_WORDS]
     if not words:
         return None
@@ -194,12 +204,16 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
 
 def listing(index: str, where: FilterExpression, order_by: str, *, descending: bool, limit: int) -> Command:
     """Build a sorted search that returns whole documents."""
+    from redisvl.query import FilterQuery
+
     query = FilterQuery(where, num_results=limit, sort_by=(order_by, "DESC" if descending else "ASC"))
     return _search(index, query)
 
 
 def counting(index: str, where: FilterExpression) -> Command:
     """Build a search that returns a total only."""
+    from redisvl.query import CountQuery
+
     return _search(index, CountQuery(where))
 
 

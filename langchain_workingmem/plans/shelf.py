@@ -7,9 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
 from langgraph.store.base import get_text_at_path
-from redisvl.query.filter import FilterExpression, Tag
 
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
 from langchain_workingmem.options import IndexOptions, as_tuple
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langgraph.store.base import GetOp, PutOp
+    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
 
     from langchain_workingmem.plans.keys import Keys
 
@@ -81,6 +80,8 @@ class Shelf:
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes]]:
         """Embed texts; those without a direction, zero vectors, stay out."""
+        import numpy as np
+
         vectors = yield Embed(texts, query)
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
@@ -96,6 +97,8 @@ class Shelf:
 
 def below(namespace: Sequence[str]) -> FilterExpression:
     """Build the filter for a namespace and all that is in it."""
+    from redisvl.query.filter import FilterExpression, Tag
+
     return Tag("within") == digest_of(namespace) if namespace else FilterExpression("*")
 
 

@@ -58,6 +58,7 @@ def test_an_unknown_tool_is_refused(bench: Bench) -> None:
 DEAD = "redis://localhost:1"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_with_on_error_log_the_agent_answers_without_redis(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     memory = bench.recalling(redis_url=DEAD, working_memory=WorkingMemoryOptions())
     model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "hi")
@@ -70,6 +71,7 @@ def test_with_on_error_log_the_agent_answers_without_redis(bench: Bench, caplog:
     assert "not saved" in caplog.text
 
 
+@pytest.mark.usefixtures("impatient")
 def test_with_on_error_raise_a_dead_server_is_an_error(bench: Bench) -> None:
     model = Scripted.says("hi")
     with pytest.raises(RedisConnectionError):
@@ -77,6 +79,7 @@ def test_with_on_error_raise_a_dead_server_is_an_error(bench: Bench) -> None:
     assert model.seen == []
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_models_error_is_raised_though_saving_fails_too(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     memory = bench.memory(redis_url=DEAD)
     agent = create_agent(

@@ -265,6 +265,7 @@ def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: In
     assert memory.working_memory.get(thread_id="t").text == "secret"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_is_gone_is_told_to_the_model(make_memory: Make, invoke: Invoke) -> None:
     memory = make_memory("redis://127.0.0.1:1", working_memory=WorkingMemoryOptions())
     reply = invoke(update_tool(memory), {"memory": "# User information\n- **First name**: Ann"})

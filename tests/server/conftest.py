@@ -20,7 +20,6 @@ from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.io.server import socket_of
-from langchain_workingmem.plans import effects
 from langchain_workingmem.plans.effects import Command, Scan, Send
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import BareServers, is_free, wait_until
@@ -134,9 +133,8 @@ def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
 
 @pytest.fixture
 def make_bench(
-    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], impatient: None
 ) -> Iterator[Callable[..., Bench]]:
-    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
     with ExitStack() as stack:
         yield lambda **timeout: stack.enter_context(closing(Bench(private, proxy, make_memory, **timeout)))
 

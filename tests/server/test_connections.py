@@ -101,6 +101,7 @@ def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:
 # ------------------------------------------------------------------ servers that are not there
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_server_is_a_connection_error(make_memory: Callable[..., Memory]) -> None:
     memory = make_memory(f"redis://:hunter2@127.0.0.1:{free_port()}?socket_connect_timeout=0.2&retry_on_timeout=0")
     with pytest.raises(RedisConnectionError, match="check that it runs") as caught:

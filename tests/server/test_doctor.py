@@ -176,6 +176,7 @@ def test_a_server_without_search_is_an_error_that_says_so_once(start: Start, mak
     assert [finding.check for finding in found if finding.level == "error"] == ["search"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_server_is_a_finding_that_hides_the_password(make_memory: Make) -> None:
     memory = make_memory(f"redis://ann:hunter2@127.0.0.1:{free_port()}?retry_on_timeout=0")
     found = memory.doctor()

@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from langchain_workingmem import Memory
 from tests.server.embedded_helpers import go_on, read, server_pid
 from tests.server.soak import open_memory
@@ -25,6 +27,7 @@ PROCESSES = 8
 KILLS = 5
 
 
+@pytest.mark.alone
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(scratch: Path) -> None:
     path = scratch / "data"
     command = [sys.executable, "-m", "tests.server.soak"]

