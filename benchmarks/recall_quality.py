@@ -34,7 +34,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from tqdm import tqdm
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import HybridWeights, Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 
@@ -105,7 +105,9 @@ class Bench:
     def __init__(self, url: str, model: Embeddings, args: argparse.Namespace, prefix: str) -> None:
         self.args = args
         self.memories = {
-            search: Memory(url, embeddings=model, recall=RecallOptions(search=search), key_prefix=prefix)
+            search: Memory(
+                url, embeddings=model, recall=RecallOptions(search=search, weights=args.weights), key_prefix=prefix
+            )
             for search in args.search
         }
         self.figures = {search: Figures() for search in args.search}
@@ -128,7 +130,7 @@ class Bench:
     def store(self, resource: str, threads: Sequence[Json]) -> None:
         memory = self.memories[self.args.search[0]]
         for thread in threads:
-            messages = [as_message(message) for message in thread["messages"]]
+            messages = [as_message(message, named=self.args.names) for message in thread["messages"]]
             for first in range(0, len(messages), 200):
                 memory.history.append(messages[first : first + 200], thread_id=thread["id"], resource_id=resource)
 
@@ -167,10 +169,10 @@ def messages_of(conversation: Json) -> Iterator[Json]:
     return (message for thread in conversation["threads"] for message in thread["messages"])
 
 
-def as_message(message: Json) -> BaseMessage:
+def as_message(message: Json, *, named: bool = True) -> BaseMessage:
     """Make a message, named by its speaker where that is a person and not a role."""
     kind = HumanMessage if message["role"] == "user" else AIMessage
-    speaker = message.get("speaker")
+    speaker = message.get("speaker") if named else None
     name = None if speaker is None or speaker.casefold() in ROLES else speaker
     return kind(message["text"], id=message["id"], name=name)
 
@@ -234,11 +236,18 @@ def curve(rows: Array) -> Json:
     return {str(budget): share for budget in budgets if not math.isnan(share := at_budget(mean, budget))}
 
 
+def weights(text: str) -> HybridWeights:
+    """Read weights, such as neighbours=0,length=0; the others are as they are."""
+    return HybridWeights(**{name: float(value) for name, _, value in (pair.partition("=") for pair in text.split(","))})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--embeddings", default="local", help="local, minilm, or what Memory(embeddings=...) takes")
     parser.add_argument("--search", default="semantic,hybrid")
+    parser.add_argument("--weights", type=weights, default=HybridWeights(), help="of hybrid: neighbours=0,length=0")
+    parser.add_argument("--no-names", dest="names", action="store_false", help="leave the names of speakers out")
     parser.add_argument("--grid", default=GRID, help="values of top_k x values of message_range (%(default)s)")
     parser.add_argument("--limit", type=int, default=0, help="about so many questions of each file")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")

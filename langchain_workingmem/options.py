@@ -186,7 +186,7 @@ class HybridWeights:
     """What counts how much in hybrid recall; the defaults were tuned on the development data of docs/recall.md."""
 
     dense: float = 0.7  # of similarity, 0 to 1; the rest is for the words of the question (BM25)
-    neighbours: float = 0.1  # of the score of the message before, and of the one behind, added to a message's own
+    neighbours: float = 0.2  # of the score of the message before, and of the one behind, added to a message's own
     author: float = 0.3  # added to the messages of an author whom the question names
     length: float = 0.1  # off the score per ln(tokens / 64) of longer messages
 

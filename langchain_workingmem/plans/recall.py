@@ -52,6 +52,7 @@ from langchain_workingmem.plans.search import (
 from langchain_workingmem.plans.space import no_index
 from langchain_workingmem.plans.threads import get
 from langchain_workingmem.text.chunks import count_tokens
+from langchain_workingmem.text.rendering import message_text
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -377,4 +378,4 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[
 
 
 def _tokens(row: StoredMessage) -> int:
-    return count_tokens(str(row.message.text))
+    return count_tokens(message_text(row.message))

@@ -114,9 +114,9 @@ class Gathered:
     """What the store knows for a turn."""
 
     thread_id: str
-    stored: list[StoredMessage] = field(default_factory=list)  # the window of the history
+    stored: list[StoredMessage] = field(default_factory=list)  # what the history shows
     recalled: RecallResult = field(default_factory=RecallResult)
-    places: Mapping[str, int] = field(default_factory=dict)  # of all messages in the window, by id
+    places: Mapping[str, int] = field(default_factory=dict)  # of all messages that were read, by id
     working_memory: WorkingMemoryState | None = None
 
 
@@ -139,26 +139,25 @@ def gather(
         scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments()),
         *(working_memory.reading(place) if place else ()),
     ]
+
+    def read(replies: list[Any]) -> tuple[Gathered, Copies]:
+        rows = wanted.read(replies[0], thread_id)
+        sent = copies(rows, new)
+        state = working_memory.state_of(space, place, replies[1:]) if place else None
+        places = {row.message.id or "": row.seq for row in rows}
+        return Gathered(thread_id, _shown(rows, new, history, sent), RecallResult(), places, state), sent
+
     if query is None or not query.text.strip():
-        replies = yield from run_script(thread_id, resource_id, *calls)
-        rows, recalled = wanted.read(replies[0], thread_id), RecallResult()
-        stored = _window(rows, new, history, copies(rows, new))
-    else:
-        if limit is None:  # all of this thread is shown anyway
-            query = query.without([thread_id])
-
-        def window(reply: list[bytes]) -> tuple[list[StoredMessage], list[StoredMessage], Copies]:
-            found = wanted.read(reply, thread_id)
-            sent = copies(found, new)
-            return found, _window(found, new, history, sent), sent
-
-        given = [message.id for message in new if message.id]
-        looking = _recall(space, query, thread_id, resource_id, calls, window, given, spare=limit or 0)
-        found = traced("retriever", "semantic_recall", query.text, looking, lambda result: result[0].to_documents())
-        recalled, (rows, stored), replies = yield from found
-    state = working_memory.state_of(space, place, replies[1:]) if place else None
-    places = {row.message.id or "": row.seq for row in rows}
-    return Gathered(thread_id, stored, recalled, places, state)
+        return read((yield from run_script(thread_id, resource_id, *calls)))[0]
+    if limit is None:  # all of this thread is shown anyway
+        query = query.without([thread_id])
+    given = [message.id for message in new if message.id]
+    looking = _recall(space, query, thread_id, resource_id, calls, read, given, spare=limit or 0)
+    return (
+        yield from traced(
+            "retriever", "semantic_recall", query.text, looking, lambda gathered: gathered.recalled.to_documents()
+        )
+    )
 
 
 def _recall(
@@ -167,11 +166,11 @@ def _recall(
     thread_id: str,
     resource_id: str,
     calls: Sequence[Command],
-    window: Callable[[list[bytes]], tuple[list[StoredMessage], list[StoredMessage], Copies]],
+    read: Callable[[list[Any]], tuple[Gathered, Copies]],
     given: Sequence[str],
     *,
     spare: int,
-) -> Plan[tuple[RecallResult, tuple[list[StoredMessage], list[StoredMessage]], list[Any]]]:
+) -> Plan[Gathered]:
     """Search in the round trip that reads the history, and leave out what the history shows and what is `given`.
 
     Where in the thread the given messages stand is asked for beside: to let every candidate bring its id instead takes
@@ -183,28 +182,22 @@ def _recall(
         ranked, replies = yield from candidates(space, query, [*calls, *places], spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    rows, stored, sent = window(replies[0])
-    here, shown = encode(thread_id).encode(), {row.seq for row in stored}
+    gathered, sent = read(replies[: len(calls)])
+    here, present = encode(thread_id).encode(), {row.seq for row in gathered.stored}
     if given:
-        shown |= {int(float(seq)) for seq in replies.pop() if seq is not None}
+        present |= {int(float(seq)) for seq in replies[-1] if seq is not None}
 
     def is_fresh(one: Ranked) -> bool:
-        return one.thread != here or (one.seq not in shown and one.seq < sent.first)
+        return one.thread != here or (one.seq not in present and one.seq < sent.first)
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
-    known = frozenset(given)
-    if sent.said or any(row.message.id in known for row in recalled.rows):
-        kept = [
-            row
-            for row in recalled.rows
-            if row.message.id not in known and (row.thread_id != thread_id or not sent.covers(row))
-        ]
-        hits = [hit for hit in recalled.hits if hit.message.id not in known]
-        recalled = replace(recalled, hits=hits, rows=kept)
-    return recalled, (rows, stored), replies
+    if sent.said:
+        kept = [row for row in recalled.rows if row.thread_id != thread_id or not sent.covers(row)]
+        recalled = replace(recalled, rows=kept)
+    return replace(gathered, recalled=recalled)
 
 
-def _window(
+def _shown(
     read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions, sent: Copies
 ) -> list[StoredMessage]:
     given = {message.id for message in new}

@@ -202,13 +202,11 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     assert [message.id for message in context.messages].count("t-0") == 1
 
 
-def test_a_new_message_is_not_recalled_from_another_thread(brief: Memory) -> None:
-    given = HumanMessage("my cat Molly", id="m")
-    brief.history.append([given, AIMessage("a fine cat", id="a")], thread_id="other", resource_id=TURN["resource_id"])
-    assert brief.context([HumanMessage("my cat Molly", id="n")], **TURN).recalled.hits[0].message.id == "m"
-    context = brief.context([given], **TURN)
-    assert "m" not in {message.id for message in context.recalled.messages}
-    assert "m" not in {hit.message.id for hit in context.recalled}
+def test_ids_are_those_of_a_thread(brief: Memory) -> None:
+    brief.history.append([HumanMessage("my cat Molly", id="1")], thread_id="other", resource_id=TURN["resource_id"])
+    context = brief.context([HumanMessage("how is my cat called?", id="1")], **TURN)
+    assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("other", "1")]
+    assert "my cat Molly" in context.system[0]
 
 
 def test_an_edited_copy_of_a_stored_message_wins(plain: Memory) -> None:
