@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem.text.diffs import changes
 from langchain_workingmem.text.rendering import conversation, message_text
+from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ class RecallResult(_Shown):
 
     def as_text(self) -> str:
         """Render the windows for a model or a log: escaped, dated, labelled by conversation."""
-        return "\n".join(self.conversations())
+        return to_utf8("\n".join(self.conversations()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,7 @@ class Gathered:
     thread_id: str
     stored: list[StoredMessage] = field(default_factory=list)  # what the history shows
     recalled: RecallResult = field(default_factory=RecallResult)
-    places: Mapping[str, int] = field(default_factory=dict)  # of all messages that were read, by id
+    places: Mapping[str, int] = field(default_factory=dict)  # of what was read and of what was given, by id
     working_memory: WorkingMemoryState | None = None
 
 
@@ -135,24 +135,27 @@ def gather(
     place = None
     if space.working_memory is not None:
         place = yield from working_memory.find(space, thread_id, resource_id)
+    given = [message.id for message in new if message.id]
     calls = [
         scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments()),
+        *([("ZMSCORE", keys.order, *given)] if given else ()),
         *(working_memory.reading(place) if place else ()),
     ]
 
     def read(replies: list[Any]) -> tuple[Gathered, Copies]:
         rows = wanted.read(replies[0], thread_id)
         sent = copies(rows, new)
-        state = working_memory.state_of(space, place, replies[1:]) if place else None
+        seqs = replies[1] if given else ()
         places = {row.message.id or "": row.seq for row in rows}
+        places |= {id: int(float(seq)) for id, seq in zip(given, seqs, strict=True) if seq is not None}
+        state = working_memory.state_of(space, place, replies[1 + bool(given) :]) if place else None
         return Gathered(thread_id, _shown(rows, new, history, sent), RecallResult(), places, state), sent
 
     if query is None or not query.text.strip():
         return read((yield from run_script(thread_id, resource_id, *calls)))[0]
     if limit is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
-    given = [message.id for message in new if message.id]
-    looking = _recall(space, query, thread_id, resource_id, calls, read, given, spare=limit or 0)
+    looking = _recall(space, query, thread_id, resource_id, calls, read, given, spare=(limit or 0) + len(given))
     return (
         yield from traced(
             "retriever", "semantic_recall", query.text, looking, lambda gathered: gathered.recalled.to_documents()
@@ -171,21 +174,18 @@ def _recall(
     *,
     spare: int,
 ) -> Plan[Gathered]:
-    """Search in the round trip that reads the history, and leave out what the history shows and what is `given`.
+    """Search in the round trip that reads the history, and leave out what the history shows and what is `given` anyway.
 
-    Where in the thread the given messages stand is asked for beside: to let every candidate bring its id instead takes
+    Where in the thread the given messages stand is known by then: to let every candidate bring its id instead takes
     Search a quarter longer.
     """
-    places = [("ZMSCORE", space.keys.of(thread_id).order, *given)] if given else []
-    spare += len(given)
     try:
-        ranked, replies = yield from candidates(space, query, [*calls, *places], spare=spare)
+        ranked, replies = yield from candidates(space, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    gathered, sent = read(replies[: len(calls)])
-    here, present = encode(thread_id).encode(), {row.seq for row in gathered.stored}
-    if given:
-        present |= {int(float(seq)) for seq in replies[-1] if seq is not None}
+    gathered, sent = read(replies)
+    here, places = encode(thread_id).encode(), gathered.places
+    present = {row.seq for row in gathered.stored} | {places[id] for id in given if id in places}
 
     def is_fresh(one: Ranked) -> bool:
         return one.thread != here or (one.seq not in present and one.seq < sent.first)
@@ -250,11 +250,14 @@ def assemble(
 def _in_order(past: list[BaseMessage], places: Mapping[str, int], rest: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Put stored messages in front of the given one that follows them in the thread, else in front of the turn.
 
-    A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them.
+    A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them. What
+    stands behind the turn's question is left out: an answer that is asked for again, or a turn that failed half-way.
     """
-    turn_starts = len(rest) - len(turn_of(rest))
+    turn = turn_of(rest)
+    turn_starts = len(rest) - len(turn)
+    asked = min((places[id] for message in turn if (id := message.id or "") in places), default=inf)
     merged: list[BaseMessage] = []
-    waiting = deque(past)
+    waiting = deque(message for message in past if places[message.id or ""] < asked)
     for at, message in enumerate(rest):
         place = places.get(message.id or "")
         while waiting and (at == turn_starts or (place is not None and places[waiting[0].id or ""] < place)):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
+
+from langchain_workingmem.text.unicode import without_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HistoryOptions
 
 SOURCE = "langchain_workingmem"
+_SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
+_RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
 
 
 def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
@@ -38,9 +42,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        if isinstance(message, ToolMessage):
-            if answers := waiting.pop(message.tool_call_id, None):
-                answers[message.tool_call_id] = message
+        if isinstance(message, ToolMessage | FunctionMessage):
+            answered = _function(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
+            if answers := waiting.pop(answered, None):
+                answers[answered] = message
         elif calls := _calls(message):
             answers = dict.fromkeys(calls)
             found.append((message, answers))
@@ -70,7 +75,15 @@ def _calls(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     # providers are sent malformed calls as well, so those need results too
-    return [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    calls = [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    if not calls and (former := message.additional_kwargs.get("function_call")):
+        return [_function(former.get("name"))]
+    return calls
+
+
+def _function(name: str | None) -> str:
+    """Make an id of a call of the kind that was before tools: it has a name only, and one result right behind it."""
+    return f"\0{name}"
 
 
 def is_marked(message: BaseMessage) -> bool:
@@ -87,8 +100,13 @@ def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **updat
 
 
 def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
-    """Copy an answer with only these of its tool calls. Content blocks would still carry the others: words remain."""
-    return provenance(message, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
+    """Copy an answer with only these of its tool calls.
+
+    Content blocks, and what a provider said in its own form, would still carry the others: words remain.
+    """
+    extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
+    lean = message.model_copy(update={"additional_kwargs": extras})
+    return provenance(lean, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
 
 
 def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
@@ -98,7 +116,16 @@ def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
 
 def valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return the messages that every provider accepts, in order."""
-    return flat(groups(messages))
+    return [sendable(message) for message in flat(groups(messages))]
+
+
+def sendable(message: BaseMessage) -> BaseMessage:
+    """Return a message as it is, or without the lone surrogates that no request can carry (half an emoji, say)."""
+    parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
+    if all(isinstance(value, str) and value.isascii() for value in parts.values()):
+        return message  # nearly all of them
+    clean = {name: without_surrogates(value) for name, value in parts.items()}
+    return message if clean == parts else message.model_copy(update=clean)
 
 
 def history_window(

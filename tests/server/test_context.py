@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -9,7 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from tests.conftest import Trips, WordEmbeddings
@@ -207,6 +208,28 @@ def test_ids_are_those_of_a_thread(brief: Memory) -> None:
     context = brief.context([HumanMessage("how is my cat called?", id="1")], **TURN)
     assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("other", "1")]
     assert "my cat Molly" in context.system[0]
+
+
+def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memory) -> None:
+    first, asked = HumanMessage("hello", id="h0"), HumanMessage("Is it raining?", id="h1")
+    for turn in ([first, AIMessage("hi", id="a0")], [asked, ai("", "a"), result("a"), AIMessage("no", id="a1")]):
+        plain.save_turn(turn, **TURN)
+    assert [message.id for message in plain.context([asked], **TURN).messages] == ["h0", "a0", "h1"]
+    state = [first, AIMessage("hi", id="a0"), asked]  # of a checkpoint
+    assert [message.id for message in plain.context(state, **TURN).messages] == ["h0", "a0", "h1"]
+
+
+def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
+    half = "my cat Molly \ud83d"
+    call = {"name": "say", "args": {"text": half}, "id": "c"}
+    stored = [HumanMessage(half, name="A\udc00"), AIMessage([{"type": "text", "text": half}], tool_calls=[call])]
+    brief.save_turn([*stored, ToolMessage(half, tool_call_id="c"), AIMessage("ok")], **TURN)
+    brief.save_turn([HumanMessage(half)], thread_id="other", resource_id=TURN["resource_id"])
+    for again in ("my cat Molly", half):
+        context = brief.context(again, **TURN)
+        assert len(context.messages) > 1
+        json.dumps([message.model_dump() for message in context.messages], ensure_ascii=False).encode()
+        "".join([*context.system, context.recalled.as_text()]).encode()
 
 
 def test_an_edited_copy_of_a_stored_message_wins(plain: Memory) -> None:

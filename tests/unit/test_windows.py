@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans.codec import is_ours_to_keep
@@ -323,3 +323,23 @@ def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved()
     assert (found.content, calls_of(found)) == ("I look it up", [])
     assert not is_ours_to_keep(found)
     assert calls_of(loose) == ["a"]
+
+
+@pytest.mark.parametrize("key", ["tool_calls", "function_call"])
+def test_what_a_provider_said_in_its_own_form_goes_with_the_calls(key: str) -> None:
+    # ChatOpenAI sends additional_kwargs["tool_calls"] when a message has no tool_calls
+    function = {"name": "f", "arguments": "{}"}
+    raw = {"tool_calls": [{"id": "a", "type": "function", "function": function}], "function_call": function}[key]
+    (found,) = valid([AIMessage("I look it up", additional_kwargs={key: raw, "refusal": None})])
+    assert found.content == "I look it up"
+    assert key not in found.additional_kwargs
+    assert "refusal" in found.additional_kwargs
+
+
+def test_a_call_of_the_former_kind_stays_with_its_result() -> None:
+    call = AIMessage("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}})
+    answer = FunctionMessage(name="f", content="42")
+    assert valid([HumanMessage("x"), call, answer]) == [HumanMessage("x"), call, answer]
+    assert valid([HumanMessage("x"), call]) == [HumanMessage("x")]
+    assert valid([answer, HumanMessage("x")]) == [HumanMessage("x")]
+    assert history_window([call, answer], HistoryOptions(exclude_tools=True)) == []
