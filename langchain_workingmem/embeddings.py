@@ -75,10 +75,10 @@ def embeddings_by_name(name: str) -> Embeddings:
         except OpenAIError as error:  # no key
             msg = f"embeddings={name!r}: {error}"
             raise OptionError(msg) from error
-    from langgraph.store.base.embed import ensure_embeddings
-
     try:
-        return ensure_embeddings(name)
+        from langchain.embeddings import init_embeddings
+
+        return init_embeddings(name)
     except ImportError as error:
         msg = f"embeddings={name!r}: {error}. pip install 'langchain-workingmem[agents]' and the provider's package"
         raise OptionError(msg) from error

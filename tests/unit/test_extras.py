@@ -22,6 +22,7 @@ except (Exception, SystemExit) as error:
     [
         ("langchain", "import langchain_workingmem.middleware", "pip install 'langchain-workingmem[agents]'"),
         ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
+        ("rich", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
@@ -31,6 +32,21 @@ except (Exception, SystemExit) as error:
             "langchain_openai",
             "from langchain_workingmem import *; Memory(embeddings='openai:x', recall=RecallOptions())",
             "pip install 'langchain-workingmem[openai]'",
+        ),
+        (
+            "langchain_openai",
+            "from langchain_workingmem import *; Memory(title=TitleOptions(model='openai:x'))",
+            "pip install 'langchain-workingmem[openai,agents]'",
+        ),
+        (
+            "langchain",
+            "from langchain_workingmem import *; Memory(title=TitleOptions(model='anthropic:x'))",
+            "pip install 'langchain-workingmem[openai,agents]'",
+        ),
+        (
+            "langchain",
+            "from langchain_workingmem import *; Memory(embeddings='cohere:x', recall=RecallOptions())",
+            "pip install 'langchain-workingmem[agents]'",
         ),
     ],
 )
