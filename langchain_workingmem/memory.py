@@ -203,7 +203,8 @@ class Memory(Faces, Resources, Entered):
         the same thread are marked `lc_source`. `.system` holds text blocks to put behind your system prompt: what is
         recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
         `read_only`. The last message of the user is what recall looks for.
-        Two round trips, one without recall; the other arguments are those of `recall.search`.
+        Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
+        first to name one of several authors. The other arguments are those of `recall.search`.
         """
         new, query = self._ask(
             messages,

@@ -50,8 +50,9 @@ class Recall:
         `max_tokens` (estimated) bounds all that comes back: then hits are added, the best first, as long as they fit,
         with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise.
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
-        known, or when the pieces of a few long messages fill the whole list of candidates; two more when a hit is gone since,
-        as of a thread that has expired. A blank query finds nothing.
+        known, when the pieces of a few long messages fill the whole list of candidates, or, with another call of the model, when
+        a question is the first to name one of several authors; two more when a hit is gone since, as of a thread that has
+        expired. A blank query finds nothing.
         """
         return self._core.run(
             self._search(

@@ -1,7 +1,7 @@
 """Who said it: a question that names the author of messages looks for what he said of himself.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". On LoCoMo's
-development half (LocalEmbeddings, docs/recall.md) this brings back .655 of the evidence at 500 tokens instead of .557, .027
+development half (LocalEmbeddings, docs/recall.md) this brings back .664 of the evidence at 500 tokens instead of .568, .016
 of it by the bonus in `scoring`; where nobody has a name, as between a user and an assistant, it does nothing.
 """
 

@@ -2,7 +2,7 @@
 
 The recipe was found on public conversations with gold evidence, on their development halves; docs/recall.md shows what it
 brings and how to measure it again. The gains below are what is lost without a step, in the share of the evidence on LoCoMo at 500
-tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings, whole recipe .655, .243, .559; similarity alone .443, .147, .375).
+tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings, whole recipe .664, .254, .569; similarity alone .443, .147, .375).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def best(candidates: Iterable[Candidate]) -> Scores:
 def fuse(dense: Scores, words: Scores, weight: float) -> Scores:
     """Add both sides, each divided by its best; missing from a side counts as 0 there.
 
-    What the words bring: +.031, +.020, -.026. Linear beat reciprocal ranks by .01 to .05.
+    What the words bring: +.022, +.019, -.002. Linear beat reciprocal ranks by .01 to .05.
     """
     fused: Scores = {}
     for scores, share in ((dense, weight), (words, 1 - weight)):
@@ -66,7 +66,7 @@ def fuse(dense: Scores, words: Scores, weight: float) -> Scores:
 
 
 def lift_by_neighbours(scores: Scores, weight: float) -> Scores:
-    """Let a message gain from what stands next to it in its thread: an answer from its question. +.028, +.024, -.002."""
+    """Let a message gain from what stands next to it in its thread: an answer from its question. +.043, +.038, +.004."""
     return {
         thread: {seq: score + weight * (seqs.get(seq - 1, 0.0) + seqs.get(seq + 1, 0.0)) for seq, score in seqs.items()}
         for thread, seqs in scores.items()
@@ -74,7 +74,7 @@ def lift_by_neighbours(scores: Scores, weight: float) -> Scores:
 
 
 def length_cost(tokens: int, weight: float) -> float:
-    """Give what a message's length takes off its score: long answers match everything a little. +.001, +.067, +.248."""
+    """Give what a message's length takes off its score: long answers match everything a little. +.002, +.064, +.246."""
     return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
@@ -102,7 +102,7 @@ def rank_hybrid(
     weights: HybridWeights,
     authors: Collection[bytes] = (),
 ) -> list[Ranked]:
-    """Rank by the recipe: fuse, lift by neighbours and by the author who is meant (+.027, 0, 0), take off for length.
+    """Rank by the recipe: fuse, lift by neighbours and by the author who is meant (+.016, 0, 0), take off for length.
 
     Scores are shares of the best possible one; similarities are those of the vectors, 0 where only words were found.
     """
