@@ -101,9 +101,9 @@ class Faces:
             max_tokens=max_tokens,
             since=since,
             until=until,
-            exclude_message_ids=list(exclude_message_ids),
-            roles=None if roles is None else list(roles),
-            metadata_filter=None if metadata is None else dict(metadata),
+            exclude_message_ids=exclude_message_ids,
+            roles=roles,
+            metadata_filter=metadata,
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
-from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.ids import Ids, resolve, searched
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
 from langchain_workingmem.text.merging import without_null
@@ -258,10 +258,9 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     options = core.space.recalling
 
     def make(ids: Ids, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        # over all of a user's conversations it does not matter whose this one is
-        thread_id = ids.thread_id if options.scope == "thread" or ids.resource_id is None else None
+        known = searched(ids, options.scope)
         asked = recall.Query.of(
-            options, query, thread_id=thread_id, resource_id=ids.resource_id, since=since, until=until
+            options, query, thread_id=known.thread_id, resource_id=known.resource_id, since=since, until=until
         )
         result = yield from recall.traced_search(core.space, asked)
         return result.as_text() or "Nothing was found."
