@@ -115,9 +115,7 @@ class Faces:
         """
         from langchain_workingmem.chat_history import RedisChatMessageHistory
 
-        return RedisChatMessageHistory(
-            cast("Memory", self), session_id, resource_id=resource_id, options=self.history_options
-        )
+        return RedisChatMessageHistory(cast("Memory", self), session_id, resource_id=resource_id)
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
