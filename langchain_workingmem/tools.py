@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
 from langchain_workingmem.ids import Ids, resolve, searched
+from langchain_workingmem.options import as_tuple
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
 from langchain_workingmem.text.merging import without_null
@@ -60,7 +61,7 @@ def memory_tools(
         "clear_working_memory": lambda: _clear(core),
         "search_memory": lambda: _search(core),
     }
-    names = _default(core) if include is None else list(include)
+    names = _default(core) if include is None else as_tuple(include, "include", "tool names")
     for name in names:
         if name not in makers:
             msg = f"there is no tool {name!r}: use {', '.join(NAMES)}"
