@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
 from langchain_workingmem.cli import app
+from langchain_workingmem.cli.output import dumps
 from tests.cli.conftest import Run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -46,6 +50,15 @@ def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> 
     assert not list(tmp_path.iterdir())
     assert "no memory in" in run(*words, "--dir", str(tmp_path / "typo")).stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_json_hides_no_more_than_a_picture_does() -> None:
+    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    signs = [one for one in map(chr, range(sys.maxunicode + 1)) if category(one) in kinds]
+    written = dumps({"signs": signs, "harmless": "Grüße, 漢字, 👩‍👩‍👧"}, indent=2)
+    assert {one for one in written if category(one) in kinds} == set("\n\u200c\u200d\u00ad")
+    assert json.loads(written)["signs"] == signs
+    assert "Grüße, 漢字, 👩‍👩‍👧" in written
 
 
 def test_a_memory_is_in_one_place(run: Run, tmp_path: Path) -> None:
