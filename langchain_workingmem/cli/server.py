@@ -74,7 +74,9 @@ def _listen(server: EmbeddedRedis, port: int | None) -> bool:
         return True
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         before = int(client.config_get("port")["port"])
-        if before not in (0, port):
+        if before == port:
+            return True
+        if before:
             msg = f"the Redis of this directory listens on port {before} already: use that, or end the program that opened it"
             raise RedisConnectionError(msg)
         try:
@@ -83,7 +85,7 @@ def _listen(server: EmbeddedRedis, port: int | None) -> bool:
         except redis.ResponseError as error:
             msg = f"port {port} of 127.0.0.1 cannot be opened, choose another one: {error}"
             raise RedisConnectionError(msg) from error
-    return before == port
+    return False
 
 
 def doctor(

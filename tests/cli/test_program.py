@@ -85,5 +85,7 @@ def test_a_server_without_indexes_says_so(run: Run) -> None:
         found = run(*words)
         assert found.exit_code == 1
         assert found.stderr.count("\n") == 1
+        assert "create_index" not in found.stderr
+        assert "`workingmem reindex`" in found.stderr
     assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
     assert "cannot be listed" in run("forget", "maya").stderr
