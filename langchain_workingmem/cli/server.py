@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell
+from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell, worded
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisConnectionError
@@ -106,7 +106,7 @@ def _findings(diagnosis: Diagnosis) -> Table:
     for finding in diagnosis:
         message = text(finding.message)
         if finding.remedy:
-            message = Text("\n").join([message, text(finding.remedy, "dim")])
+            message = Text("\n").join([message, text(worded(finding.remedy), "dim")])
         table.add_row(Text(finding.level, _COLOURS[finding.level]), finding.check, message)
     return table
 

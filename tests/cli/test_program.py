@@ -88,4 +88,8 @@ def test_a_server_without_indexes_says_so(run: Run) -> None:
         assert "create_index" not in found.stderr
         assert "`workingmem reindex`" in found.stderr
     assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
-    assert "cannot be listed" in run("forget", "maya").stderr
+    unlisted = run("forget", "maya").stderr
+    assert "cannot be listed" in unlisted
+    assert "create_index" not in unlisted
+    assert "0 messages" in run("reindex").stdout
+    assert "0 in all" in run("threads").stdout
