@@ -62,7 +62,8 @@ def failing() -> Iterator[None]:
 
 def worded(message: str) -> str:
     """Name commands where an error or a finding names the Python that helps."""
-    message = message.replace(str(no_index("")), ": run `workingmem reindex` once, which makes it")
+    made = ": run `workingmem reindex` once, or memory.setup() in your program if it does not recall"
+    message = message.replace(str(no_index("")), made)
     return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
 
 
