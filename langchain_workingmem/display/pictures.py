@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import (
+    Diagnosis,
     MemoryContext,
     Page,
     RecallHit,
@@ -163,6 +164,18 @@ def _(context: MemoryContext) -> Picture:
     messages = [_sent(context.messages)] if context.messages else []
     memory = [] if state is None else [picture(state)]
     return Picture("What the model is shown", facts, [*blocks, *messages, picture(recalled), *memory])
+
+
+@picture.register
+def _(diagnosis: Diagnosis) -> Picture:
+    rows = [
+        Row(
+            (one.level, one.check, cut("\n".join(filter(None, (one.message, one.remedy))), **MESSAGE)),
+            stands_out=one.level in {"warning", "error"},
+        )
+        for one in diagnosis
+    ]
+    return Picture(f"Diagnosis: {diagnosis.level}", {}, [Table(("level", "check", "message"), rows)])
 
 
 # ---------------------------------------------------------------------- pieces

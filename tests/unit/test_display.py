@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import (
+    Diagnosis,
+    Finding,
     MemoryContext,
     Page,
     RecallHit,
@@ -217,6 +219,18 @@ def test_working_memory_shows_text_revision_time_and_origin(look: Look) -> None:
     text = look(state('{"name": "Maya", "pets": ["Nougat"]}', 3))
     assert "revision 3 · updated 2026-05-17 09:30 UTC · by tool" in text
     assert re.search(r'\{\s*"name": "Maya",\s*\n\s*"pets": \[\s*\n\s*"Nougat"', text)
+
+
+@seen
+def test_a_diagnosis_shows_each_finding_and_what_helps(look: Look) -> None:
+    findings = [
+        Finding(check="search", level="ok", message="Search 2.10"),
+        Finding(check="vectors", level="warning", message="3 messages lack vectors", remedy="run the thing"),
+    ]
+    text = look(Diagnosis(findings=findings))
+    assert "Diagnosis: warning" in text
+    assert re.search(r"ok\s*search\s*Search 2.10", text)
+    assert re.search(r"warning\s*vectors\s*3 messages lack vectors\s*run the thing", text)
 
 
 @seen
