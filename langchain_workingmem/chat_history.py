@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING
 
+import langchain_core
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
 from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.options import HistoryOptions
     from langchain_workingmem.plans.effects import Plan
+
+_log = logging.getLogger("langchain_workingmem")
 
 
 class RedisChatMessageHistory(BaseChatMessageHistory):
@@ -37,11 +40,9 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         session_id: str,
         *,
         resource_id: str | None = None,
-        options: HistoryOptions | None = None,
     ) -> None:
         self.session_id = check_id(session_id, "session_id")
         self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
-        self.options = options or memory.history_options
         self._memory = memory
         self._core = memory.core
         self._views: list[list[BaseMessage]] = []  # what unfinished runs of RunnableWithMessageHistory were given
@@ -78,10 +79,11 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return owner_of(self._core.space, self.session_id, self.resource_id)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        limit = self.options.last_messages
+        options = self._memory.history_options
+        limit = options.last_messages
         wanted = Wanted(limit=limit, newest=limit is not None)
         rows = yield from history.read(self._core.space, self.session_id, self.resource_id, wanted)
-        return history_window([row.message for row in rows], self.options)
+        return history_window([row.message for row in rows], options)
 
     def _as_seen_by(self, caller: FrameType, messages: list[BaseMessage]) -> list[BaseMessage]:
         """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.
@@ -92,9 +94,17 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         """
         if caller.f_globals.get("__name__") != "langchain_core.runnables.history":
             return messages
+        given = caller.f_locals.get("input_messages")
         if "enter_history" in caller.f_code.co_name:
             self._views = [*self._views[-99:], messages]
-        elif given := caller.f_locals.get("input_messages"):
+        elif given is None:
+            _log.warning(
+                "this langchain-core (%s) reads histories in a way that is not known: when others write to thread %r during a run, "
+                "what the user says in it may be lost; use another version, or MemoryMiddleware",
+                langchain_core.__version__,
+                self.session_id,
+            )
+        else:
             ids = [message.id for message in given]
             mine = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
             if mine:

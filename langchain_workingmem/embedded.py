@@ -45,10 +45,11 @@ class EmbeddedRedis:
     ) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
             raise OptionError(f"path is {path!r}: give the name of a directory, or None for a temporary one")
+        # not by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
             raise OptionError(f"appendfsync is {appendfsync!r}: use one of {', '.join(allowed)}")
-        if start_timeout <= timedelta(0):
-            raise OptionError(f"start_timeout is {start_timeout}: give a positive time")
+        if not isinstance(start_timeout, timedelta) or start_timeout <= timedelta(0):
+            raise OptionError(f"start_timeout is {start_timeout}: give a positive timedelta")
         self._given = None if path is None else Path(path).expanduser().absolute()
         self._appendfsync = appendfsync
         self._start_timeout = start_timeout

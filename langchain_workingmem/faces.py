@@ -99,9 +99,9 @@ class Faces:
             max_tokens=max_tokens,
             since=since,
             until=until,
-            exclude_message_ids=list(exclude_message_ids),
-            roles=None if roles is None else list(roles),
-            metadata_filter=None if metadata is None else dict(metadata),
+            exclude_message_ids=exclude_message_ids,
+            roles=roles,
+            metadata_filter=metadata,
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
@@ -113,9 +113,7 @@ class Faces:
         """
         from langchain_workingmem.chat_history import RedisChatMessageHistory
 
-        return RedisChatMessageHistory(
-            cast("Memory", self), session_id, resource_id=resource_id, options=self.history_options
-        )
+        return RedisChatMessageHistory(cast("Memory", self), session_id, resource_id=resource_id)
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:

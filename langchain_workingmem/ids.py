@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+
+    from langchain_workingmem.options import Scope
 
 _NAMES = {"thread_id": ("thread_id",), "resource_id": ("resource_id", "user_id")}
 
@@ -45,6 +47,11 @@ def resolve(
     user = getattr(getattr(runtime, "server_info", None), "user", None)
     owner = find("resource_id", resource_id)
     return Ids(find("thread_id", thread_id), getattr(user, "identity", None) if owner is None else owner)
+
+
+def searched(ids: Ids, scope: Scope) -> Ids:
+    """Leave out the conversation where it does not matter: all of a user's are searched from within anybody's."""
+    return ids if scope == "thread" or ids.resource_id is None else replace(ids, thread_id=None)
 
 
 def _look(place: Any, name: str) -> Any:

@@ -38,6 +38,9 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
         raise OptionError(msg)
     yield header()
     for thread_id, messages in threads.items():
+        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+            msg = f"thread {thread_id!r} is of type {type(messages).__name__}: pass a list of messages_to_dict"
+            raise OptionError(msg)
         yield {"kind": "thread", "id": thread_id}
         for place, given in enumerate(messages):
             try:

@@ -270,29 +270,37 @@ class Memory(Faces, Resources, Entered):
         found = yield from self._gather(new, thread_id, resource_id, query)
         return self.assembled(found, new, read_only=read_only)
 
-    def gathering(self, new: Sequence[BaseMessage], thread_id: str, resource_id: str) -> Plan[turn.Gathered]:
+    def gathering(
+        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, on_error: OnError | None = None
+    ) -> Plan[turn.Gathered]:
         """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
         _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
-        return self._gather(new, thread_id, resource_id, query)
+        return self._gather(new, thread_id, resource_id, query, on_error)
 
     def assembled(self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool) -> MemoryContext:
         """Put together what `gathering` found and the messages at hand."""
         return turn.assemble(self._space, found, new, self.history_options, read_only=read_only)
 
     def _gather(
-        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+        self,
+        new: Sequence[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        query: Query | None,
+        on_error: OnError | None = None,
     ) -> Plan[turn.Gathered]:
         seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        return traced("chain", "memory_context", seen, self._found(new, thread_id, resource_id, query), _as_output)
+        finding = self._found(new, thread_id, resource_id, query, on_error or self._on_error)
+        return traced("chain", "memory_context", seen, finding, _as_output)
 
     def _found(
-        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None
+        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None, on_error: OnError
     ) -> Plan[turn.Gathered]:
         plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options)
         try:
             return (yield from plan(query))
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-            if self._on_error == "raise":
+            if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
         return (yield from plan(None))

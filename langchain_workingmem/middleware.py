@@ -21,8 +21,7 @@ from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.ids import resolve
 from langchain_workingmem.options import one_of
-from langchain_workingmem.plans import history, turn, working_memory
-from langchain_workingmem.plans.codec import drafts
+from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
 from langchain_workingmem.tools import WRITING
@@ -48,6 +47,7 @@ class Turn:
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
+    resource_id: str | None  # whose thread it is; None as long as that could not be looked up
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
 
 
@@ -67,15 +67,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     Ids come from the context of the run, from `config["configurable"]`, or, for the resource, from the server's
     authenticated user; with only a `thread_id` the owner of that thread counts, and a new thread owns itself. An agent that
     runs inside a tool of another one sees memory but does not write into the outer conversation.
-    Cost: two round trips before the first model call, one before each further one, one to save after each.
+    Cost: two round trips before the first model call, one before each further one, one to save after each; and one
+    at the beginning when only the thread is known.
 
     Args:
         memory: The memory.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
-        on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory.
-            None: that of the memory.
+        on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
+            without recall. It counts more than that of the memory, which is meant by None.
     """
 
     def __init__(
@@ -206,34 +207,35 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------------ plans
 
-    def _ids(self, runtime: Any, config: RunnableConfig) -> Plan[tuple[str, str]]:
-        ids = resolve(config, runtime=runtime)
-        return (yield from owner_of(self._core.space, ids.thread_id, ids.resource_id))
+    def _ids(self, key: Key, before: Turn | None) -> Plan[tuple[str, str]]:
+        thread_id, resource_id, _ = key
+        return owner_of(self._core.space, thread_id, before.resource_id if before else resource_id)
 
     def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[Turn]:
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
         try:
-            thread_id, resource_id = yield from self._ids(runtime, config)
             if before is not None:
-                return self._keep(key, (yield from self._refreshed(before, thread_id, resource_id)))
-            gathered = yield from self._memory.gathering(messages, thread_id, resource_id)
+                return self._keep(key, (yield from self._refreshed(before, key)))
+            thread_id, resource_id = yield from self._ids(key, None)
+            gathered = yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error)
         except (IdError, OptionError):
             raise  # a mistake of the program: it fails the same way every time
         except WorkingMemError as error:
             if self._on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
-            return self._keep(key, before or Turn(asked.id if asked else None, Gathered("")))
+            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), key[1]))
         # a summary stands for what it has replaced, and the outer conversation is not that of an agent in a tool
         if turn.is_summarised(messages) or is_inside_a_tool(config):
             gathered = replace(gathered, stored=[])
-        return self._keep(key, Turn(asked.id if asked else None, gathered))
+        return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id))
 
-    def _refreshed(self, before: Turn, thread_id: str, resource_id: str) -> Plan[Turn]:
+    def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
             return before
+        thread_id, resource_id = yield from self._ids(key, before)
         state = yield from working_memory.read(self._core.space, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
@@ -248,18 +250,18 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         fresh = [message for message in turn.unsaved(messages) if saved.get(message.id or "") != message]
         if not fresh:
             return
+        on_error = "log" if failing else self._on_error
         try:
-            thread_id, resource_id = yield from self._ids(runtime, config)
-            prepared = drafts(fresh, self._core.space.recall, self._core.new_id)
-            yield from history.save(self._core.space, prepared, thread_id, resource_id, "raise")
+            thread_id, resource_id = yield from self._ids(key, before)
+            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
         except WorkingMemError as error:
-            if self._on_error == "raise" and not failing:
+            if on_error == "raise":
                 raise
-            _log.warning("the turn is not saved, or not completely: %s", error)
+            _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
             known = {message.id: message for message in fresh if message.id}
-            self._keep(key, replace(before, saved={**saved, **known}))
+            self._keep(key, replace(before, resource_id=resource_id, saved={**saved, **known}))
 
     # ------------------------------------------------------------------ the request
 

@@ -218,7 +218,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(_Shown):
     """What the doctor found, in the order in which it looked. Iterating a diagnosis iterates its findings."""
 
     findings: list[Finding]

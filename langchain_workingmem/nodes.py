@@ -11,8 +11,6 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem.ids import resolve
-from langchain_workingmem.plans import history
-from langchain_workingmem.plans.codec import drafts
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import is_summarised, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance
@@ -30,8 +28,7 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
         thread_id, resource_id = yield from _ids(memory, config)
         left = unsaved(messages)[: -len(turn_of(messages)) or None]
         if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            prepared = drafts(left, memory.core.space.recall, memory.core.new_id)
-            yield from history.save(memory.core.space, prepared, thread_id, resource_id, memory.core.on_error)
+            yield from memory.core.saving(left, thread_id, resource_id)
         found = yield from memory.gathering(messages, thread_id, resource_id)
         if is_summarised(messages):  # what was loaded before stands in the summary
             found = replace(found, stored=[])
@@ -59,9 +56,7 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         thread_id, resource_id = yield from _ids(memory, config)
-        space = memory.core.space
-        prepared = drafts(unsaved(_messages(state)), space.recall, memory.core.new_id)
-        yield from history.save(space, prepared, thread_id, resource_id, memory.core.on_error)
+        yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -79,4 +74,4 @@ def _messages(state: Any) -> list[BaseMessage]:
 
 def _ids(memory: Memory, config: RunnableConfig) -> Plan[tuple[str, str]]:
     ids = resolve(config)
-    return (yield from owner_of(memory.core.space, ids.thread_id, ids.resource_id))
+    return owner_of(memory.core.space, ids.thread_id, ids.resource_id)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - pydantic reads the annotation
+from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from datetime import datetime  # noqa: TC003 - likewise
+from inspect import getfullargspec
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem.ids import Ids, resolve
-from langchain_workingmem.options import Scope  # noqa: TC001 - pydantic reads the annotation
+from langchain_workingmem.ids import Ids, resolve, searched
+from langchain_workingmem.options import Scope  # noqa: TC001 - likewise
 from langchain_workingmem.plans.recall import Query, search
 
 if TYPE_CHECKING:
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.plans.effects import Plan
+
+
+# what a search may be told beside whose it is; `metadata` is that of the runs, for every retriever
+_FIELDS = {
+    name: "metadata_filter" if name == "metadata" else name
+    for name in getfullargspec(Query.of).kwonlyargs
+    if name not in {"thread_id", "resource_id"}
+}
 
 
 class SemanticRecallRetriever(BaseRetriever):
@@ -37,11 +47,11 @@ class SemanticRecallRetriever(BaseRetriever):
     message_range: int | tuple[int, int] | None = None
     threshold: float | None = None
     max_tokens: int | None = None
-    roles: list[str] | None = None
+    roles: Sequence[str] | str | None = None
     since: datetime | None = None
     until: datetime | None = None
-    exclude_message_ids: list[str] = Field(default_factory=list)
-    metadata_filter: dict[str, Any] | None = None  # `metadata` is that of the runs, for every retriever
+    exclude_message_ids: Collection[str] = ()
+    metadata_filter: Mapping[str, Any] | None = None
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -70,21 +80,10 @@ class SemanticRecallRetriever(BaseRetriever):
         # not the public search, which would be a second retriever run in the trace
         space = self.memory.core.space
         options = space.recalling
-        known = ids or Ids(self.thread_id, self.resource_id)
-        over_resource = (kwargs.get("scope") or self.scope or options.scope) == "resource"
-        # a bound user is searched from within anybody's conversation
-        thread_id = self.thread_id if self.resource_id and over_resource else known.thread_id
-        arguments = {
-            "scope": self.scope,
-            "top_k": self.top_k,
-            "message_range": self.message_range,
-            "threshold": self.threshold,
-            "max_tokens": self.max_tokens,
-            "roles": self.roles,
-            "metadata": self.metadata_filter,
-            **kwargs,
-        }
-        return search(space, Query.of(options, query, thread_id=thread_id, resource_id=known.resource_id, **arguments))
+        arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
+        known = searched(ids or Ids(self.thread_id, self.resource_id), arguments["scope"] or options.scope)
+        asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
+        return search(space, asked)
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

@@ -12,7 +12,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
-from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.ids import Ids, resolve, searched
+from langchain_workingmem.options import as_tuple
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
 from langchain_workingmem.text.merging import without_null
@@ -60,7 +61,7 @@ def memory_tools(
         "clear_working_memory": lambda: _clear(core),
         "search_memory": lambda: _search(core),
     }
-    names = _default(core) if include is None else list(include)
+    names = _default(core) if include is None else as_tuple(include, "include", "tool names")
     for name in names:
         if name not in makers:
             msg = f"there is no tool {name!r}: use {', '.join(NAMES)}"
@@ -258,10 +259,9 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     options = core.space.recalling
 
     def make(ids: Ids, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        # over all of a user's conversations it does not matter whose this one is
-        thread_id = ids.thread_id if options.scope == "thread" or ids.resource_id is None else None
+        known = searched(ids, options.scope)
         asked = recall.Query.of(
-            options, query, thread_id=thread_id, resource_id=ids.resource_id, since=since, until=until
+            options, query, thread_id=known.thread_id, resource_id=known.resource_id, since=since, until=until
         )
         result = yield from recall.traced_search(core.space, asked)
         return result.as_text() or "Nothing was found."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.space import no_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +56,15 @@ def failing() -> Iterator[None]:
     try:
         yield
     except WorkingMemError as error:
-        complain(". ".join([str(error), *getattr(error, "__notes__", ())]))
+        complain(worded(". ".join([str(error), *getattr(error, "__notes__", ())])))
         raise typer.Exit(1) from None
+
+
+def worded(message: str) -> str:
+    """Name commands where an error or a finding names the Python that helps."""
+    made = ": run `workingmem reindex` once, or memory.setup() in your program if it does not recall"
+    message = message.replace(str(no_index("")), made)
+    return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
 
 
 def complain(message: str) -> None:

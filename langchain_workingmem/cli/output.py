@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -16,19 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from langchain_workingmem.display.safe import clean
+from langchain_workingmem.display.safe import clean, signed
 
 WIDE = 1000  # columns of a table that nobody looks at in a terminal
-# what steers a terminal, turns the direction of reading or hides, and halves of characters, which UTF-8 cannot carry
-_UNSAFE = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """Write records, messages and plain values as JSON that is safe to look at."""
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
-    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), found)
+    return signed(found, lambda one: json.dumps(one)[1:-1].replace("\x7f", "\\u007f"))
 
 
 def _plain(value: Any) -> Any:

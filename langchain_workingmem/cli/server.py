@@ -5,27 +5,24 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import redis
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell, worded
+from langchain_workingmem.cli.output import show
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisConnectionError
+from langchain_workingmem.models import Diagnosis
 from langchain_workingmem.plans.acl import CLUSTER, set_user
 from langchain_workingmem.plans.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_workingmem.models import Diagnosis, Level
-
-_COLOURS: dict[Level, str] = {"ok": "green", "unknown": "cyan", "warning": "yellow", "error": "red"}
 _LOOK_SECONDS = 1.0  # between two looks at whether the server still runs
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Listen on this port of 127.0.0.1 as well.")]
@@ -74,7 +71,9 @@ def _listen(server: EmbeddedRedis, port: int | None) -> bool:
         return True
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         before = int(client.config_get("port")["port"])
-        if before not in (0, port):
+        if before == port:
+            return True
+        if before:
             msg = f"the Redis of this directory listens on port {before} already: use that, or end the program that opened it"
             raise RedisConnectionError(msg)
         try:
@@ -83,7 +82,7 @@ def _listen(server: EmbeddedRedis, port: int | None) -> bool:
         except redis.ResponseError as error:
             msg = f"port {port} of 127.0.0.1 cannot be opened, choose another one: {error}"
             raise RedisConnectionError(msg) from error
-    return before == port
+    return False
 
 
 def doctor(
@@ -95,18 +94,10 @@ def doctor(
         return
     with opened(url, directory, key_prefix) as memory:
         found = memory.doctor()
-    show(found if as_json else _findings(found), as_json=as_json, wide=True)
+    if not as_json:
+        found = Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
+    show(found, as_json=as_json, wide=True)
     raise typer.Exit(found.level == "error")
-
-
-def _findings(diagnosis: Diagnosis) -> Table:
-    table = Table(box=None, show_header=False)
-    for finding in diagnosis:
-        message = text(finding.message)
-        if finding.remedy:
-            message = Text("\n").join([message, text(finding.remedy, "dim")])
-        table.add_row(Text(finding.level, _COLOURS[finding.level]), finding.check, message)
-    return table
 
 
 def _users(keys: Keys) -> str:

@@ -22,6 +22,7 @@ from langchain_workingmem.cli.base import (
     opened,
     recalling,
     tell,
+    worded,
 )
 from langchain_workingmem.cli.files import parsed, reading, writing
 from langchain_workingmem.cli.output import dumps, show
@@ -159,7 +160,7 @@ def _belongings(memory: Memory, resource: str) -> str:
         try:
             page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
         except RedisCapabilityError as error:
-            return f"What resource {resource!r} has cannot be listed ({error})"
+            return f"What resource {resource!r} has cannot be listed ({worded(str(error))})"
         threads, messages = page.total, messages + sum(thread.message_count for thread in page)
         cursor = page.next_cursor
         if cursor is None:

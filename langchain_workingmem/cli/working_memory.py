@@ -11,7 +11,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -22,6 +22,7 @@ from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
+from langchain_workingmem.plans.working_memory import change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,15 +44,13 @@ def _remembering(
     prefix: str,
     resource: str | None,
     thread: str | None,
-    **options: Any,
+    max_bytes: int = LARGEST,
 ) -> Iterator[tuple[Memory, dict[str, str | None]]]:
     """Open working memory, of the thread if there is one, else of the resource, and say whose it is."""
     if resource is None and thread is None:
         misused("pass --resource, for what is kept about somebody, or --thread, for what is kept in one conversation")
     remembering = WorkingMemoryOptions(
-        **{"template": None if "schema" in options else "", **options},
-        scope="resource" if thread is None else "thread",
-        revisions=KEEP_ALL,
+        template="", scope="resource" if thread is None else "thread", revisions=KEEP_ALL, max_bytes=max_bytes
     )
     with opened(url, directory, prefix, working_memory=remembering) as memory:
         if thread is not None and memory.threads.get(thread, resource_id=resource) is None:
@@ -108,24 +107,25 @@ def set_(
     before a change from one to the other.
     """
     given = _content(content, file)
-    form: dict[str, Any] = {}
+    options = WorkingMemoryOptions(schema={}) if is_object(given) else WorkingMemoryOptions(template="")
     if schema is not None:
         with reading(str(schema)) as lines:
-            form = {"schema": parsed(lines.read(), str(schema))}
-    elif is_object(given):
-        form = {"schema": {}}  # any object
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        before = memory.working_memory.get(**whose).text
-    if before.strip() and is_object(before) != is_object(given):
-        names = {True: "a JSON object", False: "text"}
-        msg = (
-            f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which the program "
-            "that keeps it could not read, so nothing was changed: run `workingmem working-memory clear` first, if that is "
-            "what you want"
-        )
-        raise OptionError(msg)
-    with _remembering(url, directory, key_prefix, resource, thread, max_bytes=max_bytes, **form) as (memory, whose):
-        state = memory.working_memory.update(given, mode=mode, expected_revision=expected_revision, **whose)
+            options = WorkingMemoryOptions(schema=parsed(lines.read(), str(schema)))
+
+    def make(before: str) -> str:
+        if before.strip() and is_object(before) != is_object(given):
+            names = {True: "a JSON object", False: "text"}
+            msg = (
+                f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which the "
+                "program that keeps it could not read, so nothing was changed: run `workingmem working-memory clear` first, if "
+                "that is what you want"
+            )
+            raise OptionError(msg)
+        return options.format.apply(before, given, mode)
+
+    with _remembering(url, directory, key_prefix, resource, thread, max_bytes) as (memory, _):
+        plan = change(memory.core.space, thread, resource, make, "update", expected_revision)
+        _, state = memory.core.run(plan)
     _show(state, as_json=as_json)
 
 

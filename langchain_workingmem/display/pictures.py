@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import (
+    Diagnosis,
     MemoryContext,
     Page,
     RecallHit,
@@ -160,9 +161,21 @@ def _(context: MemoryContext) -> Picture:
     }
     of = len(context.system)
     blocks = [_block(text, f"System block {at} of {of}") for at, text in enumerate(context.system, 1)]
-    messages = [_sent(context)] if context.messages else []
+    messages = [_sent(context.messages)] if context.messages else []
     memory = [] if state is None else [picture(state)]
     return Picture("What the model is shown", facts, [*blocks, *messages, picture(recalled), *memory])
+
+
+@picture.register
+def _(diagnosis: Diagnosis) -> Picture:
+    rows = [
+        Row(
+            (one.level, one.check, cut("\n".join(filter(None, (one.message, one.remedy))), **MESSAGE)),
+            stands_out=one.level in {"warning", "error"},
+        )
+        for one in diagnosis
+    ]
+    return Picture(f"Diagnosis: {diagnosis.level}", {}, [Table(("level", "check", "message"), rows)])
 
 
 # ---------------------------------------------------------------------- pieces
@@ -189,21 +202,24 @@ def _recalled_row(row: StoredMessage, rank: int, hit: RecallHit | None) -> Row:
     cells = (_time(row.stored_at), _role(row.message), _said(row.message))
     if hit is None:
         return Row((*cells, "", ""))
-    return Row((*cells, str(rank), _similarity(hit)), stands_out=True, share=min(max(hit.similarity, 0.0), 1.0))
+    return Row(
+        (*cells, str(rank), _similarity(hit.similarity)), stands_out=True, share=min(max(hit.similarity, 0.0), 1.0)
+    )
 
 
-def _similarity(hit: RecallHit) -> str:
-    return f"{hit.similarity:.2f}" if hit.similarity else "words only"
+def _similarity(similarity: float) -> str:
+    return f"{similarity:.2f}" if similarity else "words only"
 
 
-def _sent(context: MemoryContext) -> Table:
-    """List the messages, and say which of them were recalled."""
-    recalled = {row.message.id: "in a window" for row in context.recalled.rows}
-    hits = {hit.message.id: _similarity(hit) for hit in context.recalled.hits}
-    rows = [
-        Row((_role(one), _said(one), {**recalled, **hits}.get(one.id, "")), stands_out=one.id in hits)
-        for one in context.messages
-    ]
+def _sent(messages: Sequence[BaseMessage]) -> Table:
+    """List the messages, and say which of them were recalled, as their provenance tells: ids repeat between threads."""
+    rows = []
+    for one in messages:
+        data = one.additional_kwargs.get("lc_data")
+        mark = data if isinstance(data, dict) else {}
+        is_hit = isinstance(mark.get("similarity"), int | float)
+        how = _similarity(mark["similarity"]) if is_hit else "in a window" if "similarity" in mark else ""
+        rows.append(Row((_role(one), _said(one), how), stands_out=is_hit))
     return Table(("role", "message", "recalled"), rows, "Messages")
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from langchain_workingmem.plans import history
+from langchain_workingmem.plans.codec import drafts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -40,3 +45,16 @@ class Core:
     astream: Callable[[Plan[None]], AsyncGenerator[Any]]
     new_id: Callable[[], str]
     on_error: OnError
+
+    def saving(
+        self,
+        messages: Iterable[MessageLikeRepresentation],
+        thread_id: str,
+        resource_id: str | None,
+        *,
+        mode: Literal["append", "update"] = "append",
+        on_error: OnError | None = None,
+    ) -> Plan[list[BaseMessage]]:
+        """Plan to save messages, with vectors if the model works."""
+        prepared = drafts(messages, self.space.recall, self.new_id)
+        return history.save(self.space, prepared, thread_id, resource_id, on_error or self.on_error, mode)

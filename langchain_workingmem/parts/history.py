@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import history as plans
-from langchain_workingmem.plans.codec import as_messages, drafts, is_ours_to_keep
+from langchain_workingmem.plans.codec import as_messages, is_ours_to_keep
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
 
@@ -78,17 +78,13 @@ class History:
             if not is_ours_to_keep(message):
                 msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
                 raise OptionError(msg)
-        core = self._core
-        prepared = drafts(given, core.space.recall, core.new_id)
-        return plans.save(core.space, prepared, thread_id, resource_id, core.on_error, "update")
+        return self._core.saving(given, thread_id, resource_id, mode="update")
 
     def _append(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
     ) -> Plan[list[BaseMessage]]:
         check_id(resource_id, "resource_id")
-        core = self._core
-        prepared = drafts(messages, core.space.recall, core.new_id)
-        return plans.save(core.space, prepared, thread_id, resource_id, core.on_error)
+        return self._core.saving(messages, thread_id, resource_id)
 
     def messages(
         self,

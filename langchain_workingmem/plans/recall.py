@@ -17,6 +17,7 @@ from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.options import (
     MOST_HITS,
     Scope,
+    as_tuple,
     at_least,
     at_most,
     check_range,
@@ -118,7 +119,10 @@ class Query:
             missing = "thread_id" if scope == "thread" else "resource_id"
             msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
             raise IdError(msg)
-        excluded = [exclude_message_ids] if isinstance(exclude_message_ids, str) else exclude_message_ids
+        one = isinstance(exclude_message_ids, str)
+        excluded = (
+            (exclude_message_ids,) if one else as_tuple(exclude_message_ids, "exclude_message_ids", "message ids")
+        )
         max_tokens = options.max_tokens if max_tokens is None else max_tokens
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")

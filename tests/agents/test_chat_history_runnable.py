@@ -233,6 +233,20 @@ def test_a_clear_after_a_failed_run_brings_nothing_back(
     assert texts(bystander.history.messages("t")) == ["mine", "re: mine"]
 
 
+def test_another_langchain_than_we_know_is_told_of(
+    plain: Memory, caplog: pytest.LogCaptureFixture, face: str, loop_runner: asyncio.Runner
+) -> None:
+    """When langchain_core renames what we look at, there is a warning, and the messages are read all the same."""
+    plain.save_turn([HumanMessage("one")], thread_id="t", resource_id="t")
+    read = "def renamed(found): return found.messages"
+    aread = "async def renamed(found): return await found.aget_messages()"
+    module: dict[str, Any] = {"__name__": "langchain_core.runnables.history"}
+    exec(read if face == "sync" else aread, module)
+    found = module["renamed"](plain.chat_history("t"))
+    assert texts(found if face == "sync" else loop_runner.run(found)) == ["one"]
+    assert "langchain-core" in caplog.text
+
+
 # ---------------------------------------------------------------------- many at once
 
 MANY = 20

@@ -7,8 +7,8 @@ import logging
 import pytest
 from langchain.agents import create_agent
 
-from langchain_workingmem import OptionError, WorkingMemoryOptions
-from langchain_workingmem.errors import RedisConnectionError
+from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.errors import EmbeddingError, RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import PROMPT, TURN, UPDATE, seed, stored
 from tests.agents.models import Bench, ModelDownError, Scripted, agent_of, ask, calling, said, weather
@@ -99,3 +99,50 @@ def test_a_broken_embedding_model_costs_the_recall_only(bench: Bench, caplog: py
     assert said(model.seen[0]) == ["human: one", "ai: two", "human: three"]
     assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
     assert "no quota" in caplog.text
+
+
+def test_what_the_middleware_does_on_errors_counts_more_than_the_memorys(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without an embedding model the agent has history and working memory, and each message is saved once."""
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    seed(memory, "one", "two")
+    memory.working_memory.update("Ann has a dog", **TURN)
+    bench.embeddings.broken = RuntimeError("no quota")
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "four")
+    agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory, on_error="log")])
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        bench.run(agent, ask("three"))
+    shown = said(model.seen[0])
+    assert "Ann has a dog" in shown[0]
+    assert shown[1:] == ["human: one", "ai: two", "human: three"]
+    new = ["human: three", "ai: weather#a-0", "tool: sunny in Oslo", "ai: four"]
+    assert stored(memory) == ["human: one", "ai: two", *new]
+    fates = [record.getMessage().split("; ")[1].partition(";")[0] for record in caplog.records]
+    assert fates == ["this turn goes without recall", *["the messages are stored without vectors"] * 2]
+    bench.embeddings.broken = None
+    assert memory.recall.reindex(progress=False) == 2  # a call without words and the result of a tool have no vectors
+    assert bench.embeddings.calls[-1] == ["three", "four"]
+
+
+def test_the_middleware_may_be_stricter_than_the_memory(bench: Bench) -> None:
+    memory = bench.recalling(on_error="log")
+    seed(memory, "one", "two")
+    bench.embeddings.broken = RuntimeError("no quota")
+    agent = create_agent(Scripted.says(), [], middleware=[MemoryMiddleware(memory, on_error="raise")])
+    with pytest.raises(EmbeddingError, match="no quota"):
+        bench.run(agent, ask("three"))
+
+
+def test_with_on_error_log_an_index_that_was_built_otherwise_costs_the_recall_only(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    seed(bench.recalling(), "one", "two")
+    other = bench.recalling(recall=RecallOptions(index=IndexOptions(dtype="float16")))
+    model = Scripted.says("four")
+    agent = create_agent(model, [], middleware=[MemoryMiddleware(other, on_error="log")])
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        bench.run(agent, ask("three"))
+    assert said(model.seen[0]) == ["human: one", "ai: two", "human: three"]
+    assert stored(other) == ["human: one", "ai: two", "human: three", "ai: four"]
+    assert "reindex" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 from uuid import UUID
@@ -18,8 +19,9 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_workingmem import IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.retriever import SemanticRecallRetriever
 from tests.agents.nodes_samples import Recording
 from tests.conftest import Trips, WordEmbeddings
@@ -155,6 +157,32 @@ def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
     assert {document.metadata["role"] for document in documents} == {"ai"}
 
 
+def test_it_takes_all_that_a_search_takes() -> None:
+    asked, search = (inspect.signature(one).parameters for one in (Memory.as_retriever, Query.of))
+    assert list(asked)[1:] == [name for name, one in search.items() if one.kind is one.KEYWORD_ONLY]
+
+
+@pytest.mark.parametrize(
+    ("bound", "found"),
+    [
+        ({}, {"m0", "m1", "m2", "m3", "m4", "m5"}),
+        ({"since": "m2"}, {"m2", "m3", "m4", "m5"}),
+        ({"until": "m2"}, {"m0", "m1", "m2"}),
+        ({"exclude_message_ids": ("m0", "m4")}, {"m1", "m2", "m3", "m5"}),
+        ({"exclude_message_ids": "m0"}, {"m1", "m2", "m3", "m4", "m5"}),
+        ({"roles": "user"}, {"m0", "m2", "m4"}),
+    ],
+    ids=["nothing", "since", "until", "ids", "an id", "a role"],
+)
+def test_what_is_bound_narrows_the_search(
+    filled: Memory, invoke: Invoke, bound: dict[str, Any], found: set[str]
+) -> None:
+    times = {row.message.id: row.stored_at for row in filled.history.page("pets")}
+    bound = {name: times[value] if name in {"since", "until"} else value for name, value in bound.items()}
+    retriever = filled.as_retriever(resource_id="ann", top_k=10, message_range=0, **bound)
+    assert {document.id for document in invoke(retriever, "my dog is what")} == found
+
+
 def test_a_blank_question_finds_nothing(filled: Memory, invoke: Invoke) -> None:
     assert invoke(filled.as_retriever(resource_id="ann"), "  ") == []
 
@@ -191,6 +219,19 @@ def test_bound_ids_count_more_than_the_config(filled: Memory, invoke: Invoke) ->
 def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
     retriever = filled.as_retriever(resource_id="ann", scope="resource", message_range=0, top_k=1)
     assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == ["my dog is Nougat"]
+
+
+def test_a_user_of_the_config_is_searched_from_within_anybodys_conversation(filled: Memory, invoke: Invoke) -> None:
+    """As `search_memory` does it: over all of a user's conversations the present one does not matter."""
+    (search,) = filled.tools(include=["search_memory"])
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", who("b", "ann"))) == ["my dog is Nougat"]
+    assert "Nougat" in invoke(search, {"query": "my dog is"}, who("b", "ann"))
+
+
+def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -> None:
+    with pytest.raises(ThreadOwnershipError):
+        invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
 
 
 def test_a_thread_alone_means_its_owner(filled: Memory, invoke: Invoke) -> None:

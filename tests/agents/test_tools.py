@@ -67,6 +67,12 @@ def test_a_tool_that_does_not_exist_is_refused_with_those_that_do(person: Memory
     assert all(name in str(caught.value) for name in ("'remember'", UPDATE, GET, CLEAR, SEARCH))
 
 
+@pytest.mark.parametrize("include", [SEARCH, 5])
+def test_names_that_are_no_list_are_refused(person: Memory, include: Any) -> None:
+    with pytest.raises(OptionError, match=f"include={include!r}: use a list of tool names"):
+        person.tools(include=include)
+
+
 @pytest.mark.parametrize("name", [UPDATE, CLEAR])
 def test_a_tool_that_writes_is_refused_where_nothing_may_be_written(make_memory: Make, name: str) -> None:
     memory = with_memory(make_memory, read_only=True)

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.io.embedder import name_of
 from tests.cli.conftest import EVIL, Run
 from tests.conftest import WordEmbeddings
 
@@ -118,6 +119,18 @@ def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis,
     assert "pass --yes" in asked.stderr
     assert "1 messages have new vectors" in run("reindex", "--yes").stdout
     assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+
+
+def test_vectors_that_do_not_fit_are_changed_by_a_command(
+    run: Run, server: EmbeddedRedis, prefix: str, local: Any
+) -> None:
+    other = WordEmbeddings(model=name_of(local))
+    with Memory(server.url, key_prefix=prefix, embeddings=other, recall=RecallOptions()) as memory:
+        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
+    found = run("recall", "dog", "--resource", "maya")
+    assert found.exit_code == 1
+    assert "`workingmem reindex`" in found.stderr
+    assert "memory." not in found.stderr
 
 
 def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
 from langchain_workingmem.cli import app
+from langchain_workingmem.cli.output import dumps
 from tests.cli.conftest import Run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -48,6 +52,15 @@ def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> 
     assert not list(tmp_path.iterdir())
 
 
+def test_json_hides_no_more_than_a_picture_does() -> None:
+    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    signs = [one for one in map(chr, range(sys.maxunicode + 1)) if category(one) in kinds]
+    written = dumps({"signs": signs, "harmless": "Grüße, 漢字, 👩‍👩‍👧"}, indent=2)
+    assert {one for one in written if category(one) in kinds} == set("\n\u200c\u200d\u00ad")
+    assert json.loads(written)["signs"] == signs
+    assert "Grüße, 漢字, 👩‍👩‍👧" in written
+
+
 def test_a_memory_is_in_one_place(run: Run, tmp_path: Path) -> None:
     found = run("threads", "--url", "redis://localhost", "--dir", str(tmp_path))
     assert found.exit_code == 2
@@ -72,5 +85,11 @@ def test_a_server_without_indexes_says_so(run: Run) -> None:
         found = run(*words)
         assert found.exit_code == 1
         assert found.stderr.count("\n") == 1
+        assert "create_index" not in found.stderr
+        assert "`workingmem reindex`" in found.stderr
     assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
-    assert "cannot be listed" in run("forget", "maya").stderr
+    unlisted = run("forget", "maya").stderr
+    assert "cannot be listed" in unlisted
+    assert "create_index" not in unlisted
+    assert "0 messages" in run("reindex").stdout
+    assert "0 in all" in run("threads").stdout

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -69,6 +70,11 @@ def test_a_port_or_a_directory_that_cannot_be_had(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["serve", "--port", "0"]).exit_code == 2
 
 
+def calls_of(client: redis.Redis, command: str) -> int:
+    found: Any = client.info("commandstats")
+    return int(found.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
 @pytest.mark.usefixtures("_signals")
 def test_one_server_has_one_port(tmp_path: Path) -> None:
     port = free_port()
@@ -77,6 +83,9 @@ def test_one_server_has_one_port(tmp_path: Path) -> None:
     program.stdout.readline()
     found = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", str(free_port())])
     assert f"listens on port {port} already" in found.stderr
-    assert is_open(port)
+    with redis.Redis(port=port) as client:
+        before = calls_of(client, "config|get")
+        wait_until(lambda: calls_of(client, "config|get") > before + 1)
+        assert calls_of(client, "config|set") == 2  # the address and the port, once
     program.terminate()
     assert ended(program) == 0

@@ -110,6 +110,8 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
         (b"\xff\xfe{", [], "is not UTF-8"),
         (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
         (b"[]", ["--format", "langchain", "--resource", "maya"], "pass --thread"),
+        (b'{"t": 5}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type int"),
+        (b'{"t": {"type": "human"}}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type dict"),
         (b'{"t": [{"type": "human"}]}', ["--format", "langchain", "--resource", "maya"], "thread 't', message 0"),
     ],
 )

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.text.formats import TextFormat
 from tests.cli.conftest import EVIL, Run
 
 MAYA = ["--resource", "maya"]
@@ -74,6 +75,26 @@ def test_text_does_not_become_json_by_accident(run: Run) -> None:
     assert "clear" in refused.stderr
     run("working-memory", "clear", *MAYA)
     assert run("working-memory", "set", '{"pet": "dog"}', *MAYA).exit_code == 0
+
+
+@pytest.mark.parametrize("mode", ["replace", "append"])
+def test_text_that_becomes_json_meanwhile_stays(
+    run: Run, server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The program writes its first document between the look of the command and its write."""
+    real = TextFormat.apply
+    with program(server, prefix, schema=Profile) as memory:
+
+        def meanwhile(*args: Any) -> str:
+            if memory.working_memory.get(resource_id="maya").is_empty:
+                memory.working_memory.update({"name": "Maya"}, resource_id="maya")
+            return real(*args)
+
+        monkeypatch.setattr(TextFormat, "apply", meanwhile)
+        found = run("working-memory", "set", "Has a dog.", "--mode", mode, *MAYA)
+        assert found.exit_code == 1
+        assert "holds a JSON object" in found.stderr
+        assert memory.working_memory.get(resource_id="maya").value == Profile(name="Maya")
 
 
 def test_a_thread_has_a_memory_of_its_own(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:

@@ -226,8 +226,9 @@ def test_options_that_cannot_work_are_refused() -> None:
         EmbeddedRedis("")
     with pytest.raises(OptionError, match="always, everysec"):
         EmbeddedRedis(appendfsync="sometimes")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="positive"):
-        EmbeddedRedis(start_timeout=timedelta(0))
+    for wrong in (timedelta(0), 5):
+        with pytest.raises(OptionError, match="positive timedelta"):
+            EmbeddedRedis(start_timeout=wrong)  # type: ignore[arg-type]
 
 
 def test_a_directory_that_was_removed_is_made_again(data: Path) -> None:

@@ -77,6 +77,7 @@ UNUSABLE: list[tuple[str, Any]] = [
     *[("threshold", value) for value in (-0.1, 1.1, math.nan, "x")],
     *[("scope", value) for value in ("all", "", 1)],
     *[("roles", value) for value in ([], "robot", ["human", "robot"])],
+    ("exclude_message_ids", 5),
 ]
 
 

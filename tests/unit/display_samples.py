@@ -12,6 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from rich.console import Console
 
 from langchain_workingmem import (
+    Diagnosis,
+    Finding,
     MemoryContext,
     Page,
     RecallHit,
@@ -75,6 +77,7 @@ def every_record(text: str) -> list[Any]:
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),
         Page(items=[text], total=1),
+        Diagnosis(findings=[Finding(check=text, level="error", message=text, remedy=text)]),
     ]
 
 

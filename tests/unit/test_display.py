@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import (
+    Diagnosis,
+    Finding,
     MemoryContext,
     Page,
     RecallHit,
     RecallResult,
 )
 from langchain_workingmem.display.safe import clean, cut
+from langchain_workingmem.plans.windows import provenance
 from tests.unit.display_samples import (
     AT,
     EMPTY,
@@ -178,8 +181,9 @@ def test_a_hit_without_its_row_is_shown_and_one_of_words_only_says_so(look: Look
 @seen
 def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> None:
     found = recalled(HumanMessage("I like huts", id="1"), AIMessage("Noted", id="2"))
+    marks = [{"thread_id": "trip", "similarity": similarity} for similarity in (0.714, None)]
     context = MemoryContext(
-        messages=[*found.messages, HumanMessage("Which hut?", id="3")],
+        messages=[*map(provenance, found.messages, marks), HumanMessage("Which hut?", id="3")],
         system=["<recalled_messages>"],
         recalled=found,
         working_memory=state("Has a dog.", 7),
@@ -200,10 +204,33 @@ def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> Non
 
 
 @seen
+def test_a_message_is_marked_by_where_it_comes_from_not_by_its_id(look: Look) -> None:
+    """Ids repeat between threads: what stands in the history here is no hit because a hit elsewhere has its id."""
+    found = recalled(HumanMessage("I like huts", id="1"), AIMessage("Noted", id="2"), thread_id="elsewhere")
+    own = [HumanMessage("Of this thread", id="1"), AIMessage("Too", id="2")]
+    text = look(MemoryContext(messages=[*own], system=["huts"], recalled=found))
+    here = text[text.index("Of this thread") : text.index("1 hit in")]
+    assert "0.71" not in here
+    assert "in a window" not in here
+
+
+@seen
 def test_working_memory_shows_text_revision_time_and_origin(look: Look) -> None:
     text = look(state('{"name": "Maya", "pets": ["Nougat"]}', 3))
     assert "revision 3 · updated 2026-05-17 09:30 UTC · by tool" in text
     assert re.search(r'\{\s*"name": "Maya",\s*\n\s*"pets": \[\s*\n\s*"Nougat"', text)
+
+
+@seen
+def test_a_diagnosis_shows_each_finding_and_what_helps(look: Look) -> None:
+    findings = [
+        Finding(check="search", level="ok", message="Search 2.10"),
+        Finding(check="vectors", level="warning", message="3 messages lack vectors", remedy="run the thing"),
+    ]
+    text = look(Diagnosis(findings=findings))
+    assert "Diagnosis: warning" in text
+    assert re.search(r"ok\s*search\s*Search 2.10", text)
+    assert re.search(r"warning\s*vectors\s*3 messages lack vectors\s*run the thing", text)
 
 
 @seen
