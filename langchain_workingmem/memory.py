@@ -199,7 +199,8 @@ class Memory(Faces, Resources, Entered):
         """Assemble what a model is shown at this turn; nothing is written.
 
         `messages` are the new ones, or a str as the user's message. `.messages` holds, in order, what is recalled from
-        this thread, its history, and the new messages, such that every provider accepts it; messages recalled from
+        this thread, its history, and the new messages, such that every provider accepts it, but that the first may be an
+        answer, which Bedrock and Gemini refuse: middleware and load node begin with the user. Messages recalled from
         the same thread are marked `lc_source`. `.system` holds text blocks to put behind your system prompt: what is
         recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
         `read_only`. The last message of the user is what recall looks for.
@@ -277,9 +278,11 @@ class Memory(Faces, Resources, Entered):
         _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
         return self._gather(new, thread_id, resource_id, query, on_error)
 
-    def assembled(self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool) -> MemoryContext:
+    def assembled(
+        self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False
+    ) -> MemoryContext:
         """Put together what `gathering` found and the messages at hand."""
-        return turn.assemble(self._space, found, new, self.history_options, read_only=read_only)
+        return turn.assemble(self._space, found, new, self.history_options, read_only=read_only, for_model=for_model)
 
     def _gather(
         self,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 try:
@@ -60,15 +63,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives an agent its memory: `create_agent(model, tools, middleware=[MemoryMiddleware(memory)])`.
 
     The model is shown what is recalled, the history that the state does not hold, and working memory behind the agent's
-    own system prompt, which stays an unchanged prefix. Nothing of that enters the state. Each message of the turn is
-    saved once, after the model has answered, and also when the model fails. Recall and history are read once a turn,
-    working memory before every model call. List it first: what other middleware redacts or edits is then saved as edited.
+    own system prompt, which stays an unchanged prefix. Nothing of that enters the state. Each message is saved once: what
+    the user says while the model answers, so that it is there even if nobody waits for the answer, and the rest behind
+    each answer. Recall and history are read once a turn, working memory before every model call. List it first: what other
+    middleware redacts or edits is then saved as edited.
 
     Ids come from the context of the run, from `config["configurable"]`, or, for the resource, from the server's
     authenticated user; with only a `thread_id` the owner of that thread counts, and a new thread owns itself. An agent that
     runs inside a tool of another one sees memory but does not write into the outer conversation.
-    Cost: two round trips before the first model call, one before each further one, one to save after each; and one
-    at the beginning when only the thread is known.
+    Cost: two round trips before the first model call and one beside it, one before each further one, one behind each;
+    and one at the beginning when only the thread is known.
 
     Args:
         memory: The memory.
@@ -118,14 +122,21 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Show memory to the model; save the turn so far when it fails."""
+        """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
         found = self._known(request, config) or self._core.run(self._prepare(request.messages, request.runtime, config))
+        beside = Thread(
+            target=copy_context().run, args=(self._core.run, self._save_question(request, config)), daemon=True
+        )
+        beside.start()
         try:
             return handler(self._remind(request, found))
         except Exception:
-            self._core.run(self._save(request.messages, request.runtime, config, failing=True))
+            beside.join()
+            self._core.run(self._fail(request, config))
             raise
+        finally:
+            beside.join()
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -135,11 +146,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config)
         if found is None:
             found = await self._core.arun(self._prepare(request.messages, request.runtime, config))
+        beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found))
         except Exception:
-            await self._core.arun(self._save(request.messages, request.runtime, config, failing=True))
+            await beside
+            await self._core.arun(self._fail(request, config))
             raise
+        finally:
+            await asyncio.shield(beside)  # a caller that goes away shall not take it along
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Let agents that run inside the tool know where they are."""
@@ -239,8 +254,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         state = yield from working_memory.read(self._core.space, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
+    def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
+        """Save what the user says before it is answered; what fails here is tried again behind the answer."""
+        known = self._known(request, config)
+        if known is not None and known.question not in known.saved:
+            with suppress(WorkingMemError):
+                yield from self._save(request.messages, request.runtime, config, on_error="raise")
+
+    def _fail(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
+        """Save the turn so far, and forget what was gathered for it: nobody knows when it goes on."""
+        yield from self._save(request.messages, request.runtime, config, on_error="log")
+        self._turns.pop(self._key(request.runtime, config), None)
+
     def _save(
-        self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, failing: bool = False
+        self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, on_error: OnError | None = None
     ) -> Plan[None]:
         if not self._persist or is_inside_a_tool(config):
             return
@@ -250,7 +277,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         fresh = [message for message in turn.unsaved(messages) if saved.get(message.id or "") != message]
         if not fresh:
             return
-        on_error = "log" if failing else self._on_error
+        on_error = on_error or self._on_error
         try:
             thread_id, resource_id = yield from self._ids(key, before)
             yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
@@ -266,7 +293,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ the request
 
     def _remind(self, request: ModelRequest[Any], prepared: Turn) -> ModelRequest[Any]:
-        context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only)
+        context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only, for_model=True)
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),

@@ -32,7 +32,7 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
         found = yield from memory.gathering(messages, thread_id, resource_id)
         if is_summarised(messages):  # what was loaded before stands in the summary
             found = replace(found, stored=[])
-        context = memory.assembled(found, messages, read_only=read_only)
+        context = memory.assembled(found, messages, read_only=read_only, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}

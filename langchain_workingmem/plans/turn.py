@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -209,12 +210,19 @@ def _shown(
 
 
 def assemble(
-    space: Space, gathered: Gathered, new: Sequence[BaseMessage], history: HistoryOptions, *, read_only: bool
+    space: Space,
+    gathered: Gathered,
+    new: Sequence[BaseMessage],
+    history: HistoryOptions,
+    *,
+    read_only: bool,
+    for_model: bool = False,
 ) -> MemoryContext:
     """Put a context together; pure.
 
     Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
-    message that is also in `new` stands where `new` has it.
+    message that is also in `new` stands where `new` has it. What is sent to a model as it is begins with the user, because
+    Bedrock refuses to begin with an answer, and Gemini with a call.
     """
     thread_id, recalled, state = gathered.thread_id, gathered.recalled, gathered.working_memory
     given = {message.id for message in new if message.id}
@@ -239,8 +247,11 @@ def assemble(
     system = [recalled_block(conversations)] if conversations else []
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only))
+    shown = valid(_in_order(past, {**seqs, **gathered.places}, rest))
+    if for_model:
+        shown = list(dropwhile(lambda one: not isinstance(one, HumanMessage) and one.id not in given, shown))
     return MemoryContext(
-        messages=[*prompts, *valid(_in_order(past, {**seqs, **gathered.places}, rest))],
+        messages=[*prompts, *shown],
         system=system,
         recalled=recalled,
         working_memory=state,

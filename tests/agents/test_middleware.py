@@ -237,5 +237,6 @@ def test_round_trips_of_a_turn(bench: Bench, trips: Trips) -> None:
     marks.append(trips.count)
     bench.run(agent, ask("how is my cat named"))
     marks.append(trips.count)
-    # the first two, then per step a save and a fresh look at working memory, then the last save
-    assert [after - before for before, after in pairwise(marks)] == [2, 2, 2, 1]
+    first, second, *others = [after - before for before, after in pairwise(marks)]
+    # two, the save of the question beside the model, then per step a save and a fresh look at working memory, the last save
+    assert (first in {2, 3}, first + second, others) == (True, 5, [2, 1])

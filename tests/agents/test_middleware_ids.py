@@ -80,11 +80,11 @@ def test_without_a_user_the_owner_of_the_thread_counts(bench: Bench) -> None:
     assert (thread.resource_id, thread.message_count) == ("ann", 4)
 
 
-@pytest.mark.parametrize(("user", "cost"), [("ann", 5), (None, 6)], ids=["known user", "only a thread"])
+@pytest.mark.parametrize(("user", "cost"), [("ann", 6), (None, 7)], ids=["known user", "only a thread"])
 def test_the_owner_of_a_thread_is_looked_up_once_a_turn(
     bench: Bench, trips: Trips, user: str | None, cost: int
 ) -> None:
-    """Gather and fetch, save, read working memory, save; and nothing at the end."""
+    """Gather and fetch, save the question, save, read working memory, save; and nothing at the end."""
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     seed(memory, "my cat is named Molly", "sweet", thread="pets")
     seed(memory, "one", "two")
@@ -97,7 +97,7 @@ def test_without_working_memory_a_further_model_call_reads_nothing(bench: Bench,
     memory = bench.memory()
     turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
     agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
-    assert trips.of(lambda: bench.run(agent, ask("hello"), configured("t"))) == 4  # owner, history, and saves
+    assert trips.of(lambda: bench.run(agent, ask("hello"), configured("t"))) == 5  # owner, history, and saves
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
