@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import threads as plans
 from langchain_workingmem.plans.rows import Wanted
@@ -261,7 +261,11 @@ class Threads:
         copy = yield from plans.clone(
             core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
-        yield from copy_memory(core.space, thread_id, new_id)
+        try:
+            yield from copy_memory(core.space, thread_id, copy.thread)
+        except WorkingMemError:
+            yield from plans.delete(core.space, new_id, copy.thread.resource_id)
+            raise
         return copy
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
