@@ -77,7 +77,7 @@ class Resources:
         behind it, and takes a time just after it.
         Vectors are used if this memory would make the same; what has none is embedded at the end, with recall. A
         thread of another owner raises `ThreadOwnershipError`, a record that cannot be read `OptionError` with its number;
-        what came before stays. A round trip per thread, and one per 200 messages of it.
+        what came before stays. A round trip per thread and 200 messages of it, one per item, two per working memory at most.
         """
         return self.core.run(self._load(_iterator(records), resource_id))
 
