@@ -171,7 +171,7 @@ def load(
     """
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    with suppress(EmbeddingError):  # without the model all can be stored, and embedded later
+    with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # all can be stored, and embedded later
         yield from space.setup()
     intake: _Intake | None = None
     number = 0

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, send
@@ -64,7 +64,7 @@ def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
             cursor = page.next_cursor
             if cursor is None:
                 return
-    except RedisCapabilityError:
+    except (OptionError, RedisCapabilityError):
         return
     except RedisReplyError as error:
         if not is_stale(error):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
     OptionError,
-    RedisCapabilityError,
     RedisReplyError,
 )
 from langchain_workingmem.plans.codec import as_dict
@@ -124,7 +123,7 @@ class Space:
         """Create or check the vector index: two round trips the first time, none later.
 
         Raises `EmbeddingSizeError` when the index holds vectors of another size, `OptionError` when it was built
-        with other index options.
+        with other index options, or is not there and must not be made.
         """
         if self.dims is None:
             wanted = self.settings(dims)
@@ -218,6 +217,6 @@ def created(command: Command) -> Plan[None]:
         yield Pause(0.02)
 
 
-def no_index(seen: object) -> RedisCapabilityError:
-    """Say who makes an index that is not there."""
-    return RedisCapabilityError(f"{seen} and create_index=False: run setup() once with a user that may create it")
+def no_index(seen: object) -> OptionError:
+    """Say who makes an index that is not there, and that we may not make."""
+    return OptionError(f"{seen}, and create_index=False: run setup() once with a user that may create it")
