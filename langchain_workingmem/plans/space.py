@@ -14,11 +14,11 @@ from langchain_workingmem.errors import (
     RedisReplyError,
 )
 from langchain_workingmem.plans.codec import as_dict
-from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
-from langchain_workingmem.plans.search import threads_schema, vectors_schema
+from langchain_workingmem.plans.effects import Embed, Pause, Plan, T, attempt, send
+from langchain_workingmem.plans.search import is_stale, threads_schema, vectors_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
     from langchain_workingmem.plans.effects import Command
@@ -110,6 +110,13 @@ class Space:
             return
         yield from created(threads_schema(self.keys))
         self.threads_ready = True
+
+    def renewed(self, dims: int | None = None) -> Plan[None]:
+        """Look at the server again, and make the index of threads if it is gone, and with `dims` that of vectors."""
+        self.forget()
+        yield from self.ready()
+        if dims is not None:
+            yield from self.vectors_ready(dims)
 
     def setup(self) -> Plan[None]:
         """Create all indexes; asks the model for one embedding where nothing tells its size yet."""
@@ -215,6 +222,25 @@ def created(command: Command) -> Plan[None]:
         if not int(as_dict(info)[b"indexing"]):
             return
         yield Pause(0.02)
+
+
+def searched(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
+    """Search, and when the index was dropped or rebuilt since we looked, heal what we know of it and search again.
+
+    Without the right to `create` an index that is gone stays gone: `OptionError`.
+    """
+    try:
+        return (yield from search())
+    except RedisReplyError as error:
+        if not is_stale(error):
+            raise
+    yield from heal()
+    try:
+        return (yield from search())
+    except RedisReplyError as error:
+        if create or not is_stale(error):
+            raise
+        raise no_index(error) from error
 
 
 def no_index(seen: object) -> OptionError:

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem.errors import (
     OptionError,
-    RedisReplyError,
     ThreadNotFoundError,
     WorkingMemError,
 )
@@ -20,10 +20,10 @@ from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros
-from langchain_workingmem.plans.effects import Plan, attempt, send
+from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
-from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
-from langchain_workingmem.plans.space import no_index
+from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
+from langchain_workingmem.plans.space import searched
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -143,19 +143,10 @@ def listed(
 
     index, width = space.keys.threads_index, limit + 1 + len(given)
     yield from space.ready()
-    searches = (
-        listing(index, where & bound, order_by, descending=descending, limit=width),
-        counting(index, where),
+    search = partial(
+        send, listing(index, where & bound, order_by, descending=descending, limit=width), counting(index, where)
     )
-    replies = yield from attempt(*searches)
-    if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
-        space.forget()  # the index was dropped since we looked
-        yield from space.ready()
-        replies = yield from attempt(*searches)
-    for reply in replies:
-        if isinstance(reply, RedisReplyError):
-            raise no_index(reply) if is_stale(reply) else reply
-    reply, count = replies
+    reply, count = yield from searched(search, space.renewed, create=space.create)
     found = parse(reply)
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
