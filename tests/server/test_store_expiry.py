@@ -98,6 +98,17 @@ def test_a_read_gives_the_whole_time_again_unless_told_not_to(
     assert item.created_at == item.updated_at
 
 
+def test_refreshing_leaves_evicted_vectors_gone(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", TAGS, ttl=10)
+    evicted, other = raw.scan_iter(f"{prefix}:item-vector:*")
+    raw.delete(evicted)
+    assert store.get(NS, "k") is not None
+    assert list(raw.scan_iter(f"{prefix}:item-vector:*")) == [other]
+
+
 def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store: Make, trips: Trips) -> None:
     store = make_store()
     store.put(NS, "k", {}, ttl=10)
