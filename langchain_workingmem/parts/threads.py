@@ -269,16 +269,15 @@ class Threads:
         return copy
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Return the thread that this one was cloned from; None when it is no clone, or the source is gone or not theirs."""
-        return self._core.run(self._source_of(thread_id, resource_id))
+        """Return the thread that this one was cloned from. Two round trips, one when it is no clone.
+
+        None when it is no clone, or its source is gone or not theirs. Raises `ThreadNotFoundError` for the thread itself.
+        """
+        return self._core.run(plans.source(self._core.space, thread_id, resource_id))
 
     async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Async twin of `source_of`."""
-        return await self._core.arun(self._source_of(thread_id, resource_id))
-
-    def _source_of(self, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-        chain = yield from plans.lineage(self._core.space, thread_id, resource_id)
-        return chain[-2] if len(chain) > 1 else None
+        return await self._core.arun(plans.source(self._core.space, thread_id, resource_id))
 
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Return the threads that were cloned from this one and belong to its owner, oldest first."""
