@@ -68,7 +68,7 @@ def header(resource_id: str | None = None) -> Record:
 
 
 def export(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
-    """Emit everything of a resource. A round trip per 100 threads, and one per thread and 200 messages of it."""
+    """Emit everything of a resource. A round trip per 100 threads, one per thread and 200 messages of it, and those of its items."""
     _, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
     yield from space.ready()
     found = yield from send(*_reading(memory, revisions))

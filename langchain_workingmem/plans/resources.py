@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
@@ -41,8 +40,7 @@ def delete(
     yield from _memory(space, resource_id, counts)
     verified = False
     for _ in range(PASSES):
-        left = yield from _sweep(space, resource_id, counts)
-        left += yield from belongings.walk(space, namespaces, partial(belongings.delete, space, counts))
+        left = yield from _sweep(space, resource_id, namespaces, counts)
         verified = not left
         if verified:
             yield from send(scripts.LIFT.call([tombstone], mark))
@@ -90,10 +88,11 @@ def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
     counts.update(working_memories=kept, revisions=entries)
 
 
-def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
+def _sweep(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[int]:
     """Look at every key that may name the resource, delete what does, and return how many did.
 
-    Independent of the indexes. Two round trips per 1,000 keys of the node.
+    Independent of the indexes. Two round trips per 1,000 keys of the node, three where items are among them that it asks
+    about, and what is deleted.
     """
     keys, owner = space.keys, encode(resource_id).encode()
     own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
@@ -114,5 +113,8 @@ def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
         again = own.intersection(seen)
         if again:
             yield from _memory(space, resource_id, counts)
-        found += len(ours) + len(again)
+        items = yield from belongings.among(space, namespaces, seen)
+        if items:
+            counts["items"] += yield from belongings.delete(space, items)
+        found += len(ours) + len(again) + len(items)
     return found
