@@ -185,8 +185,9 @@ class Threads:
 
         Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
         metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
-        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step. Raises
-        `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
+        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step; one more to look for
+        thread-scoped working memory, and one to write it. Raises `ThreadNotFoundError`, and `ThreadExistsError` for a
+        `new_thread_id` that is taken.
         """
         return self._core.run(
             self._clone(

@@ -31,8 +31,8 @@ _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64
 def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do operations: all reads first, then what is to be written, the last one for each item.
 
-    One round trip for any number of gets, one for any number of puts and deletions, one or two for any number of
-    searches without client-side filters; one call of the model for all that is put and one for all that is asked.
+    One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of
+    the longest (see `search`); one call of the model for all that is put and one for all that is asked.
     """
     ops = list(ops)
     reads: dict[int, Callable[[], Plan[Any]]] = {}

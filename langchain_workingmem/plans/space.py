@@ -105,7 +105,7 @@ class Space:
     # ------------------------------------------------------------------ plans
 
     def ready(self) -> Plan[None]:
-        """Create the index of threads if needed: one round trip the first time, none later."""
+        """Create the index of threads if needed: as many round trips as `created` the first time, none later."""
         if self.threads_ready or not self.create:
             return
         yield from created(threads_schema(self.keys))
@@ -127,7 +127,7 @@ class Space:
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: two round trips the first time, none later.
+        """Create or check the vector index: the first time one round trip, and those of `created`; none later.
 
         Raises `EmbeddingSizeError` when the index holds vectors of another size, `OptionError` when it was built
         with other index options, or is not there and must not be made.
@@ -209,7 +209,10 @@ def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
 
 
 def created(command: Command) -> Plan[None]:
-    """Create an index unless it is there, and wait until it holds the documents that are. Two round trips."""
+    """Create an index unless it is there, and wait until it holds the documents that are.
+
+    One round trip where it is there; else two, and one every 20 ms while the server takes documents in.
+    """
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
         if "already exists" in str(reply):

@@ -266,7 +266,7 @@ def revert(space: Space, revision: int, thread_id: str | None, resource_id: str 
 
 
 def copy_memory(space: Space, source: str, clone: Thread) -> Plan[None]:
-    """Give a clone the working memory of its source, where threads have one. Two round trips, else none.
+    """Give a clone the working memory of its source, where threads have one. Two round trips, one when it is empty, else none.
 
     Both must be their owner's still: a clone that was deleted meanwhile must not come back.
     """
