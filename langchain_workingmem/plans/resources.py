@@ -91,8 +91,7 @@ def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
 def _sweep(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[int]:
     """Look at every key that may name the resource, delete what does, and return how many did.
 
-    Independent of the indexes. Two round trips per 1,000 keys of the node, three where items are among them that it asks
-    about, and what is deleted.
+    Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
     """
     keys, owner = space.keys, encode(resource_id).encode()
     own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
