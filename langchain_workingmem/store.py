@@ -47,11 +47,12 @@ class RedisMemoryStore(Entered, BaseStore):
             store.search(("memories", "maya"), query="what pets does she have?")
 
     One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. get, put and
-    delete are one round trip, and so are a hundred of them in a batch; a search is one or two. Without a query the item
-    that was put last comes first. An item with several vectors counts with its best one, scores are similarities
-    (cosine: -1 to 1), and items without vectors come last with the score None. Filters mean what they mean to
-    LangGraph's InMemoryStore, except that what has no order, such as None and 3, does not match instead of raising.
-    Equality is decided by the index; for comparisons the items below the namespace are read.
+    delete are one round trip, and so are a hundred of them in a batch; a search is one to four, more
+    where few items have many vectors (docs/store.md lists what adds one). Without a query the item that was put last
+    comes first. An item with several vectors counts with its best one, scores are similarities (cosine: -1 to 1), and
+    items without vectors come last with the score None. Filters mean what they mean to LangGraph's InMemoryStore, except
+    that what has no order, such as None and 3, does not match instead of raising. Equality is decided by the index; for
+    comparisons the items below the namespace are read.
 
     Items live beside the keys of a `Memory` with the same `key_prefix`, and neither touches the other's.
 

@@ -159,7 +159,7 @@ def _belongings(memory: Memory, resource: str) -> str:
     while True:
         try:
             page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
-        except RedisCapabilityError as error:
+        except (OptionError, RedisCapabilityError) as error:
             return f"What resource {resource!r} has cannot be listed ({worded(str(error))})"
         threads, messages = page.total, messages + sum(thread.message_count for thread in page)
         cursor = page.next_cursor

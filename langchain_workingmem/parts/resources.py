@@ -28,7 +28,8 @@ class Resources:
         At the end all keys are looked through, on every node and without the indexes, until nothing names the resource
         any more: `verified`. Meanwhile every write for the resource, here or elsewhere, raises `ResourceDeletedError`. That
         goes on when a deletion is interrupted, until it is called again; the counts are of what this call has deleted.
-        Each thread goes in one atomic step. A round trip per 100 threads, and two per 1,000 keys of the database.
+        Each thread goes in one atomic step. A round trip per 100 threads, and two per 1,000 keys of the database (three
+        with `namespaces`), for each look.
         """
         return self.core.run(self._delete_resource(resource_id, namespaces))
 
@@ -53,7 +54,7 @@ class Resources:
         the other with its working memory and its messages, oldest first. Each thread is as it was when its turn came.
         `vectors` adds those of each message, so that an import with the same model and options embeds nothing. Options and
         ttl are not part of it. Items of LangGraph stores below `namespaces`, as for `delete_resource`, come last, without their
-        vectors. A round trip per 100 threads, and one per thread and 200 messages.
+        vectors. A round trip per 100 threads, one per thread and 200 messages, and with `namespaces` three per 1,000 keys.
         """
         return self.core.stream(self._export(resource_id, namespaces, vectors=vectors))
 
@@ -82,7 +83,7 @@ class Resources:
         behind it, and takes a time just after it.
         Vectors are used if this memory would make the same; what has none is embedded at the end, with recall. A
         thread of another owner raises `ThreadOwnershipError`, a record that cannot be read `OptionError` with its number;
-        what came before stays. A round trip per thread, and one per 200 messages of it.
+        what came before stays. A round trip per thread and 200 messages of it, one per item, two per working memory at most.
         """
         return self.core.run(self._load(_iterator(records), resource_id))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import threads as plans
 from langchain_workingmem.plans.rows import Wanted
@@ -185,8 +185,9 @@ class Threads:
 
         Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
         metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
-        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step. Raises
-        `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
+        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step; one more to look for
+        thread-scoped working memory, and one to write it. Raises `ThreadNotFoundError`, and `ThreadExistsError` for a
+        `new_thread_id` that is taken.
         """
         return self._core.run(
             self._clone(
@@ -261,20 +262,23 @@ class Threads:
         copy = yield from plans.clone(
             core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
-        yield from copy_memory(core.space, thread_id, new_id)
+        try:
+            yield from copy_memory(core.space, thread_id, copy.thread)
+        except WorkingMemError:
+            yield from plans.delete(core.space, new_id, copy.thread.resource_id)
+            raise
         return copy
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Return the thread that this one was cloned from; None when it is no clone, or the source is gone or not theirs."""
-        return self._core.run(self._source_of(thread_id, resource_id))
+        """Return the thread that this one was cloned from. Two round trips, one when it is no clone.
+
+        None when it is no clone, or its source is gone or not theirs. Raises `ThreadNotFoundError` for the thread itself.
+        """
+        return self._core.run(plans.source(self._core.space, thread_id, resource_id))
 
     async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Async twin of `source_of`."""
-        return await self._core.arun(self._source_of(thread_id, resource_id))
-
-    def _source_of(self, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-        chain = yield from plans.lineage(self._core.space, thread_id, resource_id)
-        return chain[-2] if len(chain) > 1 else None
+        return await self._core.arun(plans.source(self._core.space, thread_id, resource_id))
 
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Return the threads that were cloned from this one and belong to its owner, oldest first."""

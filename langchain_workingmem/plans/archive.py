@@ -67,7 +67,7 @@ def header(resource_id: str | None = None) -> Record:
 
 
 def export(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
-    """Emit everything of a resource. A round trip per 100 threads, and one per thread and 200 messages of it."""
+    """Emit everything of a resource. A round trip per 100 threads, one per thread and 200 messages of it, and those of its items."""
     _, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
     yield from space.ready()
     found = yield from send(*_reading(memory, revisions))
@@ -164,23 +164,30 @@ def _state(row: Mapping[bytes, bytes]) -> Record:
 def load(
     space: Space, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None, on_error: OnError
 ) -> Plan[ImportReport]:
-    """Read records into the store, message by message what is not there yet. A round trip per thread and 200 messages."""
+    """Read records into the store, message by message what is not there yet.
+
+    A round trip per thread and 200 messages of it, one per item, two per working memory at most.
+    """
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    with suppress(EmbeddingError):  # without the model all can be stored, and embedded later
+    with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # all can be stored, and embedded later
         yield from space.setup()
-    intake = _Intake(space, resource_id)
+    intake: _Intake | None = None
     number = 0
     while taken := (yield Pull(source)):
         number += 1
         try:
-            plan = intake.take(taken[0])
+            record = _mapping(taken[0])
+            if intake is None:
+                intake = _begun(space, record, resource_id)
+                continue
+            plan = intake.take(record)
         except (ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             msg = f"record {number}: {what}"
             raise OptionError(msg) from error
         yield from plan
-    if intake.owner is None or not intake.begun:
+    if intake is None:
         msg = "there is no record: an export begins with a header"
         raise OptionError(msg)
     yield from intake.flush()
@@ -203,29 +210,43 @@ def _embedded(space: Space, thread_id: str, resource_id: str) -> Plan[None]:
         return  # deleted, or handed over, since it was imported
 
 
+def _mapping(record: Any) -> Mapping[str, Any]:
+    if not isinstance(record, Mapping):
+        msg = f"is of type {type(record).__name__}: pass a dict, json.loads(line) of each line"
+        raise TypeError(msg)
+    return record
+
+
+def _begun(space: Space, record: Mapping[str, Any], resource_id: str | None) -> _Intake:
+    """Check the header, and begin."""
+    if record.get("format") != FORMAT:
+        msg = f"is no header of {FORMAT!r}: pass what export_resource() or an importer gives, from the beginning"
+        raise ValueError(msg)
+    if record.get("version") != VERSION:
+        msg = f"has version {record.get('version')!r}, and this package reads {VERSION}: use a newer package"
+        raise ValueError(msg)
+    named = record.get("resource_id")
+    return _Intake(space, check_id(resource_id or named, "resource_id"), named)
+
+
 @dataclass(slots=True)
 class _Intake:
     """What was read and not written yet: a part of one thread."""
 
     space: Space
-    owner: str | None
-    named: str | None = None  # the resource in the header
+    owner: str
+    named: str | None  # the resource in the header
     thread: str | None = None
     begins: list[Argument] = field(default_factory=list)  # how each call for the thread begins
     messages: list[Argument] = field(default_factory=list)
     size: int = 0
-    begun: bool = False  # the header was read
+    is_written: bool = True  # all that has come in
     bare: dict[str, None] = field(default_factory=dict)  # threads with messages that have no vectors
     counts: Counter[str] = field(default_factory=Counter)
 
-    def take(self, record: Any) -> Plan[None]:
+    def take(self, record: Mapping[str, Any]) -> Plan[None]:
         """Check a record, and return what is to be done about it."""
-        if not isinstance(record, Mapping):
-            msg = f"is of type {type(record).__name__}: pass a dict, json.loads(line) of each line"
-            raise TypeError(msg)
         kind = record.get("kind")
-        if not self.begun:
-            return self._header(record)
         match kind:
             case "thread":
                 return self._thread(record)
@@ -238,21 +259,6 @@ class _Intake:
         msg = f"kind {kind!r} is not known: thread, message, working_memory and item are"
         raise ValueError(msg)
 
-    def _header(self, record: Mapping[str, Any]) -> Plan[None]:
-        if record.get("format") != FORMAT:
-            msg = f"is no header of {FORMAT!r}: pass what export_resource() or an importer gives, from the beginning"
-            raise ValueError(msg)
-        if record.get("version") != VERSION:
-            msg = f"has version {record.get('version')!r}, and this package reads {VERSION}: use a newer package"
-            raise ValueError(msg)
-        self.named = record.get("resource_id")
-        self.owner = check_id(self.owner or self.named, "resource_id")
-        self.begun = True
-        return self._nothing()
-
-    def _nothing(self) -> Plan[None]:
-        yield from ()
-
     def _thread(self, record: Mapping[str, Any]) -> Plan[None]:
         id, clone_of = check_id(record["id"], "id"), record.get("clone_of")
         fields: list[Argument] = [*fields_of(record.get("title"), record.get("metadata")), *self.space.ttl_fields]
@@ -261,11 +267,11 @@ class _Intake:
                 fields += [name, _micros(record[name])]
         if clone_of is not None:
             fields += ["clone_of", encode(check_id(clone_of, "clone_of"))]
-        return self._begin(id, ["join", encode(self.owner or ""), encode(id), len(fields), *fields])
+        return self._begin(id, ["join", encode(self.owner), encode(id), len(fields), *fields])
 
     def _begin(self, thread_id: str, begins: list[Argument]) -> Plan[None]:
         yield from self.flush()
-        self.thread, self.begins = thread_id, begins
+        self.thread, self.begins, self.is_written = thread_id, begins, False
 
     def _message(self, record: Mapping[str, Any]) -> Plan[None]:
         self._belongs(record["thread_id"])
@@ -289,6 +295,7 @@ class _Intake:
     def _add(self, row: list[Argument]) -> Plan[None]:
         self.messages += row
         self.size += 1
+        self.is_written = False
         if self.size == BATCH:
             yield from self.flush()
 
@@ -322,13 +329,12 @@ class _Intake:
 
     def _remember(self, thread_id: str | None, arguments: list[Argument], revisions: int) -> Plan[None]:
         yield from self.flush()
-        owner = self.owner or ""
-        keys = self.space.keys.of_resource(owner) if thread_id is None else self.space.keys.of(thread_id).all
-        call = scripts.RESTORE_MEMORY.call(keys, encode(owner), *arguments)
+        keys = self.space.keys.of_resource(self.owner) if thread_id is None else self.space.keys.of(thread_id).all
+        call = scripts.RESTORE_MEMORY.call(keys, encode(self.owner), *arguments)
         if thread_id is None:
-            (written,) = yield from run_script("", owner, call)
+            (written,) = yield from run_script("", self.owner, call)
         else:
-            written = yield from guarded(self.space, thread_id, [owner], call)
+            written = yield from guarded(self.space, thread_id, [self.owner], call)
         self.counts.update(working_memories=written, revisions=written * revisions)
 
     def _item(self, record: Mapping[str, Any]) -> Plan[None]:
@@ -349,14 +355,14 @@ class _Intake:
 
     def flush(self) -> Plan[None]:
         """Write what has come in."""
-        if self.thread is None or not self.begins:
+        if self.thread is None or self.is_written:
             return
-        reply = yield from restore(self.space, self.thread, self.owner or "", [*self.begins, *self.messages])
+        reply = yield from restore(self.space, self.thread, self.owner, [*self.begins, *self.messages])
         made, new, bare, _ = reply
         self.counts.update(threads=made, messages=new, skipped=self.size - new)
         if bare:
             self.bare[self.thread] = None
-        self.messages, self.size = [], 0
+        self.messages, self.size, self.is_written = [], 0, True
 
 
 def _micros(time: Any) -> int:

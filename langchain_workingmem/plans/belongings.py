@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import PutOp, validate_op_namespace
@@ -17,7 +16,6 @@ from langchain_workingmem.plans.keys import tag_of
 from langchain_workingmem.plans.shelf import item_digest, parts_of, row_of
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
@@ -39,40 +37,35 @@ def of_resource(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[t
     return found
 
 
-def walk(space: Space, namespaces: Sequence[tuple[str, ...]], visit: Callable[[list[str]], Plan[None]]) -> Plan[int]:
-    """Visit the items below namespaces, by digest, and count them. Two round trips per 1,000 keys of the node."""
-    found = 0
-    step: Scan | None = Scan(f"{space.keys.item_prefix}*") if namespaces else None
-    while step is not None:
-        seen, step = yield step
-        names = (yield from send(*(("HGET", key, "namespace") for key in seen))) if seen else []
-        places = [tuple(json.loads(name)) if name else () for name in names]
-        ours = [
-            tag_of(key)
-            for key, place in zip(seen, places, strict=True)
-            if any(place[: len(below)] == below for below in namespaces)
-        ]
-        if ours:
-            yield from visit(ours)
-        found += len(ours)
-    return found
+def among(space: Space, namespaces: Sequence[tuple[str, ...]], keys: Iterable[bytes]) -> Plan[list[str]]:
+    """Tell which keys are those of items below namespaces, by digest. One round trip, none where there are no items."""
+    prefix = space.keys.item_prefix.encode()
+    items = [key for key in keys if key.startswith(prefix)] if namespaces else []
+    names = (yield from send(*(("HGET", key, "namespace") for key in items))) if items else []
+    places = [tuple(json.loads(name)) if name else () for name in names]
+    return [
+        tag_of(key)
+        for key, place in zip(items, places, strict=True)
+        if any(place[: len(below)] == below for below in namespaces)
+    ]
 
 
-def delete(space: Space, counts: Counter[str], digests: Sequence[str]) -> Plan[None]:
-    """Delete items, and count them. One round trip."""
+def delete(space: Space, digests: Sequence[str]) -> Plan[int]:
+    """Delete items, and tell how many there were. One round trip."""
     gone = yield from send(*(scripts.DELETE_ITEM.call(space.keys.of_item(digest)) for digest in digests))
-    counts.update(items=sum(gone))
+    return sum(gone)
 
 
 def export(space: Space, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
-    """Emit the items below namespaces as records, without their vectors."""
-    yield from walk(space, namespaces, partial(_emit, space))
-
-
-def _emit(space: Space, digests: Sequence[str]) -> Plan[None]:
-    replies = yield from send(*(scripts.GET_ITEM.call(space.keys.of_item(digest), 0) for digest in digests))
-    rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
-    yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
+    """Emit the items below namespaces as records, without their vectors. Three round trips per 1,000 keys of the node."""
+    step: Scan | None = Scan(f"{space.keys.item_prefix}*") if namespaces else None
+    while step is not None:
+        seen, step = yield step
+        digests = yield from among(space, namespaces, seen)
+        calls = [scripts.GET_ITEM.call(space.keys.of_item(digest), 0) for digest in digests]
+        replies = (yield from send(*calls)) if calls else []
+        rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
+        yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
 
 
 def _record(parts: dict[str, Any]) -> dict[str, Any]:

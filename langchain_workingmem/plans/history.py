@@ -43,8 +43,8 @@ def write(
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
-    When the model fails, or does not fit the index, the messages are written without vectors, and the error comes back:
-    what to do about it is the caller's choice, what is lost is nothing.
+    When the model fails, or does not fit the index, or nobody has made that, the messages are written without vectors, and
+    the error comes back: what to do about it is the caller's choice, what is lost is nothing.
     """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)

@@ -42,7 +42,11 @@ LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" fo
 
 
 def search(shelf: Shelf, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]:
-    """Find items below a namespace: the most similar first and those without vectors last, or the latest first."""
+    """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
+
+    One round trip, more where `_nearest`, `_latest` and `_alive` say so, and one more when something found has a TTL that
+    reading renews.
+    """
     if op.limit == 0:
         return []
     where = below(op.namespace_prefix) & wanted.where
@@ -93,8 +97,8 @@ def _nearest(
 ) -> Plan[list[tuple[Row, float | None]]]:
     """Read a page of items, the most similar first; an item is as similar as the best of its vectors.
 
-    One round trip, and one more when the best of an item is not its first vector, when the vectors of a few items fill
-    the list, or when the page reaches those that have none.
+    One round trip, one more when the nearest vectors of an item are without its first, one more when the page reaches items
+    that have none, and one or two each time that the vectors of a few items fill the list.
     """
     from redisvl.query.filter import Tag
 

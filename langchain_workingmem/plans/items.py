@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
-from langchain_workingmem.errors import OptionError, RedisReplyError
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import dump
 from langchain_workingmem.plans.effects import Plan, send, together
 from langchain_workingmem.plans.filters import Filter, labels
 from langchain_workingmem.plans.item_searches import namespaces, search
-from langchain_workingmem.plans.search import is_stale
 from langchain_workingmem.plans.shelf import digest_of, item_digest, parts_of, row_of, to_json
-from langchain_workingmem.plans.space import no_index
+from langchain_workingmem.plans.space import searched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,8 +31,8 @@ _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64
 def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do operations: all reads first, then what is to be written, the last one for each item.
 
-    One round trip for any number of gets, one for any number of puts and deletions, one or two for any number of
-    searches without client-side filters; one call of the model for all that is put and one for all that is asked.
+    One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of
+    the longest (see `search`); one call of the model for all that is put and one for all that is asked.
     """
     ops = list(ops)
     reads: dict[int, Callable[[], Plan[Any]]] = {}
@@ -57,16 +56,7 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
     if not all(isinstance(op, GetOp) for op in ops):
         yield from shelf.setup()
     results: list[Any] = [None] * len(ops)
-    try:
-        found = yield from together(make() for make in reads.values())
-    except RedisReplyError as error:
-        if not is_stale(error):
-            raise
-        if not shelf.create:
-            raise no_index(error) from error
-        shelf.is_ready = False  # somebody dropped the index
-        yield from shelf.setup()
-        found = yield from together(make() for make in reads.values())
+    found = yield from searched(lambda: together(make() for make in reads.values()), shelf.renewed, create=shelf.create)
     for place, result in zip(reads, found, strict=True):
         results[place] = result
     yield from together(make() for make in writes.values())

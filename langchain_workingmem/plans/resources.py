@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, send
@@ -34,18 +33,14 @@ def delete(
     The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
     early leaves it, and the next one takes over.
     """
-    tombstone, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
+    tombstone, *_ = space.keys.of_resource(check_id(resource_id, "resource_id"))
     counts: Counts = Counter()
     yield from send(("SET", tombstone, mark))
     yield from _threads(space, resource_id, counts)
-    kept, entries, _ = yield from send(
-        ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
-    )
-    counts.update(working_memories=kept, revisions=entries)
+    yield from _memory(space, resource_id, counts)
     verified = False
     for _ in range(PASSES):
-        left = yield from _sweep(space, resource_id, counts)
-        left += yield from belongings.walk(space, namespaces, partial(belongings.delete, space, counts))
+        left = yield from _sweep(space, resource_id, namespaces, counts)
         verified = not left
         if verified:
             yield from send(scripts.LIFT.call([tombstone], mark))
@@ -64,7 +59,7 @@ def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
             cursor = page.next_cursor
             if cursor is None:
                 return
-    except RedisCapabilityError:
+    except (OptionError, RedisCapabilityError):
         return
     except RedisReplyError as error:
         if not is_stale(error):
@@ -84,10 +79,19 @@ def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Co
             counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
 
 
-def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
+def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
+    """Delete the working memory of the resource. One round trip."""
+    _, memory, revisions = space.keys.of_resource(resource_id)
+    kept, entries, _ = yield from send(
+        ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
+    )
+    counts.update(working_memories=kept, revisions=entries)
+
+
+def _sweep(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[int]:
     """Look at every key that may name the resource, delete what does, and return how many did.
 
-    Independent of the indexes. Two round trips per 1,000 keys of the node.
+    Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
     """
     keys, owner = space.keys, encode(resource_id).encode()
     own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
@@ -101,9 +105,15 @@ def _sweep(space: Space, resource_id: str, counts: Counts) -> Plan[int]:
         ours = [key for key, named in zip(owned, owners, strict=True) if named == owner]
         yield from _purge(space, resource_id, {keys.thread_of(key) for key in ours}, counts)
         # a thread that has expired leaves its vectors for a while
-        loose = [key for key in ours if key.startswith(vector)] + [key for key in seen if key in own]
+        loose = [key for key in ours if key.startswith(vector)]
         if loose:
             gone = yield from send(*(("DEL", key) for key in loose))
             counts.update(vectors=sum(gone))
-        found += len(ours) + len(own.intersection(seen))
+        again = own.intersection(seen)
+        if again:
+            yield from _memory(space, resource_id, counts)
+        items = yield from belongings.among(space, namespaces, seen)
+        if items:
+            counts["items"] += yield from belongings.delete(space, items)
+        found += len(ours) + len(again) + len(items)
     return found

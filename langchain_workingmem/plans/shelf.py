@@ -78,6 +78,11 @@ class Shelf:
             self.dims = dims
         self.is_ready = True
 
+    def renewed(self) -> Plan[None]:
+        """Look at the server again, and make what is gone."""
+        self.is_ready = False
+        yield from self.setup()
+
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes]]:
         """Embed texts; those without a direction, zero vectors, stay out."""
         import numpy as np

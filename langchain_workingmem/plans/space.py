@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
     OptionError,
-    RedisCapabilityError,
     RedisReplyError,
 )
 from langchain_workingmem.plans.codec import as_dict
-from langchain_workingmem.plans.effects import Embed, Pause, Plan, attempt, send
-from langchain_workingmem.plans.search import threads_schema, vectors_schema
+from langchain_workingmem.plans.effects import Embed, Pause, Plan, T, attempt, send
+from langchain_workingmem.plans.search import is_stale, threads_schema, vectors_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
     from langchain_workingmem.plans.effects import Command
@@ -106,11 +105,18 @@ class Space:
     # ------------------------------------------------------------------ plans
 
     def ready(self) -> Plan[None]:
-        """Create the index of threads if needed: one round trip the first time, none later."""
+        """Create the index of threads if needed: as many round trips as `created` the first time, none later."""
         if self.threads_ready or not self.create:
             return
         yield from created(threads_schema(self.keys))
         self.threads_ready = True
+
+    def renewed(self, dims: int | None = None) -> Plan[None]:
+        """Look at the server again, and make the index of threads if it is gone, and with `dims` that of vectors."""
+        self.forget()
+        yield from self.ready()
+        if dims is not None:
+            yield from self.vectors_ready(dims)
 
     def setup(self) -> Plan[None]:
         """Create all indexes; asks the model for one embedding where nothing tells its size yet."""
@@ -121,10 +127,10 @@ class Space:
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: two round trips the first time, none later.
+        """Create or check the vector index: the first time one round trip, and those of `created`; none later.
 
         Raises `EmbeddingSizeError` when the index holds vectors of another size, `OptionError` when it was built
-        with other index options.
+        with other index options, or is not there and must not be made.
         """
         if self.dims is None:
             wanted = self.settings(dims)
@@ -203,7 +209,10 @@ def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
 
 
 def created(command: Command) -> Plan[None]:
-    """Create an index unless it is there, and wait until it holds the documents that are. Two round trips."""
+    """Create an index unless it is there, and wait until it holds the documents that are.
+
+    One round trip where it is there; else two, and one every 20 ms while the server takes documents in.
+    """
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
         if "already exists" in str(reply):
@@ -218,6 +227,25 @@ def created(command: Command) -> Plan[None]:
         yield Pause(0.02)
 
 
-def no_index(seen: object) -> RedisCapabilityError:
-    """Say who makes an index that is not there."""
-    return RedisCapabilityError(f"{seen} and create_index=False: run setup() once with a user that may create it")
+def searched(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
+    """Search, and when the index was dropped or rebuilt since we looked, heal what we know of it and search again.
+
+    Without the right to `create` an index that is gone stays gone: `OptionError`.
+    """
+    try:
+        return (yield from search())
+    except RedisReplyError as error:
+        if not is_stale(error):
+            raise
+    yield from heal()
+    try:
+        return (yield from search())
+    except RedisReplyError as error:
+        if create or not is_stale(error):
+            raise
+        raise no_index(error) from error
+
+
+def no_index(seen: object) -> OptionError:
+    """Say who makes an index that is not there, and that we may not make."""
+    return OptionError(f"{seen}, and create_index=False: run setup() once with a user that may create it")

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem.errors import (
     OptionError,
-    RedisReplyError,
     ThreadNotFoundError,
     WorkingMemError,
 )
@@ -20,10 +20,10 @@ from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros
-from langchain_workingmem.plans.effects import Plan, attempt, send
+from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
-from langchain_workingmem.plans.search import counting, is_stale, listing, matching, parse, total_of
-from langchain_workingmem.plans.space import no_index
+from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
+from langchain_workingmem.plans.space import searched
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -143,19 +143,10 @@ def listed(
 
     index, width = space.keys.threads_index, limit + 1 + len(given)
     yield from space.ready()
-    searches = (
-        listing(index, where & bound, order_by, descending=descending, limit=width),
-        counting(index, where),
+    search = partial(
+        send, listing(index, where & bound, order_by, descending=descending, limit=width), counting(index, where)
     )
-    replies = yield from attempt(*searches)
-    if any(isinstance(reply, RedisReplyError) and is_stale(reply) for reply in replies):
-        space.forget()  # the index was dropped since we looked
-        yield from space.ready()
-        replies = yield from attempt(*searches)
-    for reply in replies:
-        if isinstance(reply, RedisReplyError):
-            raise no_index(reply) if is_stale(reply) else reply
-    reply, count = replies
+    reply, count = yield from searched(search, space.renewed, create=space.create)
     found = parse(reply)
     rows = [row for row in found if row.fields and not seen(row)]
     shown = rows[:limit]
@@ -256,20 +247,36 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
 
 
 def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """Follow clones back to their source, oldest first. A round trip per generation.
+    """Follow clones back to their source, oldest first. A round trip per generation."""
+    thread: Thread | None = yield from _there(space, thread_id, resource_id)
+    found: dict[str, Thread] = {}
+    while thread is not None and thread.id not in found:
+        found[thread.id] = thread
+        thread = yield from _before(space, thread)
+    return list(found.values())[::-1]
 
-    The chain ends where a source is gone, belongs to another owner by now, or is a thread that took a source's id.
-    """
+
+def source(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
+    """Read the thread that this one was cloned from. Two round trips, one when it is no clone."""
+    thread = yield from _there(space, thread_id, resource_id)
+    return (yield from _before(space, thread))
+
+
+def _there(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread]:
     thread = yield from get(space, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
-    found = {thread.id: thread}
-    while thread.clone_of is not None and thread.clone_of not in found:
-        before = yield from get(space, thread.clone_of, None)
-        if before is None or before.resource_id != thread.resource_id or before.created_at > thread.created_at:
-            break
-        found[before.id] = thread = before
-    return list(found.values())[::-1]
+    return thread
+
+
+def _before(space: Space, thread: Thread) -> Plan[Thread | None]:
+    """Read the source of a clone; None when it is gone, or somebody else's by now, or a thread that took its id."""
+    if thread.clone_of is None or thread.clone_of == thread.id:
+        return None
+    before = yield from get(space, thread.clone_of, None)
+    if before is None or before.resource_id != thread.resource_id or before.created_at > thread.created_at:
+        return None
+    return before
 
 
 def clones(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
@@ -299,9 +306,7 @@ def clone(
     the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
     program or the task is stopped, or Redis stays away).
     """
-    origin = yield from get(space, source, resource_id)
-    if origin is None:
-        raise ThreadNotFoundError(source)
+    origin = yield from _there(space, source, resource_id)
     keys = space.keys.of(source)
     check_id(new_thread_id, "new_thread_id")
     changed = _checked(metadata)

@@ -67,7 +67,7 @@ def _name(space: Space, thread_id: str) -> Plan[None]:
 
 
 def clean(answer: str, max_chars: int) -> str:
-    """Make a title of a model's answer: its last word on the matter, on one line, without quotes, not too long."""
+    """Make a title of a model's answer: what it says first, thoughts aside, without quotes, not too long."""
     lines = [line.strip(_QUOTES) for line in _THOUGHTS.sub("", answer).splitlines()]
     title = " ".join(next((line for line in lines if line), "").removeprefix("Title:").split()).strip(" \"'")
     title = to_utf8(title)

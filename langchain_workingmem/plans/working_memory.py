@@ -177,22 +177,30 @@ def checked(space: Space, document: str) -> str:
 def _write(
     space: Space, place: Place, expected: int | str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
+    """Write working memory; that of a thread which is not there makes the thread, if there is something to write."""
+    writing = partial(_write_into, space, place, expected, origin, what, value)
+    try:
+        return (yield from writing())
+    except ThreadNotFoundError as error:
+        if what == "revert" or not value:
+            return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
+        # the memory of a thread whose first message is still to come; without an owner it owns itself
+        with suppress(ThreadExistsError):  # somebody else's first message came in between
+            yield from create(space, error.thread_id, place.resource_id or error.thread_id, None, None)
+    return (yield from writing())
+
+
+def _write_into(
+    space: Space, place: Place, expected: int | str, origin: str, what: str, value: str | int
+) -> Plan[tuple[int, dict[bytes, bytes]]]:
+    """Write working memory; that of a thread which is not there raises `ThreadNotFoundError`. One round trip."""
     keep = space.remembering.revisions
     call = scripts.REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value)
     once = expected == ""  # without a revision to compare, a second time would undo what came in between
     if place.thread_id is None:
         ((status, row),) = yield from run_script("", place.resource_id, call, once=once)
-        return int(status), as_dict(row)
-    writing = partial(guarded, space, place.thread_id, [place.resource_id], call, once=once)
-    try:
-        status, row = yield from writing()
-    except ThreadNotFoundError:
-        if what == "revert" or not value:
-            return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
-        # the memory of a thread whose first message is still to come; without an owner it owns itself
-        with suppress(ThreadExistsError):  # somebody else's first message came in between
-            yield from create(space, place.thread_id, place.resource_id or place.thread_id, None, None)
-        status, row = yield from writing()
+    else:
+        status, row = yield from guarded(space, place.thread_id, [place.resource_id], call, once=once)
     return int(status), as_dict(row)
 
 
@@ -257,14 +265,17 @@ def revert(space: Space, revision: int, thread_id: str | None, resource_id: str 
     return _state(space, row)
 
 
-def copy_memory(space: Space, source: str, target: str) -> Plan[None]:
-    """Give a clone the working memory of its source, where threads have one. Two round trips, else none."""
+def copy_memory(space: Space, source: str, clone: Thread) -> Plan[None]:
+    """Give a clone the working memory of its source, where threads have one. Two round trips, one when it is empty, else none.
+
+    Both must be their owner's still: a clone that was deleted meanwhile must not come back.
+    """
     if space.working_memory is None or space.working_memory.scope != "thread":
         return
-    state = yield from read(space, source, None)
+    state = yield from read(space, source, clone.resource_id)
     if state.text:
-        place = yield from find(space, target, None)
-        yield from _write(space, place, 0, "clone", "write", state.text)
+        place = yield from find(space, clone.id, clone.resource_id)
+        yield from _write_into(space, place, 0, "clone", "write", state.text)
 
 
 def create_thread(
@@ -280,7 +291,7 @@ def create_thread(
     place = yield from find(space, thread_id, resource_id)
     try:
         thread = yield from create(space, thread_id, resource_id, title, metadata)
-        yield from _write(space, place, 0, "seed", "write", document)
+        yield from _write_into(space, place, 0, "seed", "write", document)
     except RedisConnectionError as error:
         error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
         raise

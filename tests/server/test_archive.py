@@ -360,6 +360,18 @@ def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server:
         assert len(list(memory.export_resource("u"))) == 1 + 1 + 4 + 462
 
 
+def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
+    at = "2020-01-01T00:00:00+00:00"
+    items = [
+        {"kind": "item", "namespace": ["u"], "key": str(place), "value": {}, "created_at": at, "updated_at": at}
+        for place in range(20)
+    ]
+    records = [HEADER, THREAD, *(message(str(place)) for place in range(401)), *items]
+    assert trips.of(lambda: plain.import_resource(records)) == 3 + 20
+    assert trips.of(lambda: plain.import_resource([HEADER, THREAD, *items])) == 1 + 20
+    assert trips.of(lambda: plain.import_resource([HEADER])) == 0
+
+
 def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
     async def records() -> AsyncIterator[Record]:
         for record in (HEADER, THREAD, message("1"), message("2")):

@@ -11,6 +11,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.store.base import PutOp
 
 from langchain_workingmem import Memory, OptionError
+from langchain_workingmem.plans.effects import Command
 from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 
@@ -51,6 +52,13 @@ def test_a_deletion_takes_the_items_below_the_namespaces_of_the_resource(
     assert [name for name in left if "maya" in name] == [("maya", "else"), ("other", "maya")]
     assert len(list(raw.scan_iter(f"{prefix}:item*:{{*"))) == 7 * 2
     assert plain.delete_resource("maya", namespaces=TEMPLATES).items == 0
+
+
+def test_threads_and_items_are_looked_for_in_one_pass_over_all_keys(
+    plain: Memory, filled: RedisMemoryStore, commands: list[Command]
+) -> None:
+    plain.delete_resource("maya", namespaces=TEMPLATES)
+    assert commands.count(("SCAN", 0)) == 2  # one that finds items, one that finds nothing any more
 
 
 def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None:

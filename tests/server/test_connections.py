@@ -157,11 +157,41 @@ def test_attaching_uses_the_indexes_of_somebody_else(
 ) -> None:
     options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
     guest = make_memory(create_index=False, **options)
-    with pytest.raises(RedisCapabilityError, match=r"run setup"):
+    with pytest.raises(OptionError, match=r"run setup"):
         guest.recall.search("hello", resource_id="u")
     make_memory(**options).setup()
     guest.history.append([HELLO], thread_id="t", resource_id="u")
     assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
+
+
+def test_an_index_that_nobody_has_made_costs_no_message(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
+) -> None:
+    options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
+    guest = make_memory(create_index=False, **options)
+    for write in (guest.history.append, guest.save_turn):
+        with pytest.raises(OptionError, match=r"there is no index .* create_index=False: run setup") as failure:
+            write([HELLO], thread_id="t", resource_id="u")
+        assert "reindex" in failure.value.__notes__[0]
+    assert guest.history.messages("t") == [HELLO]
+    make_memory(**options).setup()
+    assert guest.recall.reindex(thread_id="t", progress=False) == 1
+    assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
+
+
+def test_with_on_error_log_an_index_that_nobody_has_made_costs_the_recall_only(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = make_memory(embeddings=embeddings, recall=RecallOptions(), create_index=False, on_error="log")
+    assert guest.history.append([HELLO], thread_id="t", resource_id="u") == [HELLO]
+    assert "run setup()" in caplog.text
+    assert "reindex" in caplog.text
+    assert guest.context("next", thread_id="t", resource_id="u").messages[0] == HELLO
+    assert "this turn goes without recall" in caplog.text
+    records = make_memory().export_resource("u")
+    assert guest.import_resource([{**record, "id": "s", "thread_id": "s"} for record in records]).messages == 1
+    assert guest.history.messages("s") == [HELLO]
+    assert "everything is imported" in caplog.text
 
 
 # ------------------------------------------------------------------ borrowed clients

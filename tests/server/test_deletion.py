@@ -15,7 +15,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, ResourceDeletedError
 from langchain_workingmem.options import Scope
 from langchain_workingmem.plans import resources
-from langchain_workingmem.plans.effects import Plan
+from langchain_workingmem.plans.effects import Plan, Scan
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.test_isolation import NAMES, secrets_in, tell
 
@@ -156,6 +156,26 @@ def test_what_the_index_does_not_know_is_found(stocked: Memory, raw: redis.Redis
     raw.set(f"{prefix}:thread:{{foreign}}", "no hash at all")
     assert stocked.delete_resource("u").vectors == 5
     assert raw.exists(f"{prefix}:thread:{{foreign}}")
+    assert tracks(raw, prefix, "u") == []
+
+
+def test_working_memory_that_comes_back_is_counted_as_what_it_is(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plan = resources.delete(plain.core.space, "u", "mark")
+
+    def written_past_us() -> Plan[Any]:
+        effect = next(plan)
+        try:
+            while True:
+                if isinstance(effect, Scan) and not seen:
+                    raw.hset(f"{prefix}:memory:r:{{u}}", "document", "x")
+                    seen.extend(raw.xadd(f"{prefix}:revisions:r:{{u}}", {"document": "x"}) for _ in range(2))
+                effect = plan.send((yield effect))
+        except StopIteration as done:
+            return done.value
+
+    seen: list[Any] = []
+    report = plain.core.run(written_past_us())
+    assert (report.vectors, report.working_memories, report.revisions, report.verified) == (0, 1, 2, True)
     assert tracks(raw, prefix, "u") == []
 
 

@@ -287,9 +287,7 @@ def test_items_from_before_the_index_are_found_without_a_score(make_store: Make,
 
 
 def test_attaching_needs_an_index_of_vectors(make_store: Make, embeddings: WordEmbeddings) -> None:
-    from langchain_workingmem import RedisCapabilityError
-
-    with pytest.raises(RedisCapabilityError, match="create_index=False"):
+    with pytest.raises(OptionError, match="create_index=False"):
         make_store(index={"dims": 64, "embed": embeddings}, create_index=False).put(NS, "k", {"text": "x"})
 
 

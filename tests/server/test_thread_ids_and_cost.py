@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,7 +92,8 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
     fresh = count()
     for number in range(12):
         append(memory, "a", thread_id=f"t{number}")
-    memory.threads.clone("t0", new_thread_id="c")
+    for source, copy in pairwise(["t0", "a", "b", "c"]):
+        memory.threads.clone(source, new_thread_id=copy)
     names = iter([f"t{number}" for number in range(2, 12)])
     costs = {
         "create": trips.of(lambda: memory.threads.create(resource_id="u", thread_id=f"n{next(fresh)}")),
@@ -106,7 +107,14 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
         "lineage": trips.of(lambda: memory.threads.lineage("c")),
         "clone": trips.of(lambda: memory.threads.clone("t0")),
     }
-    assert costs == dict.fromkeys(costs, 1) | {"clones_of": 2, "source_of": 2, "lineage": 2, "clone": 3}
+    assert costs == dict.fromkeys(costs, 1) | {"clones_of": 2, "source_of": 2, "lineage": 4, "clone": 3}
+
+
+def test_a_clone_of_working_memory_is_two_round_trips_more(notes: Memory, trips: Trips) -> None:
+    notes.threads.create(resource_id="u", thread_id="bare")
+    notes.threads.create(resource_id="u", thread_id="t", working_memory="likes tea")
+    assert trips.of(lambda: notes.threads.clone("bare")) == 3 + 1
+    assert trips.of(lambda: notes.threads.clone("t")) == 3 + 2
 
 
 def test_a_server_that_forgot_the_scripts_is_taught_them_again(plain: Memory, raw: redis.Redis) -> None:

@@ -22,7 +22,7 @@ from langchain_workingmem import (
     WorkingMemError,
 )
 from langchain_workingmem.plans.keys import encode
-from tests.server.test_history import append, texts, thread_of
+from tests.server.test_history import append, texts, thread_of, vectors
 from tests.unit.test_keys import BAD_IDS
 
 if TYPE_CHECKING:
@@ -185,6 +185,15 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
+
+
+def test_transfer_leaves_evicted_vectors_gone(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    append(memory, "a", "b")
+    before = vectors(raw, prefix)
+    evicted, other = before
+    raw.delete(evicted)
+    memory.threads.transfer("t", resource_id="u", to="v")
+    assert vectors(raw, prefix) == {other: before[other]}
 
 
 def test_transfer_of_no_thread_is_an_error(plain: Memory) -> None:

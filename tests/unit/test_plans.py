@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Effect, Emit, Pause, Plan, Progress, Pull, Send, attempt, send
+from langchain_workingmem.plans.space import searched
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
@@ -85,6 +86,33 @@ def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_cou
     assert isinstance(again, Send)
     assert again.in_order
     assert [command[0] for command in again.commands] == ["EVAL", "GET"]
+
+
+# ---------------------------------------------------------------------- indexes that are gone
+
+GONE = RedisReplyError("wm:threads: no such index")
+SEARCH, HEAL = Send((("FT.SEARCH",),)), Send((("FT.CREATE",),))
+
+
+def looked(*, create: bool) -> Plan[list[Any]]:
+    return searched(lambda: send(("FT.SEARCH",)), lambda: send(("FT.CREATE",)), create=create)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_search_heals_what_is_gone_and_is_repeated_once(create: bool) -> None:
+    assert drive(looked(create=create), [1]) == ([SEARCH], [1])
+    assert drive(looked(create=create), [GONE], [b"OK"], [1]) == ([SEARCH, HEAL, SEARCH], [1])
+    with pytest.raises(RedisReplyError, match="OOM"):
+        drive(looked(create=create), [RedisReplyError("OOM")])
+    with pytest.raises(RedisReplyError, match="OOM"):
+        drive(looked(create=create), [GONE], [b"OK"], [RedisReplyError("OOM")])
+
+
+def test_an_index_that_stays_gone_is_said_with_the_remedy_where_we_must_not_make_it() -> None:
+    with pytest.raises(OptionError, match=r"no such index, and create_index=False: run setup\(\)"):
+        drive(looked(create=False), [GONE], [b"OK"], [GONE])
+    with pytest.raises(RedisReplyError, match=r"no such index$"):
+        drive(looked(create=True), [GONE], [b"OK"], [GONE])
 
 
 NAMES = sorted(name for name, value in vars(scripts).items() if isinstance(value, scripts.Script))

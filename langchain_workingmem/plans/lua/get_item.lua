@@ -7,6 +7,7 @@ local ttl = item[6]
 if ARGV[1] == '1' and ttl then
   local expires_at = whole(math.floor(now() / 1000) + ttl)
   local function refresh(key)
+    if redis.call('EXISTS', key) == 0 then return end -- somebody evicted the vector
     redis.call('HSET', key, 'expires_at', expires_at)
     redis.call('PEXPIREAT', key, expires_at)
   end
