@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
-    RedisReplyError,
     ThreadNotFoundError,
 )
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -29,7 +29,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
 from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, attempt, send, traced
+from langchain_workingmem.plans.effects import Embed, Plan, send, traced
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
@@ -42,7 +42,6 @@ from langchain_workingmem.plans.scoring import (
 from langchain_workingmem.plans.search import (
     columns,
     farthest,
-    is_stale,
     matching,
     nearest,
     pack,
@@ -50,7 +49,7 @@ from langchain_workingmem.plans.search import (
     size_of,
     wordy,
 )
-from langchain_workingmem.plans.space import no_index
+from langchain_workingmem.plans.space import searched
 from langchain_workingmem.plans.threads import get
 from langchain_workingmem.text.chunks import count_tokens
 from langchain_workingmem.text.rendering import message_text
@@ -230,28 +229,19 @@ def candidates(
     depth = wanted + len(excluded) + query.top_k + 8
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
-    retried = False
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = space.authors.get(owner, frozenset())
     meant = named(query.text, known) if hybrid else frozenset()
     vector = yield from embed_query(space, in_first_person(query.text, meant))
+    dims = len(vector) // (2 if options.index.dtype == "float16" else 4)
 
     while True:
         words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
-        replies = yield from attempt(*searches, *(beside if others is None else ()))
+        search = partial(send, *searches, *(beside if others is None else ()))
+        replies = yield from searched(search, partial(space.renewed, dims), create=space.create)
         others = replies[len(searches) :] if others is None else others
-        failed = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
-        if failed is not None:
-            if retried or not is_stale(failed):
-                raise no_index(failed) if is_stale(failed) else failed
-            # the index was dropped, or rebuilt for another model, since we looked
-            space.forget()
-            yield from space.ready()
-            yield from space.vectors_ready(len(vector) // (2 if options.index.dtype == "float16" else 4))
-            others, retried = None, True
-            continue
         distance = options.index.distance
         keys, _, rows = columns(replies[0])
         near = _candidates(keys, [similarity(row, distance) for row in rows], rows, excluded, gone)

@@ -46,6 +46,7 @@ def delete(
             yield from send(scripts.LIFT.call([tombstone], mark))
             break
         yield Pause(PAUSE)
+    space.authors.pop(resource_id, None)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
 
 

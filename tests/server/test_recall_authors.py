@@ -107,3 +107,12 @@ def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory
     assert len(memory.history.messages("t", roles=["human"])) == len(CHAT)
     assert [message.text for message in memory.history.messages("t", roles=["tool"])] == ["sunny"]
     assert [finding.level for finding in memory.doctor() if finding.check == "vectors"] == ["ok"]
+
+
+def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
+    say(memory)
+    memory.recall.search("What is Ann's dog?", resource_id="u")
+    known = memory.core.space.authors
+    assert known["u"] == {"ann", "ben"}
+    memory.delete_resource("u")
+    assert "u" not in known
