@@ -27,7 +27,7 @@ CONVERSATIONS = Path(__file__).with_name("conversations.json")
 QUESTIONS = [
     ("maya", "What is the name of my dog?"),
     ("jonas", "What is the name of my dog?"),
-    ("maya", "For the caterer: which foods am I allergic to and must not eat?"),
+    ("maya", "The caterer plans a starter of shrimps: am I allergic to them?"),
 ]
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
             heading("4. What a model is shown at one turn")
             context = memory.context(
-                "The caterer is here. Which food am I allergic to?", thread_id="maya-wedding", resource_id="maya"
+                "The caterer plans a starter of shrimps: am I allergic to them?", thread_id="maya-wedding", resource_id="maya"
             )
             say(f"{len(context.messages)} messages, the last ones of this thread and the new one, and this block:")
             print(textwrap.indent(shorten(context.system[0], 900), "    "))
