@@ -119,6 +119,9 @@ class JsonSchema:
 
 # ---------------------------------------------------------------------- what a model is shown
 
+_NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
+_VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
+
 
 def shape(schema: Any, *, nullable: bool) -> Any:
     """Rewrite a JSON schema as that of a patch: nothing is required, titles and defaults leave.
@@ -132,11 +135,15 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         return schema
     found = {}
     for key, value in schema.items():
-        if key in {"properties", "$defs", "definitions"} and isinstance(value, dict):
+        if key in _NAMED and isinstance(value, dict):
             parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
-            found[key] = {name: _or_null(part) for name, part in parts.items()} if key[0] == "p" and nullable else parts
-        elif key not in {"required", "default", "title"}:
-            found[key] = value if key in {"enum", "const", "examples"} else shape(value, nullable=nullable)
+            found[key] = (
+                {name: _or_null(part) for name, part in parts.items()} if key == "properties" and nullable else parts
+            )
+        elif key == "oneOf" and nullable and "anyOf" not in schema:
+            found["anyOf"] = shape(value, nullable=nullable)  # of several patches more than one may fit
+        elif key not in {"required", "default", "title", "discriminator"}:
+            found[key] = value if key in _VALUES else shape(value, nullable=nullable)
     return found
 
 
@@ -146,20 +153,27 @@ def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> 
         return [inlined(part, root, inside) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    rest = {
-        key: inlined(value, root, inside)
-        for key, value in schema.items()
-        if key not in {"$ref", "$defs", "definitions"}
-    }
+    rest: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED - {"$defs", "definitions"} and isinstance(value, dict):
+            rest[key] = {name: inlined(part, root, inside) for name, part in value.items()}
+        elif key not in {"$ref", "$defs", "definitions"}:
+            rest[key] = value if key in _VALUES else inlined(value, root, inside)
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return rest
-    target: Any = root
-    for part in pointer.removeprefix("#").strip("/").split("/"):
-        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    target = pointed(pointer, root)
     if pointer in inside or not isinstance(target, dict):
         return {"type": "object", **rest}
     return {**inlined(target, root, (*inside, pointer)), **rest}
+
+
+def pointed(pointer: str, root: dict[str, Any]) -> Any:
+    """Return what a reference points to, None for one that leads nowhere."""
+    target: Any = root
+    for part in pointer.removeprefix("#").strip("/").split("/"):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
 
 
 def _or_null(schema: Any) -> Any:
