@@ -1,0 +1,79 @@
+"""What is padding in what a model sends, and what is a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_workingmem.text.padding import without_padding
+
+ANYTHING: dict[str, Any] = {"type": "object"}
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+def of_rows(**fields: Any) -> dict[str, Any]:
+    return {"properties": {"rows": {"type": "array", "items": {"type": "object", "properties": fields}}}}
+
+
+def test_null_and_empty_text_are_taken_out_of_objects_at_every_depth() -> None:
+    patch = {"name": "Ann", "city": None, "note": "", "job": {"title": None, "since": 3}, "pets": {"cat": None}}
+    assert without_padding(patch, ANYTHING) == {"name": "Ann", "job": {"since": 3}}
+
+
+def test_what_is_zero_or_false_is_no_padding() -> None:
+    assert without_padding({"a": 0, "b": False, "c": {}}, ANYTHING) == {"a": 0, "b": False}
+
+
+def test_arrays_of_which_nothing_is_known_stay_as_they_are() -> None:
+    patch = {"a": [None, "", {"b": None}]}
+    assert without_padding(patch, ANYTHING) == patch
+
+
+@pytest.mark.parametrize(
+    ("field", "stays"),
+    [
+        (TEXT, False),
+        ({"enum": ["a", "b"]}, False),
+        ({"const": "a"}, False),
+        ({"anyOf": [TEXT, {"type": "integer"}]}, False),
+        ({"allOf": [{"type": ["string", "null"]}, TEXT]}, False),
+        ({"$ref": "#/$defs/text"}, False),
+        (False, False),
+        ({"type": ["string", "null"], "default": None}, False),
+        ({"type": ["string", "null"]}, True),
+        ({"enum": ["a", None]}, True),
+        ({"const": None}, True),
+        ({"oneOf": [TEXT, {"type": "null"}]}, True),
+        ({"$ref": "#/$defs/maybe"}, True),
+        ({"$ref": "#/$defs/nowhere"}, True),
+        ({"$ref": "#/$defs/itself"}, True),
+        ({}, True),
+        (True, True),
+    ],
+)
+def test_null_stays_in_arrays_where_the_schema_has_a_place_for_it(field: Any, stays: bool) -> None:
+    definitions = {"text": TEXT, "maybe": {"type": ["string", "null"]}, "itself": {"$ref": "#/$defs/itself"}}
+    schema = {**of_rows(field=field), "$defs": definitions}
+    item = {"field": None} if stays else {}
+    assert without_padding({"rows": [{"field": None}]}, schema) == {"rows": [item]}
+    schema["properties"]["rows"]["items"] = field
+    assert without_padding({"rows": [None, 1]}, schema) == {"rows": [None, 1] if stays else [1]}
+
+
+def test_null_in_nested_arrays_and_under_free_names_goes_as_well() -> None:
+    row = {"type": "object", "additionalProperties": TEXT}
+    schema = of_rows(rows={"type": "array", "items": {"type": "array", "items": row}})
+    assert without_padding({"rows": [{"rows": [[{"a": None, "b": ""}]]}]}, schema) == {
+        "rows": [{"rows": [[{"b": ""}]]}]
+    }
+
+
+def test_the_constants_of_an_object_tell_which_of_several_schemas_is_meant() -> None:
+    kinds = [
+        {"properties": {"kind": {"const": "a"}, "x": {"type": ["integer", "null"]}}},
+        {"properties": {"kind": {"enum": ["b", "c"]}, "x": {"type": "integer"}}},
+    ]
+    schema = {"properties": {"rows": {"items": {"oneOf": kinds}}}}
+    rows = [{"kind": kind, "x": None} for kind in ("a", "b")]
+    assert without_padding({"rows": rows}, schema) == {"rows": [{"kind": "a", "x": None}, {"kind": "b"}]}
