@@ -125,6 +125,7 @@ def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: 
         without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", resource_id="maya")
     assert answer(run("reindex", "--resource", "jonas", "--json")) == {"messages": 0}
     assert answer(run("reindex", "--resource", "maya", "--json")) == {"messages": 1}
+    assert answer(run("reindex", "--force", "--thread", "cat", "--json")) == {"messages": 1}
     # other settings than those of the vectors: embedded again
     assert answer(run("reindex", "--json", "--chunk-tokens", "50", "--role", "user", "--filterable", "topic")) == {
         "messages": 4
