@@ -28,6 +28,8 @@ _UNSAFE = re.compile(
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """Write records, messages and plain values as JSON that is safe to look at."""
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
+    if "NaN" in found or "Infinity" in found:  # a message may hold them, JSON does not know them
+        found = json.dumps(json.loads(found, parse_constant=lambda _: None), ensure_ascii=False, indent=indent)
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), found)
 
 
