@@ -59,7 +59,11 @@ class TypeSchema:
             self._adapter: TypeAdapter[Any] = TypeAdapter(schema)
             self.json_schema = self._adapter.json_schema()
         except PydanticUserError as error:
-            msg = f"schema={schema!r} is nothing that Pydantic can validate: {error}"
+            remedy = (
+                "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
+            )
+            reason = remedy if error.code == "typed-dict-version" else error.message
+            msg = f"schema={schema!r} is nothing that Pydantic can validate: {reason}"
             raise OptionError(msg) from error
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +137,9 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         return [shape(part, nullable=nullable) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {}
+    found: dict[str, Any] = {}
+    if nullable and schema.get("type") == "object" and "properties" not in schema:
+        found["additionalProperties"] = True  # said in words, so that strict mode makes {} of it, and refuses nothing
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
             parts = {name: shape(part, nullable=nullable) for name, part in value.items()}

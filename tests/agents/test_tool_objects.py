@@ -211,6 +211,22 @@ def test_a_model_with_a_field_called_definitions_shows_it(make_memory: Make) -> 
     assert set(shown(with_memory(make_memory, schema=create_model("Words", **fields)))["properties"]) == set(fields)
 
 
+@pytest.mark.parametrize("schema", [Pet, {"type": "object"}, create_model("Free", tags=(dict[str, float], {}))])
+def test_objects_with_free_keys_are_shown_such_that_strict_mode_refuses_none(make_memory: Make, schema: Any) -> None:
+    memory = with_memory(make_memory, schema=schema)
+    for strict, open_ in ((None, True), (True, False)):
+        patch = shown(memory, strict=strict)
+        found = [part for part in every_object(patch) if not part.get("properties")]
+        assert found
+        assert all(bool(part["additionalProperties"]) is open_ for part in found)
+
+
+def every_object(schema: Any) -> list[Any]:
+    parts = schema if isinstance(schema, list) else schema.values() if isinstance(schema, dict) else ()
+    here = [schema] if isinstance(schema, dict) and schema.get("type") == "object" else []
+    return here + [found for part in parts for found in every_object(part)]
+
+
 def test_the_kinds_of_a_union_are_shown_in_words_that_strict_mode_knows(make_memory: Make) -> None:
     class Tagged(BaseModel):
         one: Annotated[Free | Employed, Field(discriminator="kind")] | None = None
