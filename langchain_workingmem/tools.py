@@ -15,7 +15,7 @@ from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemEr
 from langchain_workingmem.ids import Ids, resolve
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
-from langchain_workingmem.text.padding import without_padding
+from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, unescape
 from langchain_workingmem.text.schemas import inlined, shape
 

@@ -135,7 +135,7 @@ class JsonFormat:
             after = patch
         else:
             before = without_paths(self._load(current), clear)
-            after = append_patch(before, patch) if chosen == "append" else merge_patch(before, patch)
+            after = self.schema.own((append_patch if chosen == "append" else merge_patch)(before, patch))
         if mode != "replace" and current and not clear and self._wipes(patch, after):
             msg = (
                 "the update would set everything that is known to null, so working memory was not changed: send only the "

@@ -20,6 +20,7 @@ from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.text.nesting import MAX_DEPTH
+from langchain_workingmem.text.places import pointed, without_strays
 from langchain_workingmem.text.unicode import is_utf8
 
 
@@ -32,6 +33,9 @@ class Schema(Protocol):
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         """Return a patch in the names of the document, without what the schema ignores."""
+
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a merged document without what the kinds of its objects cannot hold."""
 
     def validate(self, document: dict[str, Any]) -> None:
         """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
@@ -70,6 +74,9 @@ class TypeSchema:
         named: dict[str, Any] = _named(patch, self._schema, "")
         return named
 
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        return without_strays(document, self.json_schema)
+
     def validate(self, document: dict[str, Any]) -> None:
         self.value(document)
 
@@ -103,6 +110,9 @@ class JsonSchema:
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         return patch
+
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        return document  # any object may hold further fields
 
     def validate(self, document: dict[str, Any]) -> None:
         from referencing.exceptions import Unresolvable
@@ -172,14 +182,6 @@ def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> 
     if pointer in inside or not isinstance(target, dict):
         return {"type": "object", **rest}
     return {**inlined(target, root, (*inside, pointer)), **rest}
-
-
-def pointed(pointer: str, root: dict[str, Any]) -> Any:
-    """Return what a reference points to, None for one that leads nowhere."""
-    target: Any = root
-    for part in pointer.removeprefix("#").strip("/").split("/"):
-        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
-    return target
 
 
 def _or_null(schema: Any) -> Any:

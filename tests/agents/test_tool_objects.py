@@ -90,8 +90,43 @@ def test_a_union_is_switched_in_one_call_by_clearing_it(tool: Any, invoke: Invok
     assert known(memory) == {"work": {"kind": "employed", "firm": "Acme"}}
 
 
-def test_a_switch_that_does_not_fit_what_is_there_says_to_clear_it(tool: Any, invoke: Invoke) -> None:
+class Painter(BaseModel):
+    kind: Literal["painter"]
+    name: str | None = None
+    style: str
+
+
+class Singer(BaseModel):
+    kind: Literal["singer"]
+    name: str | None = None
+    voice: str
+
+
+class Artist(BaseModel):
+    plain: Painter | Singer | None = None
+    tagged: Annotated[Painter | Singer, Field(discriminator="kind")] | None = None
+
+
+@pytest.mark.parametrize("field", ["plain", "tagged"])
+def test_what_becomes_another_kind_keeps_only_what_that_has(make_memory: Make, invoke: Invoke, field: str) -> None:
+    memory = with_memory(make_memory, schema=Artist)
+    tool = update_tool(memory)
+    invoke(tool, {"memory": {field: {"kind": "painter", "name": "Ann", "style": "oil"}}})
+    reply = invoke(tool, {"memory": {field: {"kind": "singer", "voice": "alto"}}})
+    assert known(memory) == {field: {"kind": "singer", "name": "Ann", "voice": "alto"}}
+    assert f'{field}.style: nothing (was "oil")' in reply
+
+
+def test_a_kind_that_forbids_further_fields_can_follow_another(tool: Any, invoke: Invoke) -> None:
     memory, update = tool
+    invoke(update, {"memory": {"work": {"kind": "free", "city": "Rome"}}})
+    invoke(update, {"memory": {"work": {"kind": "employed", "firm": "Acme"}}})
+    assert known(memory) == {"work": {"kind": "employed", "firm": "Acme"}}
+
+
+def test_a_switch_that_does_not_fit_what_is_there_says_to_clear_it(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, schema=Life.model_json_schema())
+    update = update_tool(memory)
     before = memory.working_memory.update({"work": {"kind": "free", "city": "Rome"}}, resource_id="ann")
     reply = invoke(update, {"memory": {"work": {"kind": "employed", "firm": "Acme"}}})
     assert "city" in reply

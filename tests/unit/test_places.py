@@ -1,4 +1,4 @@
-"""What is padding in what a model sends, and what is a value."""
+"""What is padding in what a model sends and what is a value; and what an object of another kind leaves behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem.text.padding import without_padding
+from langchain_workingmem.text.places import without_padding, without_strays
 
 ANYTHING: dict[str, Any] = {"type": "object"}
 TEXT: dict[str, Any] = {"type": "string"}
@@ -77,3 +77,29 @@ def test_the_constants_of_an_object_tell_which_of_several_schemas_is_meant() -> 
     schema = {"properties": {"rows": {"items": {"oneOf": kinds}}}}
     rows = [{"kind": kind, "x": None} for kind in ("a", "b")]
     assert without_padding({"rows": rows}, schema) == {"rows": [{"kind": "a", "x": None}, {"kind": "b"}]}
+
+
+# ---------------------------------------------------------------------- strays
+
+CIRCLE = {"type": "object", "properties": {"kind": {"const": "circle"}, "name": TEXT, "radius": {}}}
+SQUARE = {"type": "object", "properties": {"kind": {"enum": ["square", "box"]}, "name": TEXT, "side": {}}}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "value", "left"),
+    [
+        ([CIRCLE, SQUARE], {"kind": "box", "name": "n", "radius": 1, "side": 2}, {"kind", "name", "side"}),
+        ([CIRCLE, SQUARE], {"kind": "circle", "side": 2, "unknown": 3}, {"kind", "unknown"}),
+        ([CIRCLE, SQUARE], {"kind": "other", "radius": 1, "side": 2}, None),
+        ([CIRCLE, SQUARE], {"radius": 1, "side": 2}, None),
+        ([CIRCLE, SQUARE, {"type": "object"}], {"kind": "circle", "side": 2}, None),
+        ([{**CIRCLE, "additionalProperties": True}, SQUARE], {"kind": "circle", "side": 2}, None),
+        ([CIRCLE, {"type": "null"}], {"kind": "circle", "side": 2}, None),
+    ],
+    ids=["the other", "unknown fields", "no kind", "no constant", "any object", "further fields", "one kind"],
+)
+def test_an_object_keeps_nothing_that_only_another_kind_has(kinds: Any, value: Any, left: set[str] | None) -> None:
+    schema = {"properties": {"one": {"anyOf": kinds}, "rows": {"items": {"$ref": "#/properties/one"}}}}
+    own = {key: item for key, item in value.items() if left is None or key in left}
+    document = {"one": value, "rows": [value, 1], "free": value}
+    assert without_strays(document, schema) == {"one": own, "rows": [own, 1], "free": value}

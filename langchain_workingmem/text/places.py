@@ -1,10 +1,12 @@
-"""What a model fills a form with when it has nothing to say: null and emptiness, told from null that is a value."""
+"""Which parts of a JSON schema speak about a place in a document, and what they say is to be taken out there.
+
+A model fills a form with null and emptiness when it has nothing to say, and that is to be told from null that is a value;
+and a merge leaves fields of one kind of a union in an object that has become another.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-from langchain_workingmem.text.schemas import pointed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,28 @@ def _replaced(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
             if item is not None or _may_be_null(fields[key], root)
         }
     return value
+
+
+def without_strays(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Take out of objects what only another kind of them has, where their constants tell which kind they are."""
+    found: dict[str, Any] = _own(document, [schema], schema)
+    return found
+
+
+def _own(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        items = [part["items"] for part in _parts(places, root) if "items" in part]
+        return [_own(item, items, root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kinds = [part for part in _parts(places, root) if part.get("type") == "object"]
+    meant = [part for part in kinds if _fits(value, part)]
+    strays: set[str] = set()
+    if len(meant) == 1 and not meant[0].get("additionalProperties"):
+        strays = {name for part in kinds for name in part.get("properties", {})} - {*meant[0].get("properties", {})}
+    return {
+        key: _own(item, _fields(value, key, places, root), root) for key, item in value.items() if key not in strays
+    }
 
 
 def _fields(value: dict[str, Any], key: str, places: list[Any], root: dict[str, Any]) -> list[Any]:
@@ -91,3 +115,11 @@ def _takes_null(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ())
             any(_takes_null(part, root, inside) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
         )
     )
+
+
+def pointed(pointer: str, root: dict[str, Any]) -> Any:
+    """Return what a reference points to, None for one that leads nowhere."""
+    target: Any = root
+    for part in pointer.removeprefix("#").strip("/").split("/"):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
