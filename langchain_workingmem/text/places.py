@@ -81,14 +81,19 @@ def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
     return True
 
 
-def _parts(schemas: list[Any], root: dict[str, Any], inside: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take schemas apart; each part once, as those of a union inside itself would double with every level."""
+    return list({id(part): part for part in _every_part(schemas, root)}.values())
+
+
+def _every_part(schemas: list[Any], root: dict[str, Any], inside: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     for schema in schemas:
         if not isinstance(schema, dict):
             continue
         if (pointer := schema.get("$ref")) and pointer not in inside:
-            yield from _parts([pointed(pointer, root)], root, (*inside, pointer))
+            yield from _every_part([pointed(pointer, root)], root, (*inside, pointer))
         for key in ("anyOf", "oneOf", "allOf"):
-            yield from _parts(schema.get(key, []), root, inside)
+            yield from _every_part(schema.get(key, []), root, inside)
         yield schema
 
 

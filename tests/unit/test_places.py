@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -77,6 +78,15 @@ def test_the_constants_of_an_object_tell_which_of_several_schemas_is_meant() -> 
     schema = {"properties": {"rows": {"items": {"oneOf": kinds}}}}
     rows = [{"kind": kind, "x": None} for kind in ("a", "b")]
     assert without_padding({"rows": rows}, schema) == {"rows": [{"kind": "a", "x": None}, {"kind": "b"}]}
+
+
+def test_schemas_inside_each_other_do_not_multiply() -> None:
+    kind = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}}}
+    schema = {**kind, "$defs": {"a": kind, "b": json.loads(json.dumps(kind))}}
+    document: dict[str, Any] = {"end": 1}
+    for _ in range(60):
+        document = {"next": document}
+    assert without_padding(document, schema) == without_strays(document, schema) == document
 
 
 # ---------------------------------------------------------------------- strays
