@@ -52,7 +52,9 @@ def main() -> None:
 
             heading("4. What a model is shown at one turn")
             context = memory.context(
-                "The caterer plans a starter of shrimps: am I allergic to them?", thread_id="maya-wedding", resource_id="maya"
+                "The caterer plans a starter of shrimps: am I allergic to them?",
+                thread_id="maya-wedding",
+                resource_id="maya",
             )
             say(f"{len(context.messages)} messages, the last ones of this thread and the new one, and this block:")
             print(textwrap.indent(shorten(context.system[0], 900), "    "))

@@ -20,6 +20,7 @@ from langchain_workingmem.options import (
     TitleOptions,
     WorkingMemoryOptions,
     check_ttl,
+    check_type,
     one_of,
 )
 from langchain_workingmem.parts.base import Core
@@ -65,7 +66,7 @@ class Memory(Faces, Resources, Entered):
         client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
-            `init_embeddings` of langchain knows. Used by recall only.
+            `init_embeddings` of langchain knows. Recall alone uses it: without `recall=RecallOptions()` nothing is embedded.
         history: What a turn shows of the thread.
         recall: Options of semantic recall; None: off, and no model is needed.
         working_memory: Options of working memory; None: off.
@@ -100,6 +101,14 @@ class Memory(Faces, Resources, Entered):
         from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
+        for given, kind, name in (
+            (history, HistoryOptions, "history"),
+            (recall, RecallOptions, "recall"),
+            (working_memory, WorkingMemoryOptions, "working_memory"),
+            (title, TitleOptions, "title"),
+        ):
+            if given is not None:
+                check_type(given, kind, name)
         if recall is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
@@ -366,6 +375,11 @@ def _as_output(found: turn.Gathered) -> dict[str, Any]:
 
 def _model(embeddings: Embeddings | str | None) -> Embeddings | None:
     if not isinstance(embeddings, str):
+        if embeddings is not None and not hasattr(embeddings, "embed_documents"):
+            msg = (
+                f"embeddings is of type {type(embeddings).__name__}: pass an embedding model, or a name such as 'local'"
+            )
+            raise OptionError(msg)
         return embeddings
     from langchain_workingmem.embeddings import embeddings_by_name
 

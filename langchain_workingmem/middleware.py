@@ -23,7 +23,8 @@ from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.ids import resolve
-from langchain_workingmem.options import one_of
+from langchain_workingmem.memory import Memory
+from langchain_workingmem.options import check_type, one_of
 from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
-    from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -93,6 +93,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         on_error: OnError | None = None,
     ) -> None:
         super().__init__()
+        check_type(memory, Memory, "memory")
         self._memory = memory
         self._core = memory.core
         self._read_only = read_only

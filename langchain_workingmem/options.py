@@ -49,6 +49,13 @@ def at_least(value: object, least: int, name: str) -> None:
         raise OptionError(msg)
 
 
+def check_type(value: object, kind: type[Any], name: str) -> None:
+    """Raise `OptionError` unless the value is of that kind."""
+    if not isinstance(value, kind):
+        msg = f"{name} is of type {type(value).__name__}: pass {kind.__name__}(...)"
+        raise OptionError(msg)
+
+
 def check_time(value: object, name: str) -> None:
     """Raise `OptionError` unless the value is a positive timedelta."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
@@ -224,6 +231,8 @@ class RecallOptions:
         if self.max_tokens is not None:
             at_least(self.max_tokens, 1, "max_tokens")
         one_of(self.search, ("semantic", "hybrid"), "search")
+        check_type(self.weights, HybridWeights, "weights")
+        check_type(self.index, IndexOptions, "index")
         object.__setattr__(self, "roles", check_roles(self.roles))
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")

@@ -16,7 +16,7 @@ from langchain_workingmem.ids import Ids, resolve, searched
 from langchain_workingmem.options import as_tuple
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
-from langchain_workingmem.text.merging import without_null
+from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, unescape
 from langchain_workingmem.text.schemas import inlined, shape
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 NAMES = ("update_working_memory", "get_working_memory", "clear_working_memory", "search_memory")
 WRITING = ("update_working_memory", "clear_working_memory")
+CLEAR = (
+    "Names of fields to delete, dots for nested ones; what `memory` holds under such a name takes its place as a whole"
+)
 MOST_LINES = 20  # of what changed, in the result of an update
 
 
@@ -108,9 +111,9 @@ def _tool(core: Core, name: str, description: str, schema: Any, make: Callable[.
 
 def _objection(error: Any) -> str:
     if not isinstance(error, ValidationError):
-        return f"Nothing was changed: {error}"
+        return f"Nothing was done: {error}"
     problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
-    return f"Nothing was changed, because the arguments do not fit: {'; '.join(problems)}"
+    return f"Nothing was done, because the arguments do not fit: {'; '.join(problems)}"
 
 
 # ---------------------------------------------------------------------- the tools
@@ -126,16 +129,26 @@ def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(ids: Ids, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
         # null and emptiness are how a model fills in what it has nothing to say about: `clear` deletes
-        patch = unescape(without_null(memory or {}))
+        patch = unescape(without_padding(memory or {}, form.schema.json_schema))
+        names = clear or []
 
         def change(text: str) -> str:
-            if not patch and not clear:
+            if not patch and not names:
                 msg = "the update is empty, so nothing was changed: put what is new into `memory`"
                 raise WorkingMemoryValidationError(msg)
-            changed = form.apply(text, patch, None) if patch else text
-            return form.without(changed, clear) if clear else changed
+            try:
+                return form.apply(text, patch, None, names)
+            except WorkingMemoryValidationError as error:
+                # a union that shall become another of its kinds, perhaps
+                stored = {key for key, value in _object(text).items() if isinstance(value, dict)} - {*names}
+                sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
+                merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
+                if not merged:
+                    raise
+                msg = f"{error}. To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
+                raise WorkingMemoryValidationError(msg, error.fields) from error
 
-        return (yield from _changed(core, ids, change))
+        return (yield from _changed(core, ids, change, lambda before: form.absent(before, names)))
 
     return f"Remember facts, or correct them. {HOW['json', form.default_mode]}", _json_arguments(form), make
 
@@ -151,7 +164,7 @@ def _json_arguments(form: JsonFormat) -> type[BaseModel]:
             Annotated[dict[str, Any] | None, BeforeValidator(_parsed), described],
             Field(None, description="The facts"),
         ),
-        clear=(list[str] | None, Field(None, description="Names of fields to delete; dots for nested ones")),
+        clear=(list[str] | None, Field(None, description=CLEAR)),
     )
 
 
@@ -193,12 +206,17 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
     return quoted, unescape(edit.replace)
 
 
-def _changed(core: Core, ids: Ids, change: Callable[[str], str]) -> Plan[str]:
+def _changed(
+    core: Core, ids: Ids, change: Callable[[str], str], remark: Callable[[str], str] = lambda _: ""
+) -> Plan[str]:
+    """Change working memory, and say what changed; `remark` adds something about what was there before."""
     working_memory.writable(core.space)
     before, after = yield from working_memory.change(core.space, ids.thread_id, ids.resource_id, change, "tool")
     if before.text == after.text:
-        return "Working memory says so already; nothing was changed."
-    return "Working memory is updated:\n" + _difference(core, before, after)
+        said = "Working memory says so already; nothing was changed."
+    else:
+        said = "Working memory is updated:\n" + _difference(core, before, after)
+    return "\n".join(filter(None, (said, remark(before.text))))
 
 
 def _difference(core: Core, before: WorkingMemoryState, after: WorkingMemoryState) -> str:

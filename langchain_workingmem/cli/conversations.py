@@ -163,6 +163,9 @@ def reindex(
     filterable: Annotated[
         list[str] | None, typer.Option(help="A key of message metadata to filter by. Repeatable.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Embed everything again: for other weights under the same name.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
     url: Url = None,
@@ -181,5 +184,5 @@ def reindex(
         before = memory.core.run(stored_settings(memory.core.space)).get("model", model)
         if before != model:
             confirmed(f"Change all vectors from {before!r} to {model!r}?", yes=yes)
-        count = memory.recall.reindex(resource_id=resource, thread_id=thread, progress=sys.stderr.isatty())
+        count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())
     show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)

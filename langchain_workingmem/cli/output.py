@@ -23,6 +23,8 @@ WIDE = 1000  # columns of a table that nobody looks at in a terminal
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """Write records, messages and plain values as JSON that is safe to look at."""
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
+    if "NaN" in found or "Infinity" in found:  # a message may hold them, JSON does not know them
+        found = json.dumps(json.loads(found, parse_constant=lambda _: None), ensure_ascii=False, indent=indent)
     return signed(found, lambda one: json.dumps(one)[1:-1].replace("\x7f", "\\u007f"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Embedder:
         missing: dict[str, None] = {}
         with self._lock:
             for text in effect.texts:
-                vector = self._cache.get((effect.query, text))
+                vector = None if effect.fresh else self._cache.get((effect.query, text))
                 if vector is None:
                     missing[text] = None
                 else:
@@ -91,6 +92,11 @@ class Embedder:
             msg = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts: check the model"
             raise EmbeddingError(msg)
         sizes = {row.shape for row in (*rows, *known.values())}
+        with self._lock:
+            # a model has one size: when it gives another, nobody knows yet which of them was the mistake
+            doubtful = any({vector.shape} != sizes for vector in islice(self._cache.values(), 1))
+            if doubtful:
+                self._cache.clear()
         if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
             seen = ", ".join(sorted(map(str, sizes)))
             msg = f"the embedding model gave vectors of shapes {seen}: they must be flat and of one size"
@@ -99,6 +105,8 @@ class Embedder:
             msg = "the embedding model gave a vector with NaN or infinity: check the model"
             raise EmbeddingError(msg)
         known.update(zip(texts, rows, strict=True))
+        if doubtful:
+            return
         with self._lock:
             for text in texts:
                 self._cache[effect.query, text] = known[text]

@@ -112,23 +112,39 @@ class Recall:
         space = self._core.space
         return plans.traced_search(space, plans.Query.of(space.recalling, query, **arguments))
 
-    def reindex(self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True) -> int:
+    def reindex(
+        self,
+        *,
+        resource_id: str | None = None,
+        thread_id: str | None = None,
+        force: bool = False,
+        progress: bool = True,
+    ) -> int:
         """Embed every message that lacks vectors of the present model, and return how many got them.
 
         It heals what a crash or a failing model left without vectors, takes in messages saved while recall was off,
         and, without ids, changes the embedding model, the roles, `chunk_tokens` or the index: then the index is
         rebuilt and recall finds what is done so far. Safe to interrupt, to repeat, and beside writers. `progress`
         shows a bar. Per 100 messages two round trips and one call of the model.
+
+        A model is known by its `model`, `model_name` or `model_id`, else by the name of its class. Other weights under
+        the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
+        interrupted. Call it on a new `Memory`, as one that is in use remembers vectors (`embedding_cache_size`).
         """
-        plan = reindex(self._core.space, resource_id, thread_id)
+        plan = reindex(self._core.space, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return self._core.run(plan, advance)
 
     async def areindex(
-        self, *, resource_id: str | None = None, thread_id: str | None = None, progress: bool = True
+        self,
+        *,
+        resource_id: str | None = None,
+        thread_id: str | None = None,
+        force: bool = False,
+        progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex(self._core.space, resource_id, thread_id)
+        plan = reindex(self._core.space, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

@@ -122,7 +122,7 @@ def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) ->
 
 def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None) -> Record:
     row = decode_message(id, seq, value, thread_id)
-    body = json.loads(value)
+    body = json.loads(value, parse_constant=lambda _: None)  # NaN is kept, but is no JSON to hand out
     body["data"]["id"] = row.message.id  # a copy keeps the body of its source
     record: Record = {
         "kind": "message",

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":")))
+        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
         raise OptionError(msg) from error
@@ -185,7 +186,7 @@ def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         for place in places:
             if key in place:
-                if _is_json(place[key]):
+                with suppress(OptionError):  # nobody can look for it, and no message is lost for that
                     yield label(key, place[key])
                 break
 
@@ -199,11 +200,15 @@ def _plain(value: object) -> Any:
 
 # `json.dumps` would make an encoder per call, which costs as much as encoding.
 _encode = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
+_encode_strictly = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def dump(value: object) -> str:
-    """Write JSON, pydantic models included; `ValueError` when it is nested too deep."""
-    return check_depth(_encode(value))
+def dump(value: object, *, allow_nan: bool = True) -> str:
+    """Write JSON, pydantic models included; `ValueError` when it is nested too deep.
+
+    NaN and infinity are no JSON. Messages may hold them all the same, since none may be lost.
+    """
+    return check_depth((_encode if allow_nan else _encode_strictly)(value))
 
 
 def _is_json(value: object) -> bool:

@@ -50,6 +50,7 @@ class Embed:
 
     texts: Sequence[str]
     query: bool = False  # models may embed a question otherwise than a document
+    fresh: bool = False  # ask the model, whatever is remembered
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _written(op: PutOp) -> bytes:
         raise OptionError(msg)
     try:
         _check_keys(op.value)
-        return dump(dict(op.value)).encode("utf-8", "surrogatepass")
+        return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"{where} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with str keys"
         raise OptionError(msg) from error

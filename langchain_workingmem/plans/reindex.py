@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
 
 
-def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Plan[int]:
-    """Embed whatever has no vectors of the present model, and return how many messages that were.
+def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, force: bool = False) -> Plan[int]:
+    """Embed whatever has no vectors of the present model, by force everything; return how many messages that were.
 
     Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
     It may be interrupted and run again; messages written meanwhile are left as they are.
@@ -52,7 +52,7 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None) -> Pla
             prepared = [
                 restored(row.message, value, options)
                 for row, value in zip(rows, reply[3::3], strict=True)
-                if model_of(value) != mark
+                if force or model_of(value) != mark
             ]
             if prepared:
                 try:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem.errors import EmbeddingError
+from langchain_workingmem.options import LARGEST
 from langchain_workingmem.plans.codec import as_dict, label
 from langchain_workingmem.plans.keys import check_id, encode
 
@@ -170,9 +171,16 @@ def matching(
         parts.append(Num(time) >= since)
     if until is not None:
         parts.append(Num(time) <= until)
-    parts += [Tag("labels") == label(key, value) for key, value in (metadata or {}).items()]
+    parts += [Tag("labels") == [label(key, one) for one in _equals(value)] for key, value in (metadata or {}).items()]
     # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
     return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
+
+
+def _equals(value: Any) -> list[Any]:
+    """Give the ways in which a value may have been written: for Python, and who filters, 1 is 1.0."""
+    if isinstance(value, float) and value.is_integer():
+        return [value, int(value)]
+    return [value, float(value)] if type(value) is int and abs(value) <= LARGEST else [value]
 
 
 def nearest(

@@ -191,7 +191,7 @@ class Space:
 
 def measured() -> Plan[int]:
     """Ask the model how large its vectors are."""
-    vectors = yield Embed(["How large are the vectors?"])
+    vectors = yield Embed(["How large are the vectors?"], fresh=True)
     return int(vectors.shape[1])
 
 

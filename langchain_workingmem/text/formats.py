@@ -9,11 +9,19 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
-from langchain_workingmem.text.merging import append_patch, append_text, count_leaves, merge_patch
+from langchain_workingmem.text.merging import (
+    append_patch,
+    append_text,
+    at_path,
+    count_leaves,
+    merge_patch,
+    paths,
+    without_paths,
+)
 from langchain_workingmem.text.schemas import dump, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem.text.schemas import Schema
 
@@ -78,7 +86,9 @@ class TextFormat:
             if not content.strip():
                 msg = "the update is empty, so working memory was not changed: send its whole text, or clear it on purpose"
                 raise WorkingMemoryValidationError(msg)
-            if self.is_empty(content) and not self.is_empty(current):
+            if self.is_empty(content):
+                if self.is_empty(current):
+                    return current  # still nothing is known
                 msg = (
                     "the update is the bare template, which would erase what is known, so working memory was not "
                     "changed: send the template filled with everything that is known, or clear it on purpose"
@@ -117,16 +127,16 @@ class JsonFormat:
         self.schema = schema
         self.default_mode: Mode = default_mode or "merge"
 
-    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
+        """Return the next document; what `clear` names leaves before the update comes."""
         chosen = mode or self.default_mode
-        given = _as_object(content)
-        patch = self.schema.patch(given)
-        if chosen == "replace":
+        patch = self.schema.patch(_as_object(content))
+        if chosen == "replace" and (patch or not clear):
             after = patch
         else:
-            before = self._load(current)
-            after = merge_patch(before, patch) if chosen == "merge" else append_patch(before, patch)
-        if mode != "replace" and current and self._wipes(given, after):
+            before = without_paths(self._load(current), clear)
+            after = self.schema.own((append_patch if chosen == "append" else merge_patch)(before, patch))
+        if mode != "replace" and current and not clear and self._wipes(patch, after):
             msg = (
                 "the update would set everything that is known to null, so working memory was not changed: send only the "
                 "fields that are new or different, or clear it on purpose"
@@ -136,25 +146,20 @@ class JsonFormat:
             return current  # in another order of keys, perhaps
         return self._store(after)
 
-    def _wipes(self, given: dict[str, Any], after: dict[str, Any]) -> bool:
+    def _wipes(self, patch: dict[str, Any], after: dict[str, Any]) -> bool:
         # a single null is how one field is deleted, unless there is but one
-        several = count_leaves(given) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
+        several = count_leaves(patch) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
         return several and not count_leaves(after, null=False)
 
-    def without(self, current: str, paths: list[str]) -> str:
-        """Delete fields by their dotted names."""
-        document = self._load(current)
-        for path in paths:
-            *parents, last = [path] if path in document else path.split(".")
-            place: Any = document
-            for name in parents:
-                place = place.get(name) if isinstance(place, dict) else None
-            if not isinstance(place, dict) or last not in place:
-                names = ", ".join(_paths(document)) or "nothing is stored"
-                msg = f"there is no field {path!r} to clear, so nothing was changed. The fields: {names}"
-                raise WorkingMemoryValidationError(msg)
-            del place[last]
-        return self._store(document)
+    def absent(self, current: str, names: Iterable[str]) -> str:
+        """Say under which names there was nothing to clear, and what there was; empty when all were there."""
+        document = self._parsed(current) or {}
+        missing = [repr(name) for name in dict.fromkeys(names) if name and not at_path(document, name)]
+        if not missing:
+            return ""
+        fields = ", ".join(paths(document))
+        rest = f"; the fields were {shorten(fields)}" if fields else ""
+        return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}"
 
     def _parsed(self, text: str) -> Any:
         try:
@@ -244,12 +249,3 @@ def _nearest(find: str, text: str) -> list[str]:
     near = get_close_matches(first[:500], [line[:500] for line in lines], n=3, cutoff=0.4)
     near += [line for line in lines if line not in near and words & set(line.lower().split())]
     return (near or lines)[:3]
-
-
-def _paths(document: dict[str, Any], parents: str = "") -> list[str]:
-    found = []
-    for key, value in document.items():
-        found.append(f"{parents}{key}")
-        if isinstance(value, dict):
-            found += _paths(value, f"{parents}{key}.")
-    return found

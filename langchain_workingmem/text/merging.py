@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -51,9 +54,32 @@ def count_leaves(document: object, *, null: bool = True) -> int:
     return int(null or document is not None)
 
 
-def without_null(patch: Any) -> Any:
-    """Take out what a model padded: null, empty texts, arrays and objects, wherever a merge reaches."""
-    if not isinstance(patch, dict):
-        return patch
-    lean = {key: without_null(value) for key, value in patch.items()}
-    return {key: value for key, value in lean.items() if value not in (None, "", [], {})}
+def paths(document: Any, parents: str = "") -> list[str]:
+    """List the dotted names of all that stands in an object, the objects in it included."""
+    found = []
+    for key, value in document.items() if isinstance(document, dict) else ():
+        found += [f"{parents}{key}", *paths(value, f"{parents}{key}.")]
+    return found
+
+
+def at_path(document: Any, name: str) -> list[str]:
+    """Return the keys that a dotted name stands for, which may hold dots themselves; none when nothing stands there."""
+    if not isinstance(document, dict):
+        return []
+    if name in document:
+        return [name]
+    for key, value in document.items():
+        if name.startswith(f"{key}.") and (below := at_path(value, name[len(key) + 1 :])):
+            return [key, *below]
+    return []
+
+
+def without_paths(document: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take out what stands under dotted names, as far as it is there."""
+    for name in names:
+        if keys := at_path(document, name):
+            patch: Any = None
+            for key in reversed(keys):
+                patch = {key: patch}
+            document = merge_patch(document, patch)
+    return document

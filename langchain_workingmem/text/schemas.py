@@ -20,6 +20,7 @@ from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.text.nesting import MAX_DEPTH
+from langchain_workingmem.text.places import pointed, without_strays
 from langchain_workingmem.text.unicode import is_utf8
 
 
@@ -32,6 +33,9 @@ class Schema(Protocol):
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         """Return a patch in the names of the document, without what the schema ignores."""
+
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a merged document without what the kinds of its objects cannot hold."""
 
     def validate(self, document: dict[str, Any]) -> None:
         """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
@@ -59,12 +63,19 @@ class TypeSchema:
             self._adapter: TypeAdapter[Any] = TypeAdapter(schema)
             self.json_schema = self._adapter.json_schema()
         except PydanticUserError as error:
-            msg = f"schema={schema!r} is nothing that Pydantic can validate: {error}"
+            remedy = (
+                "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
+            )
+            reason = remedy if error.code == "typed-dict-version" else error.message
+            msg = f"schema={schema!r} is nothing that Pydantic can validate: {reason}"
             raise OptionError(msg) from error
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = _named(patch, self._schema, "")
         return named
+
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        return without_strays(document, self.json_schema)
 
     def validate(self, document: dict[str, Any]) -> None:
         self.value(document)
@@ -100,6 +111,9 @@ class JsonSchema:
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         return patch
 
+    def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        return document  # any object may hold further fields
+
     def validate(self, document: dict[str, Any]) -> None:
         from referencing.exceptions import Unresolvable
 
@@ -119,6 +133,9 @@ class JsonSchema:
 
 # ---------------------------------------------------------------------- what a model is shown
 
+_NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
+_VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
+
 
 def shape(schema: Any, *, nullable: bool) -> Any:
     """Rewrite a JSON schema as that of a patch: nothing is required, titles and defaults leave.
@@ -130,13 +147,19 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         return [shape(part, nullable=nullable) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {}
+    found: dict[str, Any] = {}
+    if nullable and schema.get("type") == "object" and "properties" not in schema:
+        found["additionalProperties"] = True  # said in words, so that strict mode makes {} of it, and refuses nothing
     for key, value in schema.items():
-        if key in {"properties", "$defs", "definitions"} and isinstance(value, dict):
+        if key in _NAMED and isinstance(value, dict):
             parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
-            found[key] = {name: _or_null(part) for name, part in parts.items()} if key[0] == "p" and nullable else parts
-        elif key not in {"required", "default", "title"}:
-            found[key] = value if key in {"enum", "const", "examples"} else shape(value, nullable=nullable)
+            found[key] = (
+                {name: _or_null(part) for name, part in parts.items()} if key == "properties" and nullable else parts
+            )
+        elif key == "oneOf" and nullable and "anyOf" not in schema:
+            found["anyOf"] = shape(value, nullable=nullable)  # of several patches more than one may fit
+        elif key not in {"required", "default", "title", "discriminator"}:
+            found[key] = value if key in _VALUES else shape(value, nullable=nullable)
     return found
 
 
@@ -146,17 +169,16 @@ def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> 
         return [inlined(part, root, inside) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    rest = {
-        key: inlined(value, root, inside)
-        for key, value in schema.items()
-        if key not in {"$ref", "$defs", "definitions"}
-    }
+    rest: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED - {"$defs", "definitions"} and isinstance(value, dict):
+            rest[key] = {name: inlined(part, root, inside) for name, part in value.items()}
+        elif key not in {"$ref", "$defs", "definitions"}:
+            rest[key] = value if key in _VALUES else inlined(value, root, inside)
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return rest
-    target: Any = root
-    for part in pointer.removeprefix("#").strip("/").split("/"):
-        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    target = pointed(pointer, root)
     if pointer in inside or not isinstance(target, dict):
         return {"type": "object", **rest}
     return {**inlined(target, root, (*inside, pointer)), **rest}

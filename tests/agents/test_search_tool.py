@@ -143,6 +143,7 @@ def test_a_time_that_is_none_is_told_to_the_model(filled: Memory, invoke: Invoke
     message: Any = invoke(search_tool(filled, resource_id="ann"), call)
     assert message.status == "error"
     assert name in message.content
+    assert "changed" not in message.content
 
 
 # ---------------------------------------------------------------------- ids

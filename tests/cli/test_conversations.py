@@ -73,6 +73,14 @@ def test_messages_by_role_and_from_the_end(run: Run, talked: Memory) -> None:
     assert "My dog" not in run("show", "dog", "--since", "2100-01-01").stdout
 
 
+def test_what_json_does_not_know_is_printed_as_null(run: Run, talked: Memory) -> None:
+    message = HumanMessage("NaN", additional_kwargs={"score": float("nan")})
+    talked.save_turn([message], thread_id="odd", resource_id="maya")
+    (row,) = json.loads(run("show", "odd", "--json").stdout, parse_constant=pytest.fail)["messages"]["items"]
+    assert row["message"]["data"]["content"] == "NaN"
+    assert row["message"]["data"]["additional_kwargs"] == {"score": None}
+
+
 def test_a_thread_that_is_not_there_or_not_theirs(run: Run, talked: Memory) -> None:
     missing = run("show", "nope")
     assert (missing.exit_code, missing.stdout) == (1, "")
@@ -138,6 +146,7 @@ def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: 
         without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", resource_id="maya")
     assert answer(run("reindex", "--resource", "jonas", "--json")) == {"messages": 0}
     assert answer(run("reindex", "--resource", "maya", "--json")) == {"messages": 1}
+    assert answer(run("reindex", "--force", "--thread", "cat", "--json")) == {"messages": 1}
     # other settings than those of the vectors: embedded again
     assert answer(run("reindex", "--json", "--chunk-tokens", "50", "--role", "user", "--filterable", "topic")) == {
         "messages": 4

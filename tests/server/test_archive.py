@@ -109,6 +109,14 @@ def test_every_kind_of_message_comes_back(stocked: Memory) -> None:
     assert [row.seq for row in stocked.history.page("long", limit=1000)] == list(range(450))
 
 
+def test_what_json_does_not_know_is_null_in_an_export(plain: Memory) -> None:
+    message = HumanMessage("x", additional_kwargs={"n": [float("nan"), float("-inf"), 1.5]})
+    plain.history.append([message], thread_id="t", resource_id="u")
+    (record,) = (record for record in exported(plain) if record["kind"] == "message")
+    assert record["message"]["data"]["additional_kwargs"] == {"n": [None, None, 1.5]}
+    assert json.dumps(record, allow_nan=False)
+
+
 def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
     records = exported(stocked, vectors=True)
     stocked.delete_resource("u")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import BaseModel
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError
@@ -193,6 +194,10 @@ def test_only_the_roles_of_the_options_are_searched(make_memory: Make, embedding
     assert set(ids(memory.recall.search("jam", resource_id="ann", top_k=9))) == {"t-1", "t-3"}
 
 
+class Taste(BaseModel):
+    sweet: bool
+
+
 @pytest.mark.parametrize("place", ["additional_kwargs", "metadata", "response_metadata"])
 @pytest.mark.parametrize("value", ["sweet", "a, b|c", 7, True, None, ["x"], {"y": 1}, "ü"])
 def test_metadata_filters_by_value_and_type(
@@ -209,6 +214,16 @@ def test_metadata_filters_by_value_and_type(
     messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam", id="none")]
     memory.history.append(messages, thread_id="t", resource_id="ann")
     assert ids(memory.recall.search("jam", resource_id="ann", metadata={"taste": value})) == ["yes"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], Taste(sweet=True)])
+def test_a_message_whose_metadata_nobody_can_look_for_is_stored(
+    make_memory: Make, embeddings: WordEmbeddings, value: Any
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
+    message = HumanMessage("jam", id="1", additional_kwargs={"taste": value})
+    memory.history.append([message], thread_id="t", resource_id="ann")
+    assert ids(memory.recall.search("jam", resource_id="ann")) == ["1"]
 
 
 def test_several_metadata_keys_must_all_match(make_memory: Make, embeddings: WordEmbeddings) -> None:

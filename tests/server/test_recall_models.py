@@ -77,6 +77,42 @@ def test_useless_vectors_are_not_remembered_once_the_model_is_well(
     assert len(found(on_faulty)) == 6
 
 
+def longer(rows: list[list[float]]) -> list[list[float]]:
+    return [[*row, 0.1] for row in rows]
+
+
+def test_a_vector_of_another_size_is_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
+    faulty.answer = longer
+    with pytest.raises(EmbeddingSizeError):
+        say(on_faulty, "cherry", thread="wrong")
+    faulty.answer = None
+    say(on_faulty, "cherry", thread="right")
+    assert heal(on_faulty) == 1
+    assert len(found(on_faulty)) == 3
+
+
+def test_vectors_of_two_sizes_are_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
+    faulty.answer = longer
+    with pytest.raises(EmbeddingError, match=r"64.*65"):
+        say(on_faulty, "hello", "cherry", thread="known and new")
+    faulty.answer = None
+    assert heal(on_faulty) == 2
+    assert len(found(on_faulty)) == 3
+
+
+@pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
+def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: Faulty, texts: list[str]) -> None:
+    memory = make_memory(embeddings=faulty, recall=RecallOptions())
+    faulty.answer = longer  # from the beginning
+    say(memory, "hello", thread="first")
+    heal(memory)
+    faulty.answer = None
+    with pytest.raises((EmbeddingError, EmbeddingSizeError)):
+        say(memory, "plum", *texts)
+    assert heal(memory) == 2 + len(texts)
+    assert len(found(memory)) == 2 + len(texts)
+
+
 def test_a_model_that_raises_is_an_error_and_the_message_is_stored(memory: Memory, embeddings: WordEmbeddings) -> None:
     embeddings.broken = RuntimeError("no quota")
     with pytest.raises(EmbeddingError, match="no quota") as raised:
@@ -177,6 +213,28 @@ def test_reindex_embeds_again_for_another_model_of_the_same_size(make_memory: Ma
     assert heal(changed) == 5
     assert heal(changed) == 0
     assert len(found(changed)) == 5
+
+
+def test_reindex_by_force_embeds_everything_again(make_memory: Make, memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    say(memory, "cherry", thread="other")
+    before = [raw.hget(key, "vector") for key in vectors(raw, prefix)]
+    changed = Other()
+    memory = make_memory(embeddings=changed, recall=RecallOptions())  # under the same name
+    assert heal(memory) == 0
+    assert heal(memory, thread_id="other", force=True) == 1
+    assert heal(memory, force=True) == 6
+    after = [raw.hget(key, "vector") for key in vectors(raw, prefix)]
+    assert len(after) == len(before) == 6
+    assert not set(after) & set(before)
+    assert len(found(memory)) == 6
+
+
+class Other(WordEmbeddings):
+    """Other weights under the same name."""
+
+    def _vector(self, text: str) -> list[float]:
+        return super()._vector(text)[::-1]
 
 
 def test_another_model_of_the_same_size_is_said_in_the_log(

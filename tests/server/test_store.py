@@ -107,6 +107,8 @@ def test_any_string_is_a_key(store: RedisMemoryStore, key: str) -> None:
         ({"a": object()}, "'k' in .*maya.* is not JSON .*object"),
         ({"a": {1: "x"}}, "key 1 is no str"),
         ({"a": [{None: "x"}]}, "key None is no str"),
+        ({"a": [float("nan")]}, "'k' in .*maya.* is not JSON .*range"),
+        ({"a": {"b": float("-inf")}}, "'k' in .*maya.* is not JSON .*range"),
         ("text", "is a str: use a dict"),
         ([], "is a list: use a dict"),
     ],

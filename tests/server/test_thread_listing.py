@@ -120,9 +120,9 @@ def test_list_is_isolated_by_resource_whatever_the_ids(plain: Memory) -> None:
 
 def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
     threads: dict[str, dict[str, Any]] = {
-        "both": {"topic": "a|b", "n": {"x": [1, 2], "y": None}},
-        "topic": {"topic": "a|b"},
-        "none": {"topic": "a", "n": {"x": [2, 1], "y": None}},
+        "both": {"topic": "a|b", "half": 0.5, "n": {"x": [1, 2], "y": None}},
+        "topic": {"topic": "a|b", "size": 2.0},
+        "none": {"topic": "a", "size": 2, "n": {"x": [2, 1], "y": None}},
         "true": {"topic": True, "1": "x"},
         "one": {"topic": 1, "n": None},
     }
@@ -140,7 +140,9 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
     assert found(n={"x": [1, 2]}) == set()
     assert found(topic="A|b") == found(topic="a*") == found(topic=["a|b"]) == found(nothing=None) == set()
     assert found(topic=True) == {"true"}
-    assert found(topic=1) == {"one"}
+    assert found(topic=1) == found(topic=1.0) == {"one"}
+    assert found(half=0.5) == {"both"}
+    assert found(size=2) == found(size=2.0) == {"topic", "none"}
     assert found(topic="1") == set()
     assert found() == {"both", "topic", "none", "true", "one"}
 

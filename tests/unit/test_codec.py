@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Any
@@ -76,7 +77,7 @@ def test_a_time_becomes_exact_microseconds(at: datetime) -> None:
 # ---------------------------------------------------------------------- metadata
 
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
@@ -103,7 +104,7 @@ def test_labels_tell_json_types_apart_and_not_python_ones() -> None:
     assert label("a", "b") != label("a=", "b") != label("a", "=b")
 
 
-@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, {(1, 2): 3}, 1j, datetime.now(UTC)])
+@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, {(1, 2): 3}, 1j, datetime.now(UTC), math.nan, [-math.inf]])
 def test_a_value_that_is_not_json_is_refused_by_name(value: object) -> None:
     with pytest.raises(OptionError, match=r"metadata 'k' is not JSON .*use strings, numbers, booleans"):
         canonical(value, "k")

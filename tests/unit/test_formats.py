@@ -202,8 +202,10 @@ def test_a_bare_template_with_other_spaces_inside_is_bare(markdown: TextFormat, 
     assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
 
 
-def test_a_bare_template_may_be_stored_where_nothing_is_known(markdown: TextFormat) -> None:
-    assert markdown.apply("", TEMPLATE, None) == TEMPLATE
+@pytest.mark.parametrize("current", ["", TEMPLATE])
+def test_a_bare_template_changes_nothing_where_nothing_is_known(markdown: TextFormat, current: str) -> None:
+    assert markdown.apply(current, TEMPLATE, None) == current
+    assert markdown.apply(current, TEMPLATE, "append") == current
 
 
 @pytest.mark.parametrize("content", ["", "  ", TEMPLATE])
@@ -378,19 +380,26 @@ def test_an_empty_document_is_empty_and_has_no_value(person: JsonFormat) -> None
 
 
 def test_fields_are_deleted_by_their_dotted_names(person: JsonFormat) -> None:
-    after = person.without(json.dumps(ANN), ["name", "home.city"])
+    after = person.apply(json.dumps(ANN), {}, None, ["name", "home.city"])
     assert json.loads(after) == {"home": {"street": "Hafengasse"}, "pets": ["cat", "dog"]}
 
 
 @pytest.mark.parametrize("path", ["nmae", "home.town", "name.first", "pets.0", "", ".", "home."])
-def test_clearing_what_is_not_there_names_what_is(person: JsonFormat, path: str) -> None:
-    with pytest.raises(WorkingMemoryValidationError, match=r"name, home, home\.city, home\.street, pets"):
-        person.without(json.dumps(ANN), [path])
+def test_clearing_what_is_not_there_changes_nothing_and_names_what_is(person: JsonFormat, path: str) -> None:
+    document = json.dumps(ANN)
+    assert person.apply(document, {}, None, [path]) == document
+    assert ("name, home, home.city, home.street, pets" in person.absent(document, ["name", path])) is bool(path)
 
 
-def test_a_field_whose_name_has_a_dot_can_be_deleted() -> None:
-    form = JsonFormat(schema_of({"type": "object"}))
-    assert json.loads(form.without('{"a.b": 1, "c": 2}', ["a.b"])) == {"c": 2}
+def test_all_that_is_cleared_may_be_the_last(person: JsonFormat) -> None:
+    assert person.apply('{"name": "Ann"}', {}, None, ["name"]) == ""
+
+
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_fields_are_deleted_before_the_update_comes(mode: Mode) -> None:
+    form = JsonFormat(schema_of({"type": "object"}), mode)
+    after = form.apply('{"home": {"city": "Ulm", "zip": 1}, "a": 1}', {"home": {"city": "Bonn"}}, None, ["home"])
+    assert json.loads(after) == {"a": 1, "home": {"city": "Bonn"}}
 
 
 @pytest.mark.parametrize("stored", ["# User\n- Ann", "[1]", "3"])

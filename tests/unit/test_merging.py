@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.text.merging import append_patch, append_text, count_leaves, merge_patch, without_null
+from langchain_workingmem.text.merging import (
+    append_patch,
+    append_text,
+    at_path,
+    count_leaves,
+    merge_patch,
+    paths,
+    without_paths,
+)
 
 keys = st.sampled_from(["a", "b", "c", "", "ä"])
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-1, 1) | st.text("ab ", max_size=3)
@@ -196,20 +204,21 @@ def test_appending_text_never_loses_a_line(target: str, addition: str) -> None:
     assert {line.strip() for text in (target, addition) for line in text.splitlines()} - {""} <= kept
 
 
-# ---------------------------------------------------------------------- padding
+# ---------------------------------------------------------------------- names
 
 
-def test_null_and_empty_text_are_taken_out_of_objects_at_every_depth() -> None:
-    patch = {"name": "Ann", "city": None, "note": "", "job": {"title": None, "since": 3}, "pets": {"cat": None}}
-    assert without_null(patch) == {"name": "Ann", "job": {"since": 3}}
+@given(st.recursive(scalars, lambda inner: st.dictionaries(st.text("a.", max_size=3), inner, max_size=4), max_leaves=9))
+def test_every_name_that_is_listed_leads_somewhere_and_can_be_taken_out(document: Any) -> None:
+    if isinstance(document, dict):
+        for name in paths(document):
+            assert at_path(document, name)
+            assert len(paths(without_paths(document, [name]))) < len(paths(document))
 
 
-def test_arrays_are_no_place_for_padding() -> None:
-    assert without_null({"a": [None, "", {"b": None}]}) == {"a": [None, "", {"b": None}]}
-
-
-def test_what_is_zero_or_false_is_no_padding() -> None:
-    assert without_null({"a": 0, "b": False, "c": {}}) == {"a": 0, "b": False}
+def test_taking_out_leaves_the_document_as_it_was() -> None:
+    document = {"a": {"b": 1, "c": 2}}
+    assert without_paths(document, ["a.b", "a.d", ""]) == {"a": {"c": 2}}
+    assert document == {"a": {"b": 1, "c": 2}}
 
 
 @pytest.mark.parametrize(

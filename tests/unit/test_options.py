@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_workingmem import HistoryOptions, IndexOptions, OptionError, RecallOptions, WorkingMemError
+from langchain_workingmem import HistoryOptions, IndexOptions, Memory, OptionError, RecallOptions, WorkingMemError
+from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.options import at_least, check_range, check_roles, check_threshold, one_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: RecallOptions(roles=["system"]), ["roles='system'", "'human'"]),
         (lambda: RecallOptions(embedding_cache_size=-1), ["embedding_cache_size=-1", "int of at least 0"]),
         (lambda: RecallOptions(chunk_tokens=0), ["chunk_tokens=0", "int of at least 1"]),
+        (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(weights=None), ["weights is of type NoneType", "HybridWeights(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(history="x"), ["history is of type str", "HistoryOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(recall=RecallOptions), ["recall is of type type", "RecallOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(working_memory=True), ["working_memory is of type bool", "WorkingMemoryOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(title="x"), ["title is of type str", "TitleOptions(...)"]),  # type: ignore[arg-type]
+        (lambda: Memory(embeddings=5, recall=RecallOptions()), ["embeddings is of type int", "'local'"]),  # type: ignore[arg-type]
+        (lambda: MemoryMiddleware("x"), ["memory is of type str", "Memory(...)"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(filterable="topic"), ["filterable='topic'", "list of metadata keys"]),
         (lambda: IndexOptions(algorithm="svs"), ["algorithm='svs'", "'flat'", "'hnsw'"]),  # type: ignore[arg-type]
         (lambda: IndexOptions(distance="dot"), ["distance='dot'", "'cosine'"]),  # type: ignore[arg-type]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,6 +14,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, computed_field, create_model, field_serializer
 from typing_extensions import TypedDict
 
+from langchain_workingmem import OptionError
 from langchain_workingmem.text.schemas import schema_of, shape
 from tests.unit.schemas_samples import Home, Needy, Tree, refused, stored, value
 
@@ -180,6 +183,22 @@ def test_a_union_may_turn_into_its_other_model() -> None:
 
 
 # ---------------------------------------------------------------------- TypedDict
+
+
+class OldPlace(typing.TypedDict):
+    city: str
+
+
+@dataclass
+class OldTraveller:
+    home: OldPlace
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Pydantic takes both kinds")
+@pytest.mark.parametrize("schema", [OldPlace, OldTraveller])
+def test_a_typed_dict_of_typing_is_refused_with_where_to_take_it_from(schema: Any) -> None:
+    with pytest.raises(OptionError, match=r"below Python 3\.12: from typing_extensions import TypedDict$"):
+        schema_of(schema)
 
 
 class Place(TypedDict, total=False):

@@ -2,7 +2,7 @@
 --       id, body (its JSON without the first brace), role, name, labels, size, number of chunks, (text, vector) ...
 -- Modes append: insert what is new, replace what differs, leave what is equal
 --       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
---       heal:   add vectors to messages that are still what they were when they were read
+--       heal:   give new vectors to messages that are still what they were when they were read
 -- `model` is empty when this call brings no vectors.
 -- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model, ttl = unpack(ARGV, 1, 5)
@@ -41,7 +41,7 @@ while place <= #ARGV do
     local at, old_model, _, _, rest = string.match(old, HEADER)
     local same = string.sub(old, rest) == body
     if same then
-      write = model ~= '' and old_model ~= model
+      write = model ~= '' and (old_model ~= model or mode == 'heal')
     else
       write = mode ~= 'heal'
       changed = changed or write

@@ -1,0 +1,130 @@
+"""Which parts of a JSON schema speak about a place in a document, and what they say is to be taken out there.
+
+A model fills a form with null and emptiness when it has nothing to say, and that is to be told from null that is a value;
+and a merge leaves fields of one kind of a union in an object that has become another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def without_padding(patch: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Take out null, empty texts, arrays and objects wherever a merge reaches; in arrays, null that has no place there.
+
+    An array is replaced as a whole, so inside one null may be a value: it stays where the JSON schema allows it, unless
+    that is what a missing field means anyway, and where the schema says nothing.
+    """
+    found: dict[str, Any] = _merged(patch, [schema], schema)
+    return found
+
+
+def _merged(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return _replaced(value, places, root)
+    lean = {key: _merged(item, _fields(value, key, places, root), root) for key, item in value.items()}
+    return {key: item for key, item in lean.items() if item not in (None, "", [], {})}
+
+
+def _replaced(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
+    """`places` are the schemas that may apply to a value; none: nothing is known."""
+    if isinstance(value, list):
+        items = [part["items"] for part in _parts(places, root) if "items" in part]
+        return [_replaced(item, items, root) for item in value if item is not None or _may_be_null(items, root)]
+    if isinstance(value, dict):
+        fields = {key: _fields(value, key, places, root) for key in value}
+        return {
+            key: _replaced(item, fields[key], root)
+            for key, item in value.items()
+            if item is not None or _may_be_null(fields[key], root)
+        }
+    return value
+
+
+def without_strays(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Take out of objects what only another kind of them has, where their constants tell which kind they are."""
+    found: dict[str, Any] = _own(document, [schema], schema)
+    return found
+
+
+def _own(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        items = [part["items"] for part in _parts(places, root) if "items" in part]
+        return [_own(item, items, root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kinds = [part for part in _parts(places, root) if part.get("type") == "object"]
+    meant = [part for part in kinds if _fits(value, part)]
+    strays: set[str] = set()
+    if len(meant) == 1 and not meant[0].get("additionalProperties"):
+        strays = {name for part in kinds for name in part.get("properties", {})} - {*meant[0].get("properties", {})}
+    return {
+        key: _own(item, _fields(value, key, places, root), root) for key, item in value.items() if key not in strays
+    }
+
+
+def _fields(value: dict[str, Any], key: str, places: list[Any], root: dict[str, Any]) -> list[Any]:
+    """Find the schemas of a field, of several kinds of an object in those that the constants in the value speak for."""
+    parts = [part for part in _parts(places, root) if _fits(value, part)]
+    named = [part["properties"][key] for part in parts if key in part.get("properties", {})]
+    return named or [part["additionalProperties"] for part in parts if "additionalProperties" in part]
+
+
+def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
+    for name, field in part.get("properties", {}).items():
+        known = field.get("enum", [field["const"]] if "const" in field else None) if isinstance(field, dict) else None
+        if known is not None and value.get(name) is not None and value[name] not in known:
+            return False
+    return True
+
+
+def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take schemas apart; each part once, as those of a union inside itself would double with every level."""
+    return list({id(part): part for part in _every_part(schemas, root)}.values())
+
+
+def _every_part(schemas: list[Any], root: dict[str, Any], inside: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    for schema in schemas:
+        if not isinstance(schema, dict):
+            continue
+        if (pointer := schema.get("$ref")) and pointer not in inside:
+            yield from _every_part([pointed(pointer, root)], root, (*inside, pointer))
+        for key in ("anyOf", "oneOf", "allOf"):
+            yield from _every_part(schema.get(key, []), root, inside)
+        yield schema
+
+
+def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
+    return not schemas or any(_takes_null(schema, root) and not _is_null_by_default(schema) for schema in schemas)
+
+
+def _is_null_by_default(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("default", "") is None
+
+
+def _takes_null(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+    if not isinstance(schema, dict):
+        return schema is not False
+    pointer = schema.get("$ref")
+    if pointer and pointer not in inside and not _takes_null(pointed(pointer, root), root, (*inside, pointer)):
+        return False
+    return (
+        "null" in schema.get("type", "null")  # a str or a list of them
+        and None in schema.get("enum", [None])
+        and schema.get("const") is None
+        and all(_takes_null(part, root, inside) for part in schema.get("allOf", ()))
+        and all(
+            any(_takes_null(part, root, inside) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+        )
+    )
+
+
+def pointed(pointer: str, root: dict[str, Any]) -> Any:
+    """Return what a reference points to, None for one that leads nowhere."""
+    target: Any = root
+    for part in pointer.removeprefix("#").strip("/").split("/"):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
