@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from langchain_workingmem import __version__
 from langchain_workingmem.cli import chat, conversations, server, user_data, working_memory
 from langchain_workingmem.cli.base import failing
 
@@ -44,7 +44,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
     if wanted:
-        typer.echo(version("langchain-workingmem"))
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import redis
 import typer
 
 from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell, worded
@@ -56,6 +55,8 @@ def _end(*_: Any) -> None:
 @contextmanager
 def _port(server: EmbeddedRedis, port: int | None) -> Iterator[None]:
     """Keep a port open, and close it unless somebody else had opened it."""
+    import redis
+
     was_open = _listen(server, port)
     try:
         yield
@@ -67,6 +68,8 @@ def _port(server: EmbeddedRedis, port: int | None) -> Iterator[None]:
 
 def _listen(server: EmbeddedRedis, port: int | None) -> bool:
     """Open a port, and tell whether it was open."""
+    import redis
+
     if port is None:
         return True
     with redis.Redis.from_url(server.url, decode_responses=True) as client:

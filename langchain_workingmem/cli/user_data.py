@@ -27,7 +27,6 @@ from langchain_workingmem.cli.base import (
 from langchain_workingmem.cli.files import parsed, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
-from langchain_workingmem.importers import from_chatgpt, from_langchain
 from langchain_workingmem.models import ImportReport
 from langchain_workingmem.options import WorkingMemoryOptions
 
@@ -86,6 +85,8 @@ def import_(
 def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
     if format == "workingmem":
         return _parsed_lines(lines, name)
+    from langchain_workingmem.importers import from_chatgpt, from_langchain
+
     whole = parsed(lines.read(), name)
     if format == "chatgpt":
         return from_chatgpt(whole)

@@ -153,7 +153,8 @@ def test_openai_by_name_is_made_without_a_call(monkeypatch: pytest.MonkeyPatch) 
 
 def test_local_by_name_serves_a_memory(server: EmbeddedRedis, prefix: str) -> None:
     facts = [text for text, _, _ in RELATED]
-    with Memory(server.url, embeddings="local", recall=RecallOptions(message_range=0), key_prefix=prefix) as memory:
+    options = RecallOptions(message_range=0, search="semantic")
+    with Memory(server.url, embeddings="local", recall=options, key_prefix=prefix) as memory:
         memory.history.append([("human", fact) for fact in facts], thread_id="t", resource_id="ann")
         found = memory.recall.search("what is the name of my pet", resource_id="ann", top_k=4)
     assert found.hits[0].message.content == "my cat is called Molly"
