@@ -121,9 +121,13 @@ def valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 def sendable(message: BaseMessage) -> BaseMessage:
     """Return a message as it is, or without the lone surrogates that no request can carry (half an emoji, say)."""
-    parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
-    if all(isinstance(value, str) and value.isascii() for value in parts.values()):
+    content, calls = (
+        message.content,
+        isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls),
+    )
+    if isinstance(content, str) and content.isascii() and not message.name and not calls:
         return message  # nearly all of them
+    parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     clean = {name: without_surrogates(value) for name, value in parts.items()}
     return message if clean == parts else message.model_copy(update=clean)
 

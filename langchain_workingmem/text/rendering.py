@@ -6,6 +6,8 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import AIMessage
+
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
 from langchain_workingmem.text.schemas import shape
 from langchain_workingmem.text.unicode import to_utf8
@@ -37,7 +39,7 @@ def unescape(value: Any) -> Any:
 def message_text(message: BaseMessage) -> str:
     """Put a message into words, tool calls included; unescaped."""
     text = message.content if isinstance(message.content, str) else str(message.text)
-    calls = getattr(message, "tool_calls", None)
+    calls = message.tool_calls if isinstance(message, AIMessage) else None
     if not calls:
         return text or ("[content without text]" if message.content else "")
     said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
