@@ -126,7 +126,8 @@ class HistoryOptions:
     """Which of a thread's messages a turn is shown.
 
     The window is cut to what every provider accepts: a tool call and its results stay together or leave together,
-    and it never begins with a tool result; so it may hold fewer than `last_messages`.
+    and it never begins with a tool result; so it may hold fewer than `last_messages`. What recall brings back from the
+    thread comes on top, and `RecallOptions` bounds it.
     """
 
     last_messages: int | None = 10  # None: all of them, 0: none

@@ -129,6 +129,8 @@ class Conversation:
                 show(self._memory.working_memory.get(resource_id=self._resource), as_json=False)
             case "/recall" if rest.strip():
                 show(self._memory.recall.search(rest, resource_id=self._resource), as_json=False)
+            case "/recall":
+                self.note("/recall QUERY: say what to look for")
             case "/threads":
                 show(self._memory.threads.list(resource_id=self._resource), as_json=False)
             case "/new":
