@@ -69,7 +69,14 @@ def test_commands(run: Run, talked: Memory) -> None:
     words = ["/help", "/threads", "/recall dog", "/recall", "/new", "/nonsense", "", "/quit", "never said"]
     found = run("chat", "--resource", "maya", input="\n".join(words))
     assert found.exit_code == 0
-    for expected in ("/recall QUERY", "2 of 2 threads", "▸", "/recall QUERY: say what to look for", "/nonsense is no command", "a new conversation: chat-"):
+    for expected in (
+        "/recall QUERY",
+        "2 of 2 threads",
+        "▸",
+        "/recall QUERY: say what to look for",
+        "/nonsense is no command",
+        "a new conversation: chat-",
+    ):
         assert expected in found.stdout
     assert "never said" not in found.stdout
     assert talked.threads.list(resource_id="maya").total == 2
