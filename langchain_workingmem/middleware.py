@@ -125,7 +125,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelCallResult[Any]:
         """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
-        found = self._known(request, config) or self._core.run(self._prepare(request.messages, request.runtime, config))
+        found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
         beside = Thread(
             target=copy_context().run, args=(self._core.run, self._save_question(request, config)), daemon=True
         )
@@ -146,13 +146,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         config = get_config()
         found = self._known(request, config)
         if found is None:
-            found = await self._core.arun(self._prepare(request.messages, request.runtime, config))
+            found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
         beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found))
         except Exception:
-            await beside
+            await asyncio.shield(beside)
             await self._core.arun(self._fail(request, config))
+            raise
+        except asyncio.CancelledError:
+            self._turns.pop(self._key(request.runtime, config), None)
             raise
         finally:
             await asyncio.shield(beside)  # a caller that goes away shall not take it along
@@ -212,7 +215,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return found if found and (asked is None or asked.id == found.question) else None
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
-        return self._turn(request.messages, self._key(request.runtime, config))
+        return self._turn(_said(request), self._key(request.runtime, config))
 
     def _keep(self, key: Key, found: Turn) -> Turn:
         self._turns[key] = found
@@ -259,12 +262,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Save what the user says before it is answered; what fails here is tried again behind the answer."""
         known = self._known(request, config)
         if known is not None and known.question not in known.saved:
-            with suppress(WorkingMemError):
-                yield from self._save(request.messages, request.runtime, config, on_error="raise")
+            with suppress(Exception):
+                yield from self._save(_said(request), request.runtime, config, on_error="raise")
 
     def _fail(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
         """Save the turn so far, and forget what was gathered for it: nobody knows when it goes on."""
-        yield from self._save(request.messages, request.runtime, config, on_error="log")
+        yield from self._save(_said(request), request.runtime, config, on_error="log")
         self._turns.pop(self._key(request.runtime, config), None)
 
     def _save(
@@ -299,6 +302,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),
         )
+
+
+def _said(request: ModelRequest[Any]) -> list[BaseMessage]:
+    """Return the conversation; middleware around this one may show the model something else."""
+    return [*request.state["messages"]]
 
 
 def _behind(system: SystemMessage | None, context: MemoryContext) -> SystemMessage | None:

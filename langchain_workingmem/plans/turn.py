@@ -20,8 +20,9 @@ from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.windows import history_window, provenance, valid
+from langchain_workingmem.plans.windows import flat, groups, history_window, provenance, sendable
 from langchain_workingmem.text.rendering import recalled_block
+from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -132,11 +133,12 @@ def gather(
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     limit = history.last_messages
-    wanted = Wanted(limit=limit, newest=limit is not None)
+    given = [message.id for message in new if message.id and is_utf8(message.id)]  # others cannot be stored
+    asked = question(new)
+    wanted = Wanted(limit=limit, newest=limit is not None, asked=asked.id if asked and asked.id in given else None)
     place = None
     if space.working_memory is not None:
         place = yield from working_memory.find(space, thread_id, resource_id)
-    given = [message.id for message in new if message.id]
     calls = [
         scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments()),
         *([("ZMSCORE", keys.order, *given)] if given else ()),
@@ -156,7 +158,7 @@ def gather(
         return read((yield from run_script(thread_id, resource_id, *calls)))[0]
     if limit is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
-    looking = _recall(space, query, thread_id, resource_id, calls, read, given, spare=(limit or 0) + len(given))
+    looking = _recall(space, query, thread_id, resource_id, calls, read, new, spare=(limit or 0) + len(given))
     return (
         yield from traced(
             "retriever", "semantic_recall", query.text, looking, lambda gathered: gathered.recalled.to_documents()
@@ -171,11 +173,11 @@ def _recall(
     resource_id: str,
     calls: Sequence[Command],
     read: Callable[[list[Any]], tuple[Gathered, Copies]],
-    given: Sequence[str],
+    new: Sequence[BaseMessage],
     *,
     spare: int,
 ) -> Plan[Gathered]:
-    """Search in the round trip that reads the history, and leave out what the history shows and what is `given` anyway.
+    """Search in the round trip that reads the history, and leave out what the history shows and what is given anyway.
 
     Where in the thread the given messages stand is known by then: to let every candidate bring its id instead takes
     Search a quarter longer.
@@ -186,10 +188,11 @@ def _recall(
         raise refusal(error, thread_id, resource_id) from None
     gathered, sent = read(replies)
     here, places = encode(thread_id).encode(), gathered.places
-    present = {row.seq for row in gathered.stored} | {places[id] for id in given if id in places}
+    present = {row.seq for row in gathered.stored} | {places[id] for one in new if (id := one.id or "") in places}
+    end = min(sent.first, _asked(new, places))
 
     def is_fresh(one: Ranked) -> bool:
-        return one.thread != here or (one.seq not in present and one.seq < sent.first)
+        return one.thread != here or (one.seq not in present and one.seq < end)
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
     if sent.said:
@@ -247,26 +250,36 @@ def assemble(
     system = [recalled_block(conversations)] if conversations else []
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only))
-    shown = valid(_in_order(past, {**seqs, **gathered.places}, rest))
+    shown = groups(_in_order(past, {**seqs, **gathered.places}, rest))
     if for_model:
-        shown = list(dropwhile(lambda one: not isinstance(one, HumanMessage) and one.id not in given, shown))
+        own = {id(message) for message in new}
+
+        def is_earlier_answer(group: list[BaseMessage]) -> bool:
+            return not any(isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group)
+
+        shown = list(dropwhile(is_earlier_answer, shown))
     return MemoryContext(
-        messages=[*prompts, *shown],
+        messages=[*prompts, *map(sendable, flat(shown))],
         system=system,
         recalled=recalled,
         working_memory=state,
     )
 
 
+def _asked(messages: Sequence[BaseMessage], places: Mapping[str, int]) -> float:
+    """Return where in the thread the question stands that is to be answered, infinity while it is not stored."""
+    asked = question(messages)
+    return places.get(asked.id or "", inf) if asked else inf
+
+
 def _in_order(past: list[BaseMessage], places: Mapping[str, int], rest: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Put stored messages in front of the given one that follows them in the thread, else in front of the turn.
 
     A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them. What
-    stands behind the turn's question is left out: an answer that is asked for again, or a turn that failed half-way.
+    stands behind the question is left out: an answer that is asked for again, or a turn that failed half-way.
     """
-    turn = turn_of(rest)
-    turn_starts = len(rest) - len(turn)
-    asked = min((places[id] for message in turn if (id := message.id or "") in places), default=inf)
+    turn_starts = len(rest) - len(turn_of(rest))
+    asked = _asked(rest, places)
     merged: list[BaseMessage] = []
     waiting = deque(message for message in past if places[message.id or ""] < asked)
     for at, message in enumerate(rest):

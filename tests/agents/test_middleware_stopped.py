@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions, Memory
@@ -16,6 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, said, weather
 from tests.server.embedded_helpers import wait_until
+from tests.unit.test_windows import accept
 
 
 def texts(memory: Memory, thread: str = "t") -> list[str]:
@@ -75,6 +76,35 @@ def test_another_thread_knows_what_waits_for_an_approval(bench: Bench) -> None:
     assert "__interrupt__" in bench.run(agent, ask("my cat is named Molly"))
     bench.run(agent, ask("how is my cat named?"), configured("other", "ann"))
     assert "my cat is named Molly" in said(model.seen[-1])[0]
+
+
+def test_what_another_middleware_shows_the_model_is_not_saved(bench: Bench) -> None:
+    class Injecting(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
+
+    memory = bench.memory()
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "done")
+    bench.run(create_agent(model, [weather], middleware=[Injecting(), MemoryMiddleware(memory)]), ask("hi"))
+    assert all(said(seen)[-1] == "human: FILES" for seen in model.seen)
+    assert "FILES" not in texts(memory)
+    assert len(texts(memory)) == 4
+
+
+def test_a_result_that_is_given_keeps_its_call(bench: Bench) -> None:
+    """The tools run at the client, and each request brings one result."""
+    memory = bench.memory(history=HistoryOptions(last_messages=4))
+    load = memory.load_node(into="context")
+    turn: list[Any] = [HumanMessage("go")]
+    for at in range(5):
+        memory.save_turn([*turn, calling(("weather", {"city": "Oslo"}), id=f"c{at}")], thread_id="t", resource_id="ann")
+        turn = [ToolMessage("sunny", tool_call_id=f"c{at}-0")]
+        shown = bench.run(load, {"messages": turn})["context"].messages
+        accept(shown)
+        assert said(shown)[-2:] == [f"ai: weather#c{at}-0", "tool: sunny"]
 
 
 def test_a_model_sees_the_user_first(bench: Bench) -> None:

@@ -219,6 +219,35 @@ def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memor
     assert [message.id for message in plain.context(state, **TURN).messages] == ["h0", "a0", "h1"]
 
 
+def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=4))
+    chat(memory, *OLD)
+    steps = [message for at in "abc" for message in (ai("", at), result(at))]
+    memory.save_turn([HumanMessage("long one", id="q"), *steps], **TURN)
+    assert [message.id for message in memory.context([HumanMessage("long one", id="q")], **TURN).messages] == [
+        *("t-2", "t-3", "t-4", "t-5"),
+        "q",
+    ]
+
+
+def test_what_came_after_a_question_that_failed_is_shown_with_the_next(plain: Memory) -> None:
+    failed, now = HumanMessage("failing", id="q1"), HumanMessage("now?", id="q2")
+    plain.save_turn([failed], **TURN)
+    chat(plain, "one", "two")
+    assert texts(plain.context([failed, now], **TURN).messages) == ["one", "two", "failing", "now?"]
+
+
+def test_recall_spends_nothing_on_what_stands_behind_the_question(brief: Memory) -> None:
+    brief.history.append([HumanMessage("my cat is grey")], thread_id="other", resource_id=TURN["resource_id"])
+    asked = HumanMessage("my cat Molly", id="q")
+    brief.save_turn([asked, AIMessage("my cat Molly my cat Molly")], **TURN)
+    assert texts(brief.context([asked], **TURN).recalled.messages) == ["my cat is grey"]
+
+
+def test_an_id_that_cannot_be_stored_is_no_obstacle(brief: Memory) -> None:
+    assert texts(brief.context([HumanMessage("hello", id="\ud800")], **TURN).messages) == ["hello"]
+
+
 def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
     half = "my cat Molly \ud83d"
     call = {"name": "say", "args": {"text": half}, "id": "c"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans.codec import is_ours_to_keep
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.space import Space
+from langchain_workingmem.plans.turn import Gathered, assemble
 from langchain_workingmem.plans.windows import groups, history_window, valid
 
 if TYPE_CHECKING:
@@ -246,6 +251,26 @@ def test_history_and_new_messages_together_are_acceptable(
 
 
 BLANK: list[Any] = ["", " \n", [], [{"type": "text", "text": ""}], [{"type": "text", "text": " "}], [""]]
+
+
+@given(any_messages, any_messages)
+def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
+    past: list[BaseMessage], new: list[BaseMessage]
+) -> None:
+    for place, message in enumerate(past):
+        message.id = message.id or f"stored {place}"
+    stored = {
+        message.id: StoredMessage(message=message, thread_id="t", seq=seq, stored_at=datetime.fromtimestamp(seq, UTC))
+        for seq, message in enumerate(past)
+    }
+    places = {id or "": row.seq for id, row in stored.items()}
+    gathered = Gathered("t", list(stored.values()), places=places)
+    shown = assemble(Space(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
+    accept(shown)
+    given = {message.id for message in new if message.id}
+    if shown and not isinstance(shown[0], HumanMessage):
+        first = next(iter(groups(shown)))
+        assert any(message.id in given or message in new for message in first)
 
 
 @pytest.mark.parametrize("content", BLANK, ids=str)

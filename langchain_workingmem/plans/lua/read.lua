@@ -1,6 +1,7 @@
 -- ARGV  resource or '', then option, value, ...:
 --       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
---       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted)
+--       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted),
+--       asked (a message id: where the thread has it, only what is in front of it)
 -- Reply total (-1 unless wanted), then id, seq, value, [vector documents] for each message; WMOWNER,
 --       WMNOMESSAGE before or after.
 -- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
@@ -20,6 +21,9 @@ for _, side in ipairs({'before', 'after'}) do
     if not seq then return redis.error_reply('WMNOMESSAGE ' .. side) end
     if side == 'before' then last = tonumber(seq) else first = tonumber(seq) end
   end
+end
+if option.asked then
+  last = math.min(last, tonumber(redis.call('ZSCORE', KEYS[2], option.asked) or math.huge))
 end
 
 -- Times rise strictly with the sequence, so bisection finds the first message stored at a time or later.
