@@ -65,9 +65,16 @@ def talked(outside: Memory) -> Memory:
     return outside
 
 
+PROGRAM = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
+runpy.run_module("langchain_workingmem.cli", run_name="__main__", alter_sys=True)
+"""
+
+
 def started(*words: str, terminal: bool = False, **environment: str) -> subprocess.Popen[str]:
     """Start the program as a process of its own, in a terminal if wanted: what comes then is in `.stdout`."""
-    command = [sys.executable, "-W", "error", "-m", "langchain_workingmem.cli", *words]
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, *words]
     kept = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
     env = {**kept, "COLUMNS": "200", **environment}
     pipe = subprocess.PIPE
