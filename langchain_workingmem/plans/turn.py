@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from itertools import dropwhile
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.windows import flat, groups, history_window, provenance, sendable
+from langchain_workingmem.plans.windows import history_window, provenance, valid
 from langchain_workingmem.text.rendering import recalled_block
 from langchain_workingmem.text.unicode import is_utf8
 
@@ -250,16 +249,16 @@ def assemble(
     system = [recalled_block(conversations)] if conversations else []
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only))
-    shown = groups(_in_order(past, {**seqs, **gathered.places}, rest))
-    if for_model:
-        own = {id(message) for message in new}
+    own = {id(message) for message in new}
 
-        def is_earlier_answer(group: list[BaseMessage]) -> bool:
-            return not any(isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group)
+    def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
+        return for_model and not any(
+            isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
+        )
 
-        shown = list(dropwhile(is_earlier_answer, shown))
+    shown = valid(_in_order(past, {**seqs, **gathered.places}, rest), is_earlier_answer)
     return MemoryContext(
-        messages=[*prompts, *map(sendable, flat(shown))],
+        messages=[*prompts, *shown],
         system=system,
         recalled=recalled,
         working_memory=state,

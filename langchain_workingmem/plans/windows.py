@@ -6,6 +6,7 @@ without content. Whatever memory puts together passes through `valid`.
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
@@ -14,7 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_workingmem.text.unicode import without_surrogates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_workingmem.options import HistoryOptions
 
@@ -114,9 +115,11 @@ def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
     return [message for group in grouped for message in group]
 
 
-def valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages that every provider accepts, in order."""
-    return [sendable(message) for message in flat(groups(messages))]
+def valid(
+    messages: Iterable[BaseMessage], skip: Callable[[Sequence[BaseMessage]], bool] = lambda _: False
+) -> list[BaseMessage]:
+    """Return the messages that every provider accepts, in order; the first groups are left out as long as `skip` says so."""
+    return [sendable(message) for message in flat(dropwhile(skip, groups(messages)))]
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
