@@ -11,11 +11,9 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-from langchain_workingmem.plans import history
 from langchain_workingmem.plans.keys import check_id
-from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.windows import history_window
+from langchain_workingmem.plans.turn import read_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +77,7 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return owner_of(self._core.space, self.session_id, self.resource_id)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        options = self._memory.history_options
-        limit = options.last_messages
-        wanted = Wanted(limit=limit, newest=limit is not None)
-        rows = yield from history.read(self._core.space, self.session_id, self.resource_id, wanted)
-        return history_window([row.message for row in rows], options)
+        return read_history(self._core.space, self.session_id, self.resource_id, self._memory.history_options)
 
     def _as_seen_by(self, caller: FrameType, messages: list[BaseMessage]) -> list[BaseMessage]:
         """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.

@@ -35,6 +35,7 @@ from langchain_workingmem.plans.codec import as_messages
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import Keys, check_id
 from langchain_workingmem.plans.recall import Query
+from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import Scope
+    from langchain_workingmem.plans.branch import Kind
     from langchain_workingmem.plans.effects import Plan
 
 _log = logging.getLogger("langchain_workingmem")
@@ -277,15 +279,33 @@ class Memory(Faces, Resources, Entered):
     def _context(
         self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
     ) -> Plan[MemoryContext]:
+        numbered = [message for message in new if message.id is None]
+        for message in numbered:
+            message.id = self.core.new_id()
         found = yield from self._gather(new, thread_id, resource_id, query)
+        found = found.renamed({message.id or "" for message in numbered})
+        for message in numbered:
+            message.id = found.branch.aliases.get(message.id or "", message.id)
+        if not read_only:
+            self.note_branch(found, new)
         return self.assembled(found, new, read_only=read_only)
 
     def gathering(
-        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, on_error: OnError | None = None
+        self,
+        new: Sequence[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        on_error: OnError | None = None,
+        kind: Kind = "list",
     ) -> Plan[turn.Gathered]:
         """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
         _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
-        return self._gather(new, thread_id, resource_id, query, on_error)
+        return self._gather(new, thread_id, resource_id, query, on_error, kind)
+
+    def note_branch(self, found: turn.Gathered, new: Sequence[BaseMessage]) -> None:
+        """Keep what the caller's list leaves behind until its turn is saved."""
+        if asked := turn.question(new):
+            self._space.branches.put((found.thread_id, words_of(asked)), found.branch)
 
     def assembled(
         self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False
@@ -300,34 +320,50 @@ class Memory(Faces, Resources, Entered):
         resource_id: str,
         query: Query | None,
         on_error: OnError | None = None,
+        kind: Kind = "list",
     ) -> Plan[turn.Gathered]:
         seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        finding = self._found(new, thread_id, resource_id, query, on_error or self._on_error)
+        finding = self._found(new, thread_id, resource_id, query, on_error or self._on_error, kind)
         return traced("chain", "memory_context", seen, finding, _as_output)
 
     def _found(
-        self, new: Sequence[BaseMessage], thread_id: str, resource_id: str, query: Query | None, on_error: OnError
+        self,
+        new: Sequence[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        query: Query | None,
+        on_error: OnError,
+        kind: Kind,
     ) -> Plan[turn.Gathered]:
-        plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options)
+        plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options, kind=kind)
         try:
-            return (yield from plan(query))
+            return (yield from plan(query=query))
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
-        return (yield from plan(None))
+        return (yield from plan(query=None))
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
     ) -> list[BaseMessage]:
-        """Save the messages of a turn, as `history.append` does. One round trip, atomic, safe to repeat."""
-        return self.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+        """Save the messages of a turn, and return those that are stored. One round trip, atomic, safe to repeat.
+
+        What is said of `history.append` holds here too; beyond it, the list is the conversation. Pass the turn, or all of the
+        conversation: messages without ids that the thread has already are recognised by what they say, blanks at both ends
+        ignored, and stored once. What contradicts the list, an answer that was regenerated or what followed a question that was
+        edited, is superseded: it stays stored, and nothing shows it but `history.messages(superseded=True)`. So is what the
+        list that `context` was asked with, in this process, has left behind.
+        """
+        check_id(resource_id, "resource_id")
+        return self._runner.run(self.core.saving_turn(messages, thread_id, resource_id))
 
     async def asave_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
-        return await self.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+        check_id(resource_id, "resource_id")
+        return await self._async_runner.run(self.core.saving_turn(messages, thread_id, resource_id))
 
     # ------------------------------------------------------------------ life
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -25,9 +24,15 @@ from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.ids import resolve
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import check_type, one_of
+from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.plans import turn, working_memory
+from langchain_workingmem.plans.branch import Branch, Kind
+from langchain_workingmem.plans.history import refuse
+from langchain_workingmem.plans.recent import Recent
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
+from langchain_workingmem.plans.refusals import is_refusal
+from langchain_workingmem.text.unicode import is_utf8
 from langchain_workingmem.tools import WRITING
 
 if TYPE_CHECKING:
@@ -51,7 +56,27 @@ class Turn:
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
     resource_id: str | None  # whose thread it is; None as long as that could not be looked up
+    branch: Branch  # what is still to be written down about the list that the run began with
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+
+    def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
+        aliases, edited = self.branch.aliases, self.branch.edited
+        fresh = turn.unsaved(messages, self.gathered.seqs)
+        ids = {message.id for message in fresh}
+        fresh = [*(message for message in messages if message.id in edited and message.id not in ids), *fresh]
+        return [m for m in fresh if m.id not in aliases and self.saved.get(m.id or "") != m]
+
+    def with_saved(self, messages: Sequence[BaseMessage], resource_id: str) -> Turn:
+        """Remember that messages are saved, and the branch with them."""
+        known = {message.id: message for message in messages if message.id}
+        branch = Branch(
+            kind=self.branch.kind,
+            aliases=self.branch.aliases,
+            anchor=self.branch.anchor,
+            question=self.branch.question or self.question or "",
+        )
+        return replace(self, resource_id=resource_id, branch=branch, saved={**self.saved, **known})
 
 
 Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
@@ -104,9 +129,24 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if read_only:
             given = [tool for tool in given if tool.name not in WRITING]
         self.tools = given
-        self._turns: OrderedDict[Key, Turn] = OrderedDict()
+        self._turns: Recent[Key, Turn] = Recent(MOST_TURNS)
+        self._begun: Recent[Key, list[BaseMessage]] = Recent(MOST_TURNS)
 
     # ------------------------------------------------------------------ hooks
+
+    def before_agent(  # type: ignore[override]
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
+        """Look at the state as the run begins: other middleware may trim it before the model is called."""
+        key = self._key(runtime, config)
+        self._turns.pop(key)
+        self._begun.put(key, [*state["messages"]])
+
+    async def abefore_agent(  # type: ignore[override]
+        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
+    ) -> None:
+        """Async twin of `before_agent`."""
+        self.before_agent(state, runtime, config)
 
     def before_model(  # type: ignore[override]
         self, state: Any, runtime: Runtime[Any], config: RunnableConfig
@@ -126,18 +166,21 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
-        beside = Thread(
-            target=copy_context().run, args=(self._core.run, self._save_question(request, config)), daemon=True
-        )
-        beside.start()
+        beside = None
+        if self._has_question(found, config):
+            saving = self._save_question(request, config)
+            beside = Thread(target=copy_context().run, args=(self._core.run, saving), daemon=True)
+            beside.start()
         try:
             return handler(self._remind(request, found))
-        except Exception:
-            beside.join()
-            self._core.run(self._fail(request, config))
+        except Exception as error:
+            if beside is not None:
+                beside.join()
+            self._core.run(self._fail(request, config, error))
             raise
         finally:
-            beside.join()
+            if beside is not None:
+                beside.join()
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -147,18 +190,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config)
         if found is None:
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
-        beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
+        beside = None
+        if self._has_question(found, config):
+            beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found))
-        except Exception:
-            await asyncio.shield(beside)
-            await self._core.arun(self._fail(request, config))
+        except Exception as error:
+            if beside is not None:
+                await asyncio.shield(beside)
+            await self._core.arun(self._fail(request, config, error))
             raise
         except asyncio.CancelledError:
-            self._turns.pop(self._key(request.runtime, config), None)
+            self._turns.pop(self._key(request.runtime, config))
             raise
         finally:
-            await asyncio.shield(beside)  # a caller that goes away shall not take it along
+            if beside is not None:
+                await asyncio.shield(beside)  # a caller that goes away shall not take it along
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Let agents that run inside the tool know where they are."""
@@ -193,14 +240,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         """Save what came after the last answer of the model; no round trip when that is nothing."""
         self._core.run(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config), None)
+        self._turns.pop(self._key(runtime, config))
 
     async def aafter_agent(  # type: ignore[override]
         self, state: Any, runtime: Runtime[Any], config: RunnableConfig
     ) -> None:
         """Async twin of `after_agent`."""
         await self._core.arun(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config), None)
+        self._turns.pop(self._key(runtime, config))
 
     # ------------------------------------------------------------------ turns
 
@@ -218,11 +265,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._turn(_said(request), self._key(request.runtime, config))
 
     def _keep(self, key: Key, found: Turn) -> Turn:
-        self._turns[key] = found
-        self._turns.move_to_end(key)
-        while len(self._turns) > MOST_TURNS:
-            self._turns.popitem(last=False)
+        self._turns.put(key, found)
         return found
+
+    def _has_question(self, found: Turn, config: RunnableConfig) -> bool:
+        """Tell whether the question is to be saved beside the model's answer."""
+        return self._persist and not is_inside_a_tool(config) and found.question not in found.saved
 
     # ------------------------------------------------------------------ plans
 
@@ -238,18 +286,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             if before is not None:
                 return self._keep(key, (yield from self._refreshed(before, key)))
             thread_id, resource_id = yield from self._ids(key, None)
-            gathered = yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error)
+            kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
+            begun = self._begun.pop(key) or messages
+            gathered = yield from self._memory.gathering(begun, thread_id, resource_id, self._on_error, kind)
         except (IdError, OptionError):
             raise  # a mistake of the program: it fails the same way every time
         except WorkingMemError as error:
             if self._on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
-            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), key[1]))
-        # a summary stands for what it has replaced, and the outer conversation is not that of an agent in a tool
-        if turn.is_summarised(messages) or is_inside_a_tool(config):
+            unknown = Branch(kind=kind_of(config))
+            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), key[1], unknown))
+        if is_inside_a_tool(config):  # the outer conversation is not that of an agent in a tool
             gathered = replace(gathered, stored=[])
-        return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id))
+        return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id, gathered.branch))
 
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
@@ -260,15 +310,25 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
         """Save what the user says before it is answered; what fails here is tried again behind the answer."""
-        known = self._known(request, config)
-        if known is not None and known.question not in known.saved:
-            with suppress(Exception):
-                yield from self._save(_said(request), request.runtime, config, on_error="raise")
+        with suppress(Exception):
+            yield from self._save(_said(request), request.runtime, config, on_error="raise")
 
-    def _fail(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
+    def _fail(self, request: ModelRequest[Any], config: RunnableConfig, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget what was gathered for it: nobody knows when it goes on."""
+        key = self._key(request.runtime, config)
         yield from self._save(_said(request), request.runtime, config, on_error="log")
-        self._turns.pop(self._key(request.runtime, config), None)
+        found = self._turns.pop(key)
+        if self._persist and found is not None and is_refusal(error) and not is_inside_a_tool(config):
+            yield from self._refused(_said(request), key, found)
+
+    def _refused(self, messages: Sequence[BaseMessage], key: Key, found: Turn) -> Plan[None]:
+        """Keep a turn that the provider refuses from being sent again, with every question that follows."""
+        ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
+        try:
+            thread_id, resource_id = yield from self._ids(key, found)
+            yield from refuse(self._core.space, thread_id, resource_id, [id for id in ids if is_utf8(id)])
+        except WorkingMemError as error:
+            _log.warning("a question that the provider has refused is sent again: %s", error)
 
     def _save(
         self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, on_error: OnError | None = None
@@ -277,22 +337,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         key = self._key(runtime, config)
         before = self._turn(messages, key)
-        saved = before.saved if before else {}
-        fresh = [message for message in turn.unsaved(messages) if saved.get(message.id or "") != message]
-        if not fresh:
+        asked = turn.question(messages)
+        known = before or Turn(asked.id if asked else None, Gathered(""), None, Branch(kind=kind_of(config)))
+        fresh = known.unsaved(messages)
+        if not fresh and not known.branch.is_news:
             return
         on_error = on_error or self._on_error
         try:
             thread_id, resource_id = yield from self._ids(key, before)
-            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
+            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error, branch=known.branch)
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
             _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
-            known = {message.id: message for message in fresh if message.id}
-            self._keep(key, replace(before, resource_id=resource_id, saved={**saved, **known}))
+            self._keep(key, before.with_saved(fresh, resource_id))
 
     # ------------------------------------------------------------------ the request
 

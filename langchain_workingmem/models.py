@@ -82,6 +82,9 @@ class StoredMessage:
     thread_id: str
     seq: int  # position in the thread, given by the server: rising, never reused
     stored_at: datetime  # strictly rising within a thread
+    superseded: bool = False  # the conversation has left it behind: edited, regenerated, on another branch
+    refused: bool = False  # a provider refused it, so no model is shown it again
+    upto: int = 0  # estimated tokens of all that was said in the thread up to it; 0 for tool traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +203,11 @@ class WorkingMemoryDiff(_Shown):
 class MemoryContext(_Shown):
     """What a model is shown at one turn."""
 
-    messages: list[BaseMessage]  # recalled from this thread, its history, and what is new
-    system: list[str]  # blocks to put behind your own system prompt, in this order
+    messages: list[BaseMessage]  # the history, and what is new; with memory in front of the user's words, in a copy
+    system: list[str]  # blocks to put behind your own system prompt, in this order; empty with placement="question"
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
+    omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,11 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem.ids import resolve
+from langchain_workingmem.plans.branch import Branch, Kind
+from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import is_summarised, turn_of, unsaved
-from langchain_workingmem.plans.windows import is_marked, provenance
+from langchain_workingmem.plans.turn import question, turn_of, unsaved
+from langchain_workingmem.plans.windows import is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
@@ -24,14 +26,16 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
     """Build the node that shows memory; `Memory.load_node` says how."""
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        messages = [message for message in _messages(state) if not is_marked(message)]
+        messages = _messages(state)
         thread_id, resource_id = yield from _ids(memory, config)
-        left = unsaved(messages)[: -len(turn_of(messages)) or None]
+        found = yield from memory.gathering(messages, thread_id, resource_id, kind=kind_of(config))
+        branch = found.branch
+        left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            yield from memory.core.saving(left, thread_id, resource_id)
-        found = yield from memory.gathering(messages, thread_id, resource_id)
-        if is_summarised(messages):  # what was loaded before stands in the summary
-            found = replace(found, stored=[])
+            yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
+            branch = Branch(kind=branch.kind, anchor=branch.anchor)
+        if not read_only:
+            memory.note_branch(replace(found, branch=branch), messages)
         context = memory.assembled(found, messages, read_only=read_only, for_model=True)
         if into != "messages":
             return {into: context}
@@ -56,7 +60,12 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         thread_id, resource_id = yield from _ids(memory, config)
-        yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
+        messages = _messages(state)
+        asked = question(messages)
+        key = (thread_id, words_of(asked) if asked else "")
+        branch = memory.core.space.branches.get(key) or Branch(kind=kind_of(config), question=_id(asked))
+        yield from memory.core.saving(_fresh(messages, branch), thread_id, resource_id, branch=branch)
+        memory.core.space.branches.pop(key)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -68,8 +77,30 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
     return RunnableLambda(save, asave, name="save_memory")
 
 
+def _fresh(messages: list[BaseMessage], branch: Branch) -> list[BaseMessage]:
+    """Return what is to be saved of a state: not what the thread holds under another id."""
+    saved = [message for message in unsaved(messages) if message.id not in branch.aliases]
+    edited = [message for message in messages if message.id in branch.edited]
+    return [*(message for message in edited if message not in saved), *saved]
+
+
+def _id(message: BaseMessage | None) -> str:
+    return (message.id or "") if message else ""
+
+
 def _messages(state: Any) -> list[BaseMessage]:
-    return list(state["messages"] if isinstance(state, dict) else state.messages)
+    """Return the state without what memory has put there."""
+    messages = state["messages"] if isinstance(state, dict) else state.messages
+    return [without_memory(message) for message in messages if not is_marked(message)]
+
+
+def kind_of(config: RunnableConfig) -> Kind:
+    """Tell whose the messages of a run are: a checkpointer's state, those of one call, or a part of an outer graph's."""
+    configurable = config.get("configurable", {})
+    if "|" in configurable.get("checkpoint_ns", ""):
+        return "part"
+    # LangGraph's own key; without a checkpointer it holds None
+    return "state" if configurable.get("__pregel_checkpointer") else "list"
 
 
 def _ids(memory: Memory, config: RunnableConfig) -> Plan[tuple[str, str]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
+Placement: TypeAlias = Literal["question", "system"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for a connection, and for each reply
@@ -125,13 +126,15 @@ def check_threshold(threshold: float | None) -> None:
 class HistoryOptions:
     """Which of a thread's messages a turn is shown.
 
-    The window is cut to what every provider accepts: a tool call and its results stay together or leave together,
-    and it never begins with a tool result; so it may hold fewer than `last_messages`. What recall brings back from the
-    thread comes on top, and `RecallOptions` bounds it.
+    What counts is what was said: the user's messages, and the answers without tool calls. Tool calls and results of the
+    turns that are shown come along. A history that would begin with an answer grows to its question. Its beginning moves in
+    steps, so that the prompt keeps its prefix from turn to turn, which providers bill at a fraction: a turn shows at least
+    `last_messages` and fewer than `last_messages + step`.
     """
 
     last_messages: int | None = 10  # None: all of them, 0: none
-    max_tokens: int | None = None  # the oldest messages leave, whole tool groups at a time
+    step: int | None = None  # messages by which the beginning moves; None: as many as `last_messages`, 1: exactly the last ones
+    max_tokens: int | None = None  # first tool traffic leaves, the oldest first, then the oldest turns; never the newest one's words
     token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
     exclude_tools: bool | Sequence[str] = False  # True: every tool call and its result; or the tools' names
     roles: Sequence[str] | None = None  # message types to show, None: all
@@ -139,6 +142,8 @@ class HistoryOptions:
     def __post_init__(self) -> None:
         if self.last_messages is not None:
             at_least(self.last_messages, 0, "last_messages")
+        if self.step is not None:
+            at_least(self.step, 1, "step")
         if self.max_tokens is not None:
             at_least(self.max_tokens, 1, "max_tokens")
         if self.token_counter != "approximate" and not callable(self.token_counter):
@@ -219,6 +224,7 @@ class RecallOptions:
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
+    placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
     embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
     chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
@@ -235,6 +241,7 @@ class RecallOptions:
         check_type(self.weights, HybridWeights, "weights")
         check_type(self.index, IndexOptions, "index")
         object.__setattr__(self, "roles", check_roles(self.roles))
+        one_of(self.placement, get_args(Placement), "placement")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
         object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable", "metadata keys"))
@@ -253,6 +260,7 @@ class WorkingMemoryOptions:
     scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
+    placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
     instructions: str | None = None  # in the prompt, in place of our own about what to remember and when
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
@@ -268,6 +276,7 @@ class WorkingMemoryOptions:
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
             one_of(self.mode, get_args(Mode), "mode")
+        one_of(self.placement, get_args(Placement), "placement")
         at_least(self.revisions, 1, "revisions")
         at_least(self.max_bytes, 1, "max_bytes")
         object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'get', 'update', 'clear'"))

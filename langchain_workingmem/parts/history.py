@@ -97,14 +97,17 @@ class History:
         roles: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        superseded: bool = False,
     ) -> list[BaseMessage]:
         """Return messages as they were stored, in chronological order; the `last` n of what the filters leave.
 
         One round trip, whose cost follows what is returned (with `roles`, what is looked through). `before` and
         `after` are message ids, exclusive; times are inclusive. An unknown thread has no messages; an unknown
         message id raises `MessageNotFoundError`. What a model may be shown is a matter of `memory.context`.
+        What the conversation has left behind (answers that were regenerated, questions that were edited, other branches) comes
+        only with `superseded`, between the messages among which it was said; then `last` counts both.
         """
-        plan = self._messages(thread_id, resource_id, last, before, after, roles, since, until)
+        plan = self._messages(thread_id, resource_id, last, before, after, roles, since, until, superseded=superseded)
         return [row.message for row in self._core.run(plan)]
 
     async def amessages(
@@ -118,9 +121,10 @@ class History:
         roles: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        superseded: bool = False,
     ) -> list[BaseMessage]:
         """Async twin of `messages`."""
-        plan = self._messages(thread_id, resource_id, last, before, after, roles, since, until)
+        plan = self._messages(thread_id, resource_id, last, before, after, roles, since, until, superseded=superseded)
         return [row.message for row in await self._core.arun(plan)]
 
     def _messages(
@@ -133,6 +137,8 @@ class History:
         roles: Sequence[str] | None,
         since: datetime | None,
         until: datetime | None,
+        *,
+        superseded: bool,
     ) -> Plan[list[StoredMessage]]:
         if last is not None:
             at_least(last, 0, "last")
@@ -145,7 +151,8 @@ class History:
             since=since,
             until=until,
         )
-        return plans.read(self._core.space, thread_id, resource_id, wanted)
+        read = plans.read_with_superseded if superseded else plans.read
+        return read(self._core.space, thread_id, resource_id, wanted)
 
     def page(
         self,
@@ -221,6 +228,18 @@ class History:
     def _delete(self, message_ids: Sequence[str], thread_id: str, resource_id: str | None) -> Plan[int]:
         ids = [message_ids] if isinstance(message_ids, str) else list(message_ids)
         return plans.delete(self._core.space, thread_id, resource_id, ids)
+
+    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
+        """Leave behind what stands behind a message, as when it is edited or answered anew, and return how many that are.
+
+        They stay stored as superseded: `messages(superseded=True)` shows them, and recall does not find them. Saving one of them
+        again puts it back. One round trip, atomic. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
+        """
+        return self._core.run(plans.truncate(self._core.space, thread_id, resource_id, after))
+
+    async def atruncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
+        """Async twin of `truncate`."""
+        return await self._core.arun(plans.truncate(self._core.space, thread_id, resource_id, after))
 
     def clear(self, thread_id: str, *, resource_id: str | None = None) -> int:
         """Delete all messages of a thread, which stays, and return how many there were. One round trip, atomic."""

@@ -279,8 +279,9 @@ class _Intake:
         (draft,) = drafts([message], self.space.recall, str)
         at = 0 if record.get("stored_at") is None else _micros(record["stored_at"])
         settings, vectors = self._vectors(record.get("vectors"), len(draft.chunks))
-        head = f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}",'
-        row: list[Argument] = [draft.id, head.encode() + draft.body]
+        said, state = f"{draft.words}/{draft.weight}/0{'!' * bool(record.get('refused'))}", "t" * bool(record.get("turn"))
+        head = f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}","said":"{said}","state":"{state}",'
+        row: list[Argument] = [draft.id, int(bool(record.get("superseded"))), head.encode() + draft.body]
         for text, vector in zip(draft.chunks, vectors, strict=False):
             pairs: dict[str, Argument] = {
                 "role": draft.role,

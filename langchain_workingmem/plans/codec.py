@@ -32,6 +32,8 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.authors import author_tag
 from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.said import weight_of, words_of
+from langchain_workingmem.plans.windows import without_memory
 from langchain_workingmem.text.chunks import count_tokens, split
 from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
@@ -51,7 +53,9 @@ _KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_HEAD = re.compile(rb'\{"stored_at":(\d+),"vectors":"[^"]*","type":"(\w+)","data":')
+_HEAD = re.compile(
+    rb'\{"stored_at":(\d+),"vectors":"[^"]*","said":"\w*/\d+/(\d+)(!?)","state":"\w*","type":"(\w+)","data":'
+)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -104,7 +108,10 @@ class Draft:
     name: str
     labels: str
     size: str  # tokens, and the author if he has a name: stands in the keys of its vectors
+    words: str  # digest of what it says; empty for tool traffic
+    weight: int  # tokens of what it says
     chunks: list[str]  # what to embed
+    numbered: bool = False  # memory gave it its id
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
@@ -115,7 +122,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
     given: list[Any] = [messages] if pair or isinstance(messages, BaseMessage | dict) else list(messages)
     # only what is not a message yet is converted: the caller's own objects must come back with their ids
-    return [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
+    return [without_memory(item) if isinstance(item, BaseMessage) else _converted(item) for item in given]
 
 
 def _converted(item: Any) -> BaseMessage:
@@ -139,9 +146,10 @@ def drafts(
     """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
     prepared = []
     for given in filter(is_ours_to_keep, as_messages(messages)):
-        if given.id is None:
+        numbered = given.id is None
+        if numbered:
             given.id = new_id()
-        prepared.append(_draft(_whole(given), recall))
+        prepared.append(replace(_draft(_whole(given), recall), numbered=numbered))
     return prepared
 
 
@@ -167,6 +175,8 @@ def _draft(message: BaseMessage, recall: RecallOptions | None) -> Draft:
         name=to_utf8(message.name or ""),
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         size=f"{count_tokens(text)}~{author}" if author else str(count_tokens(text)),
+        words=(words := words_of(message)),
+        weight=weight_of([message]) if words else 0,
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
     )
 
@@ -252,7 +262,7 @@ def encode_body(message: BaseMessage) -> bytes:
 def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
     """Read a stored message."""
     try:
-        message, stored_at = _decoded(value)
+        message, stored_at, upto, is_refused = _decoded(value)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         msg = (
             f"thread {thread_id!r} holds something that is no message under {id!r}: was it written by another program?"
@@ -261,15 +271,18 @@ def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) ->
     known = id.decode()
     if message.id != known:  # a copy keeps the body of its source
         message.id = known
-    return StoredMessage(message=message, thread_id=thread_id, seq=int(seq), stored_at=stored_at)
+    position = int(float(seq))  # an older version of a message stands between two numbers
+    return StoredMessage(
+        message=message, thread_id=thread_id, seq=position, stored_at=stored_at, refused=is_refused, upto=upto
+    )
 
 
-def _decoded(value: bytes) -> tuple[BaseMessage, datetime]:
+def _decoded(value: bytes) -> tuple[BaseMessage, datetime, int, bool]:
     head = _HEAD.match(value)
     if head is None:
         msg = "it has no header"
         raise ValueError(msg)
-    stored_at, role = head.groups()
+    stored_at, upto, refused, role = head.groups()
     kind = _KINDS[role.decode()]
     # what BaseModel.__init__ does, but from JSON, and without the constructors that LangChain puts in front of it: 1.5
     # instead of 6 us for a short human message
@@ -278,7 +291,7 @@ def _decoded(value: bytes) -> tuple[BaseMessage, datetime]:
         message = validator.validate_json(value[head.end() : -1], self_instance=kind.__new__(kind))
     except ValidationError:  # a lone surrogate: the fast parser refuses what ours wrote
         message = validator.validate_python(json.loads(value[head.end() : -1]), self_instance=kind.__new__(kind))
-    return message, from_micros(stored_at)
+    return message, from_micros(stored_at), int(upto), bool(refused)
 
 
 def model_of(value: bytes) -> bytes:

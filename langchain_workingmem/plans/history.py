@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError, RedisReplyError
 from langchain_workingmem.models import Page, StoredMessage
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import guarded, owner_tag, run_script
+from langchain_workingmem.plans.branch import NO_BRANCH
 from langchain_workingmem.plans.codec import to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, attempt
 from langchain_workingmem.plans.keys import check_id, encode
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.options import OnError
+    from langchain_workingmem.plans.branch import Branch
     from langchain_workingmem.plans.codec import Draft
     from langchain_workingmem.plans.effects import Argument, Command
     from langchain_workingmem.plans.space import Space
 
 _log = logging.getLogger("langchain_workingmem")
+
+Mode: TypeAlias = Literal["append", "turn", "update", "heal"]
 
 
 def write(
@@ -39,12 +43,16 @@ def write(
     drafts: Sequence[Draft],
     thread_id: str,
     resource_id: str | None,
-    mode: Literal["append", "update", "heal"],
+    mode: Mode,
+    branch: Branch | None = None,
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
     When the model fails, or does not fit the index, or nobody has made that, the messages are written without vectors, and
     the error comes back: what to do about it is the caller's choice, what is lost is nothing.
+    With a `branch` the messages are those of a turn, and what its list has left behind is superseded in the same step. In the
+    mode "turn" the list is compared with the thread in that step: messages without stored ids get those that they are found
+    under.
     """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
@@ -63,10 +71,12 @@ def write(
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             failure, mark = error, ""
     arguments: list[Argument] = [mode, owner, encode(thread_id), mark, space.ttl_ms or ""]
+    arguments += NO_BRANCH if branch is None else branch.arguments(_versions(branch, drafts))
     at = 0
     for draft in drafts:
         chunks = draft.chunks if vectors else []
-        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size, len(chunks)]
+        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size]
+        arguments += [draft.words, draft.weight, len(chunks)]
         for chunk in chunks:
             arguments += [chunk, vectors[at]]
             at += 1
@@ -76,13 +86,25 @@ def write(
     def undo(reply: Any, _: str) -> Command:
         return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
 
-    appending = mode == "append"
-    _, count, titled, _ = yield from guarded(
+    appending = mode in {"append", "turn"}
+    _, count, titled, _, stored = yield from guarded(
         space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled))
-    return [draft.message for draft in drafts], failure
+    return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=True)], failure
+
+
+def _under(id: str, draft: Draft) -> BaseMessage:
+    """Return the message under the id that it is stored under: that of an equal one, where a list was recognised."""
+    if draft.numbered:
+        draft.message.id = id
+    return draft.message if draft.message.id == id else draft.message.model_copy(update={"id": id})
+
+
+def _versions(branch: Branch, drafts: Sequence[Draft]) -> list[str]:
+    """Name the questions that were edited under their ids: what they said before stays, superseded."""
+    return [draft.id for draft in drafts if draft.id in branch.edited and draft.words.startswith("q")]
 
 
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for 1 to 3 s
@@ -104,10 +126,11 @@ def save(
     thread_id: str,
     resource_id: str | None,
     on_error: OnError,
-    mode: Literal["append", "update"] = "append",
+    mode: Mode = "append",
+    branch: Branch | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Write messages, and say in the way that `on_error` chooses when they are stored without vectors."""
-    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode)
+    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode, branch)
     if failure is not None:
         note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
         if on_error == "raise":
@@ -126,6 +149,46 @@ def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) 
     call = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
     (reply,) = yield from run_script(thread_id, resource_id, call, message_ids=edges)
     return wanted.read(reply, thread_id)
+
+
+def read_with_superseded(
+    space: Space, thread_id: str, resource_id: str | None, wanted: Wanted
+) -> Plan[list[StoredMessage]]:
+    """Read messages in order, those that the conversation has left behind among them. One round trip."""
+    edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
+    for name, id in edges.items():
+        check_id(id, name)
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    arguments = (owner_tag(resource_id), *wanted.arguments())
+    current, behind = yield from run_script(
+        thread_id,
+        resource_id,
+        scripts.READ.call(keys.all, *arguments),
+        scripts.READ.call(keys.all, *arguments, "superseded", 1),
+        message_ids=edges,
+    )
+    # an older version of a message stands in front of it, between two sequence numbers
+    places = {id.decode(): float(seq) for reply in (current, behind) for id, seq in zip(reply[1::3], reply[2::3], strict=True)}
+    rows = wanted.read(current, thread_id)
+    rows += [replace(row, superseded=True) for row in wanted.read(behind, thread_id)]
+    rows.sort(key=lambda row: places[row.message.id or ""])
+    if wanted.limit is None:
+        return rows
+    return rows[-wanted.limit or len(rows) :] if wanted.newest else rows[: wanted.limit]
+
+
+def truncate(space: Space, thread_id: str, resource_id: str | None, after: str) -> Plan[int]:
+    """Leave behind what stands behind a message. One round trip."""
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    call = scripts.TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
+    (count,) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after})
+    return int(count)
+
+
+def refuse(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:
+    """Mark messages that a provider has refused: no history shows them. One round trip."""
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    yield from run_script(thread_id, resource_id, scripts.REFUSE.call(keys.all, owner_tag(resource_id), *ids))
 
 
 def page(

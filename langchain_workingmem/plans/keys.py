@@ -60,16 +60,31 @@ class ThreadKeys:
     """The keys of one thread, all in one cluster slot."""
 
     thread: str  # HASH, indexed: owner, title, times, metadata
-    order: str  # ZSET: message id -> sequence number
+    order: str  # ZSET: message id -> sequence number, of the current branch
     messages: str  # HASH: message id -> JSON
     vector: str  # prefix of the vector documents: + sequence number : chunk : tokens of the message
+    questions: str  # ZSET: what the user said on the current branch, as the history counts it
+    answers: str  # ZSET: likewise the answers
+    superseded: str  # ZSET: message id -> sequence number, of what the conversation has left behind
+    aliases: str  # ZSET: other id of a message -> its sequence number
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
 
     @property
     def all(self) -> tuple[str, ...]:
         """Return the keys in the order that every script expects."""
-        return (self.thread, self.order, self.messages, self.vector, self.memory, self.revisions)
+        return (
+            self.thread,
+            self.order,
+            self.messages,
+            self.vector,
+            self.questions,
+            self.answers,
+            self.superseded,
+            self.aliases,
+            self.memory,
+            self.revisions,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,10 @@ class Keys:
             order=f"{self.prefix}:order:{tag}",
             messages=f"{self.prefix}:messages:{tag}",
             vector=f"{self.vector_prefix[:-1]}{tag}:",
+            questions=f"{self.prefix}:questions:{tag}",
+            answers=f"{self.prefix}:answers:{tag}",
+            superseded=f"{self.prefix}:superseded:{tag}",
+            aliases=f"{self.prefix}:aliases:{tag}",
             memory=f"{self.prefix}:memory:t:{tag}",
             revisions=f"{self.prefix}:revisions:t:{tag}",
         )

@@ -23,7 +23,6 @@ class Wanted:
     newest: bool = False  # the last ones, read backwards
     before: str | None = None  # message ids, exclusive
     after: str | None = None
-    asked: str | None = None  # a message id: what is in front of it, if it is there
     above: int | None = None  # sequence numbers, exclusive: where a page begins
     below: int | None = None
     since: int | None = None  # microseconds, inclusive
@@ -51,7 +50,7 @@ class Wanted:
     def arguments(self) -> list[str | int]:
         """Write the choice as the script reads it."""
         found: list[str | int] = []
-        for name in ("limit", "before", "after", "above", "below", "since", "until", "asked"):
+        for name in ("limit", "before", "after", "above", "below", "since", "until"):
             value = getattr(self, name)
             if value is not None:
                 found += [name, value]

@@ -30,8 +30,8 @@ def _size(argument: Argument) -> int:
 class Script:
     """One script, called by its digest; the file's header names its KEYS, ARGV and reply."""
 
-    def __init__(self, name: str) -> None:
-        source = _PRELUDE + (_FOLDER / f"{name}.lua").read_text()
+    def __init__(self, name: str, *parts: str) -> None:
+        source = _PRELUDE + "".join((_FOLDER / f"{part}.lua").read_text() for part in (*parts, name))
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         _SOURCES[self.sha] = source
 
@@ -66,8 +66,11 @@ def as_eval(command: Command) -> Command:
 CREATE = Script("create_thread")
 CHANGE = Script("change_thread")
 TRANSFER = Script("transfer")
-WRITE = Script("write")
+WRITE = Script("write", "branch")
 READ = Script("read")
+TURN = Script("turn", "branch")
+REFUSE = Script("refuse")
+TRUNCATE = Script("truncate")
 WINDOWS = Script("windows")
 DELETE = Script("delete")
 RESTORE = Script("restore")

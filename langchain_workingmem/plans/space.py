@@ -15,12 +15,14 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Embed, Pause, Plan, T, attempt, send
+from langchain_workingmem.plans.recent import Recent
 from langchain_workingmem.plans.search import is_stale, threads_schema, vectors_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+    from langchain_workingmem.plans.branch import Branch
     from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.keys import Keys
 
@@ -44,6 +46,8 @@ class Space:
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
     authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
+    # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved
+    branches: Recent[tuple[str, str], Branch] = field(default_factory=Recent)
     _digests: dict[int, str] = field(default_factory=dict)
 
     @property

@@ -369,7 +369,7 @@ def _copies(
         old = id.decode()
         if chosen is None or old in chosen:
             renamed[old] = new_id()
-            copy: list[Argument] = [renamed[old], value]
+            copy: list[Argument] = [renamed[old], 0, value]
             for vector in vectors:
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
                 copy += [len(pairs), *pairs]

@@ -11,25 +11,25 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import MemoryContext, RecallResult
-from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans import scripts, working_memory
 from langchain_workingmem.plans.access import owner_tag, refusal, run_script
-from langchain_workingmem.plans.codec import is_ours_to_keep
+from langchain_workingmem.plans.branch import Branch, Comparison, compared, entries, entry_arguments
+from langchain_workingmem.plans.codec import decode_message, is_ours_to_keep
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
-from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.windows import history_window, provenance, valid
+from langchain_workingmem.plans.windows import fit, history_window, valid, with_memory
 from langchain_workingmem.text.rendering import recalled_block
-from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
-    from langchain_workingmem.plans.effects import Command, Plan
+    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.plans.branch import Kind
+    from langchain_workingmem.plans.effects import Argument, Command, Plan
     from langchain_workingmem.plans.recall import Query
     from langchain_workingmem.plans.scoring import Ranked
     from langchain_workingmem.plans.space import Space
@@ -60,54 +60,20 @@ def is_summarised(messages: Sequence[BaseMessage]) -> bool:
     return any(message.additional_kwargs.get("lc_source") == "summarization" for message in messages)
 
 
-def unsaved(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return what a turn has to save: itself, and the one before it, if that was left at an interrupt.
+def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> list[BaseMessage]:
+    """Return what a turn has to save: itself, and what stands in front of it since the last message that is `stored`.
 
-    Such a turn ends with calls that nobody has answered, and nothing of it may have been saved.
+    Where none is, what stands in front may be examples of the program. Then only the turns that were left at an interrupt
+    are saved as well: they end with calls that nobody has answered, and nothing of them may have been saved.
     """
     turn = turn_of(messages)
-    before = messages[: len(messages) - len(turn)]
-    last = before[-1] if before else None
-    return [*unsaved(before), *turn] if isinstance(last, AIMessage) and last.tool_calls else turn
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """What the caller sent along without our ids, as clients do that keep the conversation themselves."""
-
-    first: float = inf  # the sequence number from which on the caller's version stands for the thread
-    said: frozenset[tuple[str, str]] = frozenset()
-
-    def covers(self, row: StoredMessage) -> bool:
-        """Tell whether a stored message of the thread stands among what was sent."""
-        return row.seq >= self.first or _words(row.message) in self.said
-
-
-def copies(rows: Sequence[StoredMessage], messages: Sequence[BaseMessage]) -> Copies:
-    """Find whether the messages in front of the turn are the end of the thread, whose newest messages `rows` are.
-
-    They are when both say the same, word for word from the end on, until one of them is used up; tool traffic, which
-    clients do not send, counts for nothing.
-    """
-    known = {row.message.id for row in rows}
-    before = [message for message in messages[: len(messages) - len(turn_of(messages))] if _is_said(message)]
-    if all(message.id in known for message in before):
-        return Copies()
-    stored = [row for row in rows if _is_said(row.message)]
-    length = min(len(before), len(stored))
-    if not length or [_words(m) for m in before[-length:]] != [_words(row.message) for row in stored[-length:]]:
-        return Copies()
-    return Copies(stored[-length].seq, frozenset(_words(message) for message in before if message.id not in known))
-
-
-def _is_said(message: BaseMessage) -> bool:
-    return (
-        isinstance(message, HumanMessage | AIMessage) and is_ours_to_keep(message) and bool(str(message.text).strip())
-    )
-
-
-def _words(message: BaseMessage) -> tuple[str, str]:
-    return message.type, str(message.text)
+    start = len(messages) - len(turn)
+    known = next((at for at in range(start - 1, -1, -1) if messages[at].id in stored), None)
+    if known is not None:
+        return list(messages[known + 1 :])
+    while start and isinstance(last := messages[start - 1], AIMessage) and last.tool_calls:
+        start -= len(turn_of(messages[:start]))
+    return list(messages[start:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +81,21 @@ class Gathered:
     """What the store knows for a turn."""
 
     thread_id: str
-    stored: list[StoredMessage] = field(default_factory=list)  # what the history shows
+    stored: list[StoredMessage] = field(default_factory=list)  # what the history shows beside the caller's list
     recalled: RecallResult = field(default_factory=RecallResult)
-    places: Mapping[str, int] = field(default_factory=dict)  # of what was read and of what was given, by id
+    seqs: Mapping[str, int] = field(default_factory=dict)  # of what was read and of the caller's list, by id
+    uptos: Mapping[str, int] = field(default_factory=dict)  # tokens said up to them
+    hidden: frozenset[str] = frozenset()  # ids in the caller's list that no model is shown
+    cut: int = 0  # messages that a limit of tokens left in the store
+    branch: Branch = field(default_factory=Branch)
     working_memory: WorkingMemoryState | None = None
+
+    def renamed(self, ids: Collection[str]) -> Gathered:
+        """Know messages of the caller's list under the ids under which they are stored as well."""
+        names = {id: name for id, name in self.branch.aliases.items() if id in ids}
+        seqs = {name: self.seqs[id] for id, name in names.items()}
+        uptos = {name: self.uptos[id] for id, name in names.items() if id in self.uptos}
+        return replace(self, seqs={**self.seqs, **seqs}, uptos={**self.uptos, **uptos})
 
 
 def gather(
@@ -128,41 +105,94 @@ def gather(
     resource_id: str,
     history: HistoryOptions,
     query: Query | None,
+    kind: Kind = "list",
 ) -> Plan[Gathered]:
-    """Read history and working memory and search in one round trip, fetch the windows of the hits in another."""
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
+
+    `new` is the caller's list, of which each message has an id.
+    """
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    limit = history.last_messages
-    given = [message.id for message in new if message.id and is_utf8(message.id)]  # others cannot be stored
-    asked = question(new)
-    wanted = Wanted(limit=limit, newest=limit is not None, asked=asked.id if asked and asked.id in given else None)
+    listed = entries(new)
     place = None
     if space.working_memory is not None:
         place = yield from working_memory.find(space, thread_id, resource_id)
+    arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised(new)), *entry_arguments(listed)]
     calls = [
-        scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments()),
-        *([("ZMSCORE", keys.order, *given)] if given else ()),
+        scripts.TURN.call(keys.all, *arguments),
         *(working_memory.reading(place) if place else ()),
     ]
 
-    def read(replies: list[Any]) -> tuple[Gathered, Copies]:
-        rows = wanted.read(replies[0], thread_id)
-        sent = copies(rows, new)
-        seqs = replies[1] if given else ()
-        places = {row.message.id or "": row.seq for row in rows}
-        places |= {id: int(float(seq)) for id, seq in zip(given, seqs, strict=True) if seq is not None}
-        state = working_memory.state_of(space, place, replies[1 + bool(given) :]) if place else None
-        return Gathered(thread_id, _shown(rows, new, history, sent), RecallResult(), places, state), sent
+    def read(replies: list[Any]) -> tuple[Gathered, Comparison]:
+        reply, *rest = replies
+        seen = compared(reply, listed, kind)
+        rows = [
+            decode_message(id, seq, value, thread_id)
+            for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
+        ]
+        given = {message.id for message in new}
+        stored = _chosen([row for row in rows if row.message.id not in given], new, history)
+        state = working_memory.state_of(space, place, rest) if place else None
+        gathered = Gathered(
+            thread_id,
+            stored,
+            seqs={**{row.message.id or "": row.seq for row in rows}, **seen.seqs},
+            uptos={**{row.message.id or "": row.upto for row in rows}, **seen.uptos},
+            hidden=seen.hidden,
+            cut=seen.cut,
+            branch=seen.branch,
+            working_memory=state,
+        )
+        return gathered, seen
 
     if query is None or not query.text.strip():
         return read((yield from run_script(thread_id, resource_id, *calls)))[0]
-    if limit is None:  # all of this thread is shown anyway
+    limit = history.last_messages
+    if limit is None and history.max_tokens is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
-    looking = _recall(space, query, thread_id, resource_id, calls, read, new, spare=(limit or 0) + len(given))
+    spare = min(2 * (limit or 0) + len(listed), MOST_SPARE)
+    looking = _recall(space, query, thread_id, resource_id, calls, read, spare=spare)
     return (
         yield from traced(
             "retriever", "semantic_recall", query.text, looking, lambda gathered: gathered.recalled.to_documents()
         )
     )
+
+
+MOST_SPARE = 1000  # candidates of recall that may be in sight anyway
+
+
+def _limits(history: HistoryOptions) -> list[Argument]:
+    """Write what the history shows as `turn.lua` reads it."""
+    last = history.last_messages
+    most = history.max_tokens if history.token_counter == "approximate" else None
+    return [
+        "" if last is None else last,
+        history.step or last or 1,
+        int(history.exclude_tools is True),
+        f",{','.join(history.roles)}," if history.roles else "",
+        "" if most is None else most,
+    ]
+
+
+def history_call(space: Space, thread_id: str, resource_id: str | None, history: HistoryOptions) -> Command:
+    """Build the call that reads what the history shows of a thread, without any list of a caller."""
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    return scripts.TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
+
+
+def read_history(
+    space: Space, thread_id: str, resource_id: str | None, history: HistoryOptions
+) -> Plan[list[BaseMessage]]:
+    """Read what the history shows of a thread. One round trip."""
+    call = history_call(space, thread_id, resource_id, history)
+    (reply,) = yield from run_script(thread_id, resource_id, call)
+    rows = [
+        decode_message(id, seq, value, thread_id)
+        for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
+    ]
+    past = history_window([row.message for row in rows], history)
+    kept, _ = fit(past, (), {row.message.id or "": row.upto for row in rows}, history, int(reply[1]))
+    return kept
 
 
 def _recall(
@@ -171,8 +201,7 @@ def _recall(
     thread_id: str,
     resource_id: str,
     calls: Sequence[Command],
-    read: Callable[[list[Any]], tuple[Gathered, Copies]],
-    new: Sequence[BaseMessage],
+    read: Callable[[list[Any]], tuple[Gathered, Comparison]],
     *,
     spare: int,
 ) -> Plan[Gathered]:
@@ -185,30 +214,35 @@ def _recall(
         ranked, replies = yield from candidates(space, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    gathered, sent = read(replies)
-    here, places = encode(thread_id).encode(), gathered.places
-    present = {row.seq for row in gathered.stored} | {places[id] for one in new if (id := one.id or "") in places}
-    end = min(sent.first, _asked(new, places))
+    gathered, seen = read(replies)
+    here = encode(thread_id).encode()
+    in_sight = {*gathered.seqs.values(), *seen.left_seqs}
+    end = gathered.seqs.get(_asked_id(seen), inf)
 
     def is_fresh(one: Ranked) -> bool:
-        return one.thread != here or (one.seq not in present and one.seq < end)
+        return one.thread != here or (one.seq not in in_sight and one.seq < end)
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
-    if sent.said:
-        kept = [row for row in recalled.rows if row.thread_id != thread_id or not sent.covers(row)]
-        recalled = replace(recalled, rows=kept)
-    return replace(gathered, recalled=recalled)
+    # the messages around a hit may be in sight, or left behind
+    kept = [
+        row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < end)
+    ]
+    return replace(gathered, recalled=replace(recalled, rows=kept))
 
 
-def _shown(
-    read: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions, sent: Copies
+def _asked_id(seen: Comparison) -> str:
+    return seen.branch.question
+
+
+def _chosen(
+    rows: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions
 ) -> list[StoredMessage]:
-    given = {message.id for message in new}
-    rows = {row.message.id: row for row in read if row.message.id not in given and row.seq < sent.first}
-    if not (options.exclude_tools or options.roles or options.max_tokens):
-        return list(rows.values())  # what no provider accepts goes when all is put together
-    kept = history_window([row.message for row in rows.values()], options, new)
-    return [row if (row := rows[message.id]).message is message else replace(row, message=message) for message in kept]
+    """Leave out what the options say of stored messages; tokens are counted when all is put together."""
+    if not (options.exclude_tools or options.roles):
+        return list(rows)
+    by_id = {row.message.id: row for row in rows}
+    kept = history_window([row.message for row in rows], options, new)
+    return [replace(by_id[message.id], message=message) for message in kept]
 
 
 def assemble(
@@ -222,68 +256,59 @@ def assemble(
 ) -> MemoryContext:
     """Put a context together; pure.
 
-    Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
-    message that is also in `new` stands where `new` has it. What is sent to a model as it is begins with the user, because
-    Bedrock refuses to begin with an answer, and Gemini with a call.
+    Order: system messages of `new`, the history, the rest of `new`. A stored message that is also in `new` stands where
+    `new` has it. What is sent to a model as it is begins with the user, because Bedrock refuses to begin with an answer, and
+    Gemini with a call. Memory stands in front of the user's words, in a copy, so that the prompt keeps its prefix.
     """
-    thread_id, recalled, state = gathered.thread_id, gathered.recalled, gathered.working_memory
-    given = {message.id for message in new if message.id}
-    stored = [row for row in gathered.stored if row.message.id not in given]
-    present = given | {row.message.id for row in stored}
-    similarity = {hit.message.id: hit.similarity for hit in recalled.hits if hit.thread_id == thread_id}
-    here, elsewhere = [], []
-    for row in recalled.rows:
-        if row.thread_id != thread_id:
-            elsewhere.append(row)
-        elif row.message.id not in present:
-            data = {"thread_id": thread_id, "similarity": similarity.get(row.message.id)}
-            here.append(replace(row, message=provenance(row.message, data)))
-    rows = sorted([*here, *stored], key=lambda row: row.seq)
-    past = [row.message for row in rows]
-    if here and history.exclude_tools:  # what is recalled brings no tools back that the history leaves out
-        past = history_window(past, HistoryOptions(exclude_tools=history.exclude_tools), new)
-    seqs = {row.message.id or "": row.seq for row in rows}
+    state, recalled = gathered.working_memory, gathered.recalled
+    rest = [m for m in new if not isinstance(m, SystemMessage) and m.id not in gathered.hidden]
     prompts = [message for message in new if isinstance(message, SystemMessage)]
-    rest = [message for message in new if not isinstance(message, SystemMessage)]
-    conversations = replace(recalled, rows=elsewhere).conversations()
-    system = [recalled_block(conversations)] if conversations else []
-    if state is not None:
-        system.append(working_memory.block(space, state, read_only=read_only))
-    own = {id(message) for message in new}
+    given = {message.id for message in rest if message.id}
+    past = [row.message for row in gathered.stored if row.message.id not in given]
+    present = turn_of(rest)
+    merged = _in_order(past, gathered.seqs, rest, len(rest) - len(present))
+    kept, omitted = fit(merged, present, gathered.uptos, history, gathered.cut)
+    own = {id(message) for message in rest}
 
     def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
         return for_model and not any(
             isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
         )
 
-    shown = valid(_in_order(past, {**seqs, **gathered.places}, rest), is_earlier_answer)
+    shown = valid([*kept, *present], is_earlier_answer)
+    blocks: dict[str, list[str]] = {"question": [], "system": []}
+    if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id)):
+        blocks[space.recall.placement].append(block)
+    if state is not None:
+        block = working_memory.block(space, state, read_only=read_only)
+        blocks[space.remembering.placement].append(block)
+    if blocks["question"]:
+        at = next((at for at in range(len(shown) - 1, -1, -1) if _is_users(shown[at])), None)
+        if at is None:
+            blocks["system"] = [*blocks["question"], *blocks["system"]]
+        else:
+            shown[at] = with_memory(shown[at], blocks["question"])
     return MemoryContext(
         messages=[*prompts, *shown],
-        system=system,
+        system=blocks["system"],
         recalled=recalled,
         working_memory=state,
+        omitted=omitted,
     )
 
 
-def _asked(messages: Sequence[BaseMessage], places: Mapping[str, int]) -> float:
-    """Return where in the thread the question stands that is to be answered, infinity while it is not stored."""
-    asked = question(messages)
-    return places.get(asked.id or "", inf) if asked else inf
-
-
-def _in_order(past: list[BaseMessage], places: Mapping[str, int], rest: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _in_order(
+    past: list[BaseMessage], seqs: Mapping[str, int], rest: Sequence[BaseMessage], turn_starts: int
+) -> list[BaseMessage]:
     """Put stored messages in front of the given one that follows them in the thread, else in front of the turn.
 
-    A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them. What
-    stands behind the question is left out: an answer that is asked for again, or a turn that failed half-way.
+    A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them.
     """
-    turn_starts = len(rest) - len(turn_of(rest))
-    asked = _asked(rest, places)
     merged: list[BaseMessage] = []
-    waiting = deque(message for message in past if places[message.id or ""] < asked)
-    for at, message in enumerate(rest):
-        place = places.get(message.id or "")
-        while waiting and (at == turn_starts or (place is not None and places[waiting[0].id or ""] < place)):
+    waiting = deque(past)
+    for message in rest[:turn_starts]:
+        seq = seqs.get(message.id or "")
+        while waiting and seq is not None and seqs[waiting[0].id or ""] < seq:
             merged.append(waiting.popleft())
         merged.append(message)
     return [*merged, *waiting]

@@ -10,12 +10,12 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately
 
+from langchain_workingmem.plans.said import calls_of, has_content, id_of_function, is_said, weight_of
 from langchain_workingmem.text.unicode import without_surrogates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_workingmem.options import HistoryOptions
 
@@ -44,10 +44,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
         if isinstance(message, ToolMessage | FunctionMessage):
-            answered = _function(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
+            answered = id_of_function(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
             if answers := waiting.pop(answered, None):
                 answers[answered] = message
-        elif calls := _calls(message):
+        elif calls := calls_of(message):
             answers = dict.fromkeys(calls)
             found.append((message, answers))
             if len(answers) == len(calls):  # the same id for two calls cannot be answered
@@ -58,33 +58,7 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
         (message, [message, *filter(None, answers.values())] if None not in answers.values() else [with_calls(message)])
         for message, answers in found
     ]
-    return [(head, group) for head, group in whole if len(group) > 1 or _has_content(group[0])]
-
-
-def _has_content(message: BaseMessage) -> bool:
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    return any(map(_is_filled, blocks))
-
-
-def _is_filled(block: str | dict[Any, Any]) -> bool:
-    if isinstance(block, dict):
-        return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
-    return bool(block.strip())
-
-
-def _calls(message: BaseMessage) -> list[str]:
-    if not isinstance(message, AIMessage):
-        return []
-    # providers are sent malformed calls as well, so those need results too
-    calls = [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if not calls and (former := message.additional_kwargs.get("function_call")):
-        return [_function(former.get("name"))]
-    return calls
-
-
-def _function(name: str | None) -> str:
-    """Make an id of a call of the kind that was before tools: it has a name only, and one result right behind it."""
-    return f"\0{name}"
+    return [(head, group) for head, group in whole if len(group) > 1 or has_content(group[0])]
 
 
 def is_marked(message: BaseMessage) -> bool:
@@ -98,6 +72,27 @@ def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **updat
     if data is not None:
         marks["lc_data"] = data
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **marks}, **update})
+
+
+# the user's own content, in the copy of the message that memory put text in front of
+ORIGINAL = "langchain_workingmem_original"
+
+
+def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
+    """Copy a message of the user with text of memory in front; `without_memory` gives the user's own back."""
+    text, content = "\n\n".join(blocks), message.content
+    more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+    extras = {**message.additional_kwargs, ORIGINAL: content}
+    return message.model_copy(update={"content": more, "additional_kwargs": extras})
+
+
+def without_memory(message: BaseMessage) -> BaseMessage:
+    """Return the user's own message of a copy that `with_memory` made, and any other as it is."""
+    if ORIGINAL not in message.additional_kwargs:
+        return message
+    extras = dict(message.additional_kwargs)
+    content = extras.pop(ORIGINAL)
+    return message.model_copy(update={"content": content, "additional_kwargs": extras})
 
 
 def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
@@ -155,15 +150,77 @@ def history_window(
             kept += _without_tools(group, options.exclude_tools)
     if options.roles is not None:
         kept = [group for group in kept if all(message.type in options.roles for message in group)]
-    if options.max_tokens is not None:
-        count = count_tokens_approximately if options.token_counter == "approximate" else options.token_counter
-        room = options.max_tokens
-        start = len(kept)
-        while start and (size := count(kept[start - 1])) <= room:
-            room -= size
-            start -= 1
-        kept = kept[start:]
     return [*flat(kept), *present]
+
+
+def fit(
+    past: Sequence[BaseMessage],
+    present: Sequence[BaseMessage],
+    uptos: Mapping[str, int],
+    options: HistoryOptions,
+    cut: int = 0,
+) -> tuple[list[BaseMessage], int]:
+    """Cut a history to `max_tokens`, and say how many messages that leaves out, with those that are `cut` already.
+
+    Tool traffic leaves first, the oldest first, then the oldest turns; the last question and its answer stay, and so does the
+    `present` turn, which does not count. The beginning stands where the tokens that were ever said (`uptos`, by id) pass a
+    multiple of a third of the limit: so it stays until the limit is reached, and then about two thirds are left.
+    """
+    if options.max_tokens is None:
+        return list(past), 0
+    limit = options.max_tokens
+    count = weight_of if options.token_counter == "approximate" else options.token_counter
+    fresh = {id(message) for message in present}
+    grouped = [
+        [message for message in group if id(message) not in fresh]
+        for head, group in headed_groups([*past, *present])
+        if id(head) not in fresh
+    ]
+    wanted = {id(one) for _, group in headed_groups([*past, *present]) if fresh & set(map(id, group)) for one in group}
+    sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
+    said = [at for at, group in enumerate(grouped) if len(group) == 1 and is_said(group[0])]
+    questions = {at for at in said if grouped[at][0].type == "human"}
+    begin = 0
+    spoken = sum(sizes[at] for at in said)
+    if said and (cut or spoken > limit):
+        last = max(questions, default=said[-1])
+        found = _begin(grouped, sizes, said, questions, uptos, limit)
+        begin = last if found is None else min(found, last)
+    room = limit - sum(sizes[at] for at in said if at >= begin)
+    kept: list[list[BaseMessage]] = []
+    for at in range(len(grouped) - 1, -1, -1):
+        if at in said:
+            if at >= begin:
+                kept.append(grouped[at])
+        elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):
+            kept.append(grouped[at])
+    shown = flat(reversed(kept))
+    return shown, cut + len(past) - len(shown)
+
+
+def _begin(
+    grouped: Sequence[Sequence[BaseMessage]],
+    sizes: Sequence[int],
+    said: Sequence[int],
+    questions: Collection[int],
+    uptos: Mapping[str, int],
+    limit: int,
+) -> int | None:
+    """Find the first question from which on what was said fits; one at which a third of the limit ends, if there is any."""
+    third = max(limit / 3, 1)
+    left = sum(sizes[at] for at in said)
+    exact = None
+    before = uptos.get(grouped[said[0]][0].id or "", 0) // third
+    for at in said:
+        if at in questions:
+            step = uptos.get(grouped[at][0].id or "", 0) // third
+            if left <= limit:
+                exact = at if exact is None else exact
+                if step > before:
+                    return at
+            before = step
+        left -= sizes[at]
+    return exact
 
 
 def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
@@ -176,4 +233,4 @@ def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> lis
     ids = {one["id"] for one in kept}
     lean = with_calls(call, kept)
     left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-    return [[lean, *left]] if kept or _has_content(lean) else []
+    return [[lean, *left]] if kept or has_content(lean) else []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_workingmem.models import RecallResult
     from langchain_workingmem.text.formats import Format
 
 ROLES = {"human": "user", "ai": "assistant"}
@@ -58,8 +59,11 @@ def conversation(label: str, messages: Iterable[tuple[datetime, BaseMessage]]) -
     return "\n".join([*lines, "</conversation>"])
 
 
-def recalled_block(conversations: Iterable[str]) -> str:
+def recalled_block(result: RecallResult, thread_id: str) -> str | None:
     """Wrap rendered conversations as reference data; no lone surrogate, which providers refuse, gets through."""
+    conversations = result.conversations()
+    if not conversations:
+        return None
     return to_utf8("\n".join(["<recalled_messages>", _RECALLED, *conversations, "</recalled_messages>"]))
 
 

@@ -13,28 +13,45 @@ if what == 'undo' then
   first = 4
 end
 local deleted, vectors = 0, 0
+local left = 0 -- of those that were deleted, the superseded ones: `count` has no part of them
 local function drop(id, seq, value)
+  local _, _, _, _, said = string.match(value, HEADER)
   vectors = vectors + drop_vectors(seq, value)
+  unlist_said(seq, said)
+  if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
+  left = left + redis.call('ZREM', KEYS[7], id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
   deleted = deleted + 1
 end
 if what == 'messages' then
   for place = first, #ARGV do
-    local seq = redis.call('ZSCORE', KEYS[2], ARGV[place])
-    if seq then drop(ARGV[place], seq, redis.call('HGET', KEYS[3], ARGV[place])) end
+    local id = ARGV[place]
+    local seq = redis.call('ZSCORE', KEYS[2], id) or redis.call('ZSCORE', KEYS[7], id)
+    if seq then
+      drop(id, seq, redis.call('HGET', KEYS[3], id))
+      for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')) do
+        -- the older versions of its words
+        if string.sub(version, 1, #id + 1) == id .. '~' then
+          redis.call('ZREM', KEYS[7], version)
+          redis.call('HDEL', KEYS[3], version)
+        end
+      end
+    end
   end
 else
   each_message(drop)
+  each_message(drop, KEYS[7])
+  redis.call('DEL', KEYS[8])
 end
 if what == 'thread' then
-  local revisions = redis.call('XLEN', KEYS[6])
-  local memories = redis.call('DEL', KEYS[5])
-  redis.call('DEL', KEYS[1], KEYS[6])
+  local revisions = redis.call('XLEN', KEYS[10])
+  local memories = redis.call('DEL', KEYS[9])
+  redis.call('DEL', KEYS[1], KEYS[10])
   return {deleted, vectors, memories, revisions}
 end
 if deleted > 0 then
-  redis.call('HINCRBY', KEYS[1], 'count', -deleted)
+  redis.call('HINCRBY', KEYS[1], 'count', left - deleted)
   redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
   keep()
 end

@@ -5,7 +5,8 @@ local ids = redis.call('ZRANGE', KEYS[2], '+inf', '-inf', 'BYSCORE', 'REV', 'LIM
 local counts = {}
 for _, id in ipairs(ids) do
   local value = redis.call('HGET', KEYS[3], id)
-  local mark, role = string.match(value, '^{"stored_at":%d+,"vectors":"(%x*)/[^"]*","type":"([^"]*)"')
+  local _, mark, _, _, _, _, rest = string.match(value, HEADER)
+  local role = role_at(value, rest)
   if string.find(ARGV[1], ',' .. role .. ',', 1, true) then
     counts[mark] = (counts[mark] or 0) + 1
   end

@@ -1,13 +1,29 @@
 -- In front of every script.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
--- KEYS[5] working memory (HASH)  KEYS[6] its revisions (STREAM)
+-- KEYS[5] questions (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
+-- KEYS[9] working memory (HASH)  KEYS[10] its revisions (STREAM)
 -- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
+-- `order` holds the current branch, `superseded` what the conversation has left behind; both map ids to sequence numbers.
 -- A stored message is one JSON object that begins with what memory knows about it:
---   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","type":"human","data":{...}}
+--   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","said":"<words>/<weight>/<upto>","state":"<state>","type":"human","data":{...}}
 -- `model` names the embedding settings behind its vectors, and is empty while it has none; `size` is <tokens>, or
--- <tokens>~<author> where the author has a name.
+-- <tokens>~<author> where the author has a name. `words` is a digest behind q (a question) or a (an answer), empty for tool
+-- traffic; `weight` its tokens, and `upto` the tokens of all that was said on the branch up to it; a ! at the end: a provider
+-- refused it. `state` tells who saved it: empty: some program, t: a turn, a number: a checkpointed state, which began at that
+-- sequence number.
+-- The members of `questions` and `answers` are <seq>:<said> of the current branch: what the history counts.
 
-local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)",()'
+local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)","said":"([^"]*)","state":"([^"]*)",()'
+
+local function header(at, model, size, chunks, said, state)
+  return '{"stored_at":' .. at .. ',"vectors":"' .. model .. '/' .. size .. '/' .. chunks .. '","said":"' .. said
+    .. '","state":"' .. state .. '",'
+end
+
+-- The type of a message whose header ends at `rest`.
+local function role_at(value, rest)
+  return string.match(value, '^"type":"([^"]*)"', rest)
+end
 
 -- Microseconds since the epoch. A double holds them exactly, but Lua prints it rounded: hence `whole`.
 local function now()
@@ -57,11 +73,67 @@ local function drop_vectors(seq, value)
   return dropped
 end
 
--- Calls visit(id, seq, value) for every message of the thread, a batch of replies in memory at a time.
-local function each_message(visit)
+-- Takes a message of the current branch into what the history counts, or out of it.
+local function list_said(seq, said)
+  local kind = string.sub(said, 1, 1)
+  if string.sub(said, -1) == '!' then return end
+  if kind == 'q' then redis.call('ZADD', KEYS[5], seq, seq .. ':' .. said) end
+  if kind == 'a' then redis.call('ZADD', KEYS[6], seq, seq .. ':' .. said) end
+end
+
+local function unlist_said(seq, said)
+  redis.call('ZREM', KEYS[5], seq .. ':' .. said)
+  redis.call('ZREM', KEYS[6], seq .. ':' .. said)
+end
+
+-- A member of `questions` or `answers` as seq, words, weight, upto.
+local function parse_said(member)
+  local seq, words, weight, upto = string.match(member, '^(%d+):(%w*)/(%d+)/(%d+)')
+  return {seq = tonumber(seq), words = words, weight = tonumber(weight), upto = tonumber(upto)}
+end
+
+-- The tokens of all that was said on the current branch.
+local function spoken()
+  local last = {seq = -1, upto = 0}
+  for _, key in ipairs({KEYS[5], KEYS[6]}) do
+    local member = redis.call('ZRANGE', key, -1, -1)[1]
+    local said = member and parse_said(member)
+    if said and said.seq > last.seq then last = said end
+  end
+  return last.upto
+end
+
+-- Takes a message off the current branch; it stays stored, without vectors. Returns 1, or 0 when it is not on it.
+local function supersede(id)
+  local seq = redis.call('ZSCORE', KEYS[2], id)
+  if not seq then return 0 end
+  local value = redis.call('HGET', KEYS[3], id)
+  local at, _, size, _, said, state, rest = string.match(value, HEADER)
+  drop_vectors(seq, value)
+  unlist_said(seq, said)
+  redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZADD', KEYS[7], seq, id)
+  return 1
+end
+
+-- Puts a message that was superseded back on the current branch. Returns 1, or 0 when it is not superseded.
+local function revive(id)
+  local seq = redis.call('ZSCORE', KEYS[7], id)
+  if not seq then return 0 end
+  local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+  redis.call('ZREM', KEYS[7], id)
+  redis.call('ZADD', KEYS[2], seq, id)
+  list_said(seq, said)
+  return 1
+end
+
+-- Calls visit(id, seq, value) for every message in `order`, or in `superseded`, a batch of replies in memory at a time.
+local function each_message(visit, key)
+  key = key or KEYS[2]
   local low = '-inf'
   while true do
-    local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
+    local ranked = redis.call('ZRANGE', key, low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end
     for at = 1, #ranked, 2 do
       visit(ranked[at], ranked[at + 1], redis.call('HGET', KEYS[3], ranked[at]))
@@ -96,7 +168,7 @@ local function keep()
       end
     end)
   end
-  for _, place in ipairs({1, 2, 3, 5, 6}) do
+  for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 9, 10}) do
     redis.call('PEXPIREAT', KEYS[place], whole(ends))
   end
 end

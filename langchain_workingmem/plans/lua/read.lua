@@ -1,7 +1,7 @@
 -- ARGV  resource or '', then option, value, ...:
 --       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
 --       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted),
---       asked (a message id: where the thread has it, only what is in front of it)
+--       superseded (instead of the current branch, what was left behind)
 -- Reply total (-1 unless wanted), then id, seq, value, [vector documents] for each message; WMOWNER,
 --       WMNOMESSAGE before or after.
 -- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
@@ -12,30 +12,28 @@ for place = 2, #ARGV, 2 do
   option[ARGV[place]] = ARGV[place + 1]
 end
 local limit, roles = tonumber(option.limit or math.huge), option.roles
+local order = option.superseded and KEYS[7] or KEYS[2]
 
 -- before, after, since and until bound what is counted; the cursor, above and below, bounds what is returned
 local first, last = -1, math.huge
 for _, side in ipairs({'before', 'after'}) do
   if option[side] then
-    local seq = redis.call('ZSCORE', KEYS[2], option[side])
+    local seq = redis.call('ZSCORE', KEYS[2], option[side]) or redis.call('ZSCORE', KEYS[7], option[side])
     if not seq then return redis.error_reply('WMNOMESSAGE ' .. side) end
     if side == 'before' then last = tonumber(seq) else first = tonumber(seq) end
   end
 end
-if option.asked then
-  last = math.min(last, tonumber(redis.call('ZSCORE', KEYS[2], option.asked) or math.huge))
-end
 
 -- Times rise strictly with the sequence, so bisection finds the first message stored at a time or later.
 local function first_at(micros)
-  local low, high = 0, redis.call('ZCARD', KEYS[2])
+  local low, high = 0, redis.call('ZCARD', order)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local id = redis.call('ZRANGE', KEYS[2], middle, middle)[1]
+    local id = redis.call('ZRANGE', order, middle, middle)[1]
     local at = string.match(redis.call('HGET', KEYS[3], id), HEADER)
     if tonumber(at) < micros then low = middle + 1 else high = middle end
   end
-  return tonumber(redis.call('ZRANGE', KEYS[2], low, low, 'WITHSCORES')[2] or math.huge)
+  return tonumber(redis.call('ZRANGE', order, low, low, 'WITHSCORES')[2] or math.huge)
 end
 if option.since then
   first = math.max(first, first_at(tonumber(option.since)) - 1)
@@ -46,11 +44,11 @@ end
 
 local function bound(seq)
   if seq == math.huge then return '+inf' end
-  return '(' .. whole(seq)
+  return '(' .. (order == KEYS[2] and whole(seq) or seq) -- between two numbers stands an older version of a message
 end
 local total = -1
 if option.count then
-  total = roles and 0 or redis.call('ZCOUNT', KEYS[2], bound(first), bound(last))
+  total = roles and 0 or redis.call('ZCOUNT', order, bound(first), bound(last))
 end
 local above = math.max(first, tonumber(option.above or -1))
 local below = math.min(last, tonumber(option.below or math.huge))
@@ -60,8 +58,8 @@ if roles and option.count then
 end
 
 local function matches(value)
-  local role = string.match(value, '^{"stored_at":%d+,"vectors":"[^"]*","type":"([^"]*)"')
-  return string.find(roles, ',' .. role .. ',', 1, true)
+  local _, _, _, _, _, _, rest = string.match(value, HEADER)
+  return string.find(roles, ',' .. role_at(value, rest) .. ',', 1, true)
 end
 
 local function vectors_of(seq, value)
@@ -77,10 +75,10 @@ local step = roles and 200 or math.min(limit, 500)
 while step > 0 do
   local ranked
   if option.newest then
-    ranked = redis.call('ZRANGE', KEYS[2], high, low, 'BYSCORE', 'REV', 'LIMIT', 0, step, 'WITHSCORES')
+    ranked = redis.call('ZRANGE', order, high, low, 'BYSCORE', 'REV', 'LIMIT', 0, step, 'WITHSCORES')
     high = '(' .. (ranked[#ranked] or '')
   else
-    ranked = redis.call('ZRANGE', KEYS[2], low, high, 'BYSCORE', 'LIMIT', 0, step, 'WITHSCORES')
+    ranked = redis.call('ZRANGE', order, low, high, 'BYSCORE', 'LIMIT', 0, step, 'WITHSCORES')
     low = '(' .. (ranked[#ranked] or '')
   end
   if #ranked == 0 then break end

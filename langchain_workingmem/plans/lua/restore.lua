@@ -1,6 +1,7 @@
 -- Writes a copy of a thread, batch by batch, vectors and times included: a clone, or what is imported.
 -- ARGV  mode, resource, thread as a tag, number of thread fields and values, those (for a thread that is not there yet), then
---       for each message id, value, and for each chunk that its header counts: number of fields and values, those
+--       for each message id, 1 when it is superseded, value, and for each chunk that its header counts: number of fields and
+--       values, those
 -- Modes new: the thread must not be there
 --       more: it must be there
 --       join: it is made unless it is there; messages that it holds are left alone
@@ -26,24 +27,35 @@ local refusal = stranger(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
-local count, bare = 0, 0
+local count, bare, upto = 0, 0, spoken()
+local new = 0
 while place <= #ARGV do
-  local id, value = ARGV[place], ARGV[place + 1]
-  local at, model, size, chunks, _ = string.match(value, HEADER)
+  local id, is_behind, value = ARGV[place], ARGV[place + 1] == '1', ARGV[place + 2]
+  local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
   local known = redis.call('HGET', KEYS[3], id)
   if known then
     _, model = string.match(known, HEADER)
   else
     at = tonumber(at)
     last_at = math.max(at == 0 and present or at, last_at + 1)
-    if at ~= last_at then
-      value = string.gsub(value, '%d+', whole(last_at), 1)
+    -- sequence numbers are those of this thread: no checkpointer's state knows them, and what was said is summed up anew
+    local words, weight, mark = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
+    if words ~= '' and not is_behind then upto = upto + weight end
+    said = words .. '/' .. weight .. '/' .. whole(words ~= '' and upto or 0) .. mark
+    if tonumber(state) then state = 't' end
+    redis.call('HSET', KEYS[3], id,
+      header(whole(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
+    if mark ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
+    if is_behind then
+      redis.call('ZADD', KEYS[7], whole(seq), id)
+    else
+      redis.call('ZADD', KEYS[2], whole(seq), id)
+      list_said(whole(seq), said)
+      count = count + 1
     end
-    redis.call('ZADD', KEYS[2], whole(seq), id)
-    redis.call('HSET', KEYS[3], id, value)
   end
-  if model == '' then bare = bare + 1 end
-  place = place + 2
+  if model == '' and not is_behind then bare = bare + 1 end
+  place = place + 3
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[place])
     if not known and fields > 0 then -- none: somebody evicted the vector
@@ -54,11 +66,11 @@ while place <= #ARGV do
     end
     place = place + 1 + fields
   end
-  if not known then seq, count = seq + 1, count + 1 end
+  if not known then seq, new = seq + 1, new + 1 end
 end
-if count > 0 then
+if new > 0 then
   redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
 keep()
-return {made, count, bare, redis.call('HGETALL', KEYS[1])}
+return {made, new, bare, redis.call('HGETALL', KEYS[1])}

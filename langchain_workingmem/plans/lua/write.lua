@@ -1,15 +1,20 @@
--- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': as it is), then for each message
---       id, body (its JSON without the first brace), role, name, labels, size, number of chunks, (text, vector) ...
+-- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': as it is), source, anchor, four times a number and as
+--       many ids (left behind, taken up again, marked as those of the state, kept in their old version), a number of aliases
+--       and for each alias and id, then for each message
+--       id, body (its JSON without the first brace), role, name, labels, size, words, weight, number of chunks, (text, vector) ...
 -- Modes append: insert what is new, replace what differs, leave what is equal
+--       turn:   the same, but messages are recognised by what they say, and what they contradict is left behind
 --       update: replace existing messages; WMNOMESSAGE <number, from 0>, and nothing written, when one is missing
 --       heal:   give new vectors to messages that are still what they were when they were read
--- `model` is empty when this call brings no vectors.
--- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at; WMOWNER, WMNOTHREAD.
-local mode, resource, tag, model, ttl = unpack(ARGV, 1, 5)
+-- `model` is empty when this call brings no vectors. `source` is what `state` becomes: '', t, or s for a state, which is that of
+-- the message `anchor`, or begins here.
+-- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at, then the id under which each
+--       message is stored; WMOWNER, WMNOTHREAD.
+local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
 local refusal = stranger(resource)
 if refusal then return refusal end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at')
-if not thread[1] and mode ~= 'append' then
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'refused')
+if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
 local owner = thread[1] or resource
@@ -17,29 +22,147 @@ local next_seq = tonumber(thread[2] or 0)
 local last_at = tonumber(thread[3] or 0)
 local present = now()
 
+local place = 8
+local function listed(width)
+  local found, number = {}, tonumber(ARGV[place])
+  for at = place + 1, place + number * width do found[#found + 1] = ARGV[at] end
+  place = place + 1 + number * width
+  return found
+end
+local left, back, marks, versions, aliases = listed(1), listed(1), listed(1), listed(1), listed(2)
+
+local entries = {}
+while place <= #ARGV do
+  entries[#entries + 1] = {id = ARGV[place], words = ARGV[place + 6], place = place}
+  place = place + 9 + 2 * ARGV[place + 8]
+end
+
 if mode == 'update' then
-  local place, number = 6, 0
-  while place <= #ARGV do
-    if redis.call('HEXISTS', KEYS[3], ARGV[place]) == 0 then
-      return redis.error_reply('WMNOMESSAGE ' .. number)
+  for number, entry in ipairs(entries) do
+    if redis.call('HEXISTS', KEYS[3], entry.id) == 0 then
+      return redis.error_reply('WMNOMESSAGE ' .. (number - 1))
     end
-    number = number + 1
-    place = place + 7 + 2 * ARGV[place + 6]
   end
 end
 
-local inserted, changed = 0, false
-local place = 6
-while place <= #ARGV do
-  local id, body, role, name, labels, size = unpack(ARGV, place, place + 5)
-  local chunks = tonumber(ARGV[place + 6])
+local changed = false
+local function follow(left, back)
+  for _, id in ipairs(left) do
+    if supersede(id) == 1 then
+      redis.call('HINCRBY', KEYS[1], 'count', -1)
+      changed = true
+    end
+  end
+  for _, id in ipairs(back) do
+    if revive(id) == 1 then
+      redis.call('HINCRBY', KEYS[1], 'count', 1)
+      changed = true
+    end
+  end
+end
+follow(left, back)
+
+-- a client that sends its conversation again: the same list, longer, shorter, or on another branch
+if mode == 'turn' and thread[1] then
+  locate(entries)
+  local answers, questions, said, anchored = 0, 0, 0, false
+  local is_turn = true -- one question and what follows: a new turn, whatever it says
+  for _, entry in ipairs(entries) do
+    local kind = string.sub(entry.words, 1, 1)
+    if kind == 'q' and answers > 0 then is_turn = false end
+    if kind == 'a' and questions == 0 then is_turn = false end
+    if kind == 'q' then questions = questions + 1 end
+    if kind == 'a' then answers = answers + 1 end
+    anchored = anchored or entry.seq
+  end
+  local found, notes_count = false, false
+  if not is_turn or (anchored and answers > 0) then found, notes_count = recognise(entries, 1, #entries) end
+  local last_known, is_new
+  for _, entry in ipairs(entries) do
+    if entry.seq and entry.words ~= '' then last_known = entry end
+    if not entry.seq then is_new = is_new or entry.words ~= '' end
+  end
+  -- an answer that comes late leaves nothing behind: others may have asked meanwhile
+  local asks_again = last_known
+  if last_known and is_turn then
+    local next
+    for _, key in ipairs({KEYS[5], KEYS[6]}) do
+      local member = redis.call('ZRANGE', key, '(' .. last_known.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+      local one = member and parse_said(member)
+      if one and (not next or one.seq < next.seq) then next = one end
+    end
+    asks_again = next and string.sub(next.words, 1, 1) == 'a'
+  end
+  if asks_again and (is_new or not is_turn) then
+    notes_count = notes_count or select(2, mark_of(last_known.known)) == ''
+    follow(compare_list(entries, 1, #entries, notes_count))
+  end
+end
+
+-- the version of a question that was edited under its id
+for _, id in ipairs(versions) do
   local seq = redis.call('ZSCORE', KEYS[2], id)
-  local stored_at
-  local write
+  local value = seq and redis.call('HGET', KEYS[3], id)
+  if value then
+    local at, _, size, _, said, state, rest = string.match(value, HEADER)
+    local words = string.match(said, '^%w*')
+    local number = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. seq)
+    local version = id .. '~' .. words
+    redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+    redis.call('ZADD', KEYS[7], seq - 1 / (number + 2), version)
+  end
+end
+
+-- the state that the messages belong to
+local lineage
+if source == 's' then
+  local value = anchor ~= '' and redis.call('HGET', KEYS[3], anchor)
+  local _, _, _, _, _, state = string.match(value or '', HEADER)
+  if tonumber(state) then
+    lineage = state
+  else
+    local seq = value and redis.call('ZSCORE', KEYS[2], anchor)
+    lineage = seq or whole(next_seq)
+  end
+  for _, id in ipairs(marks) do
+    local old = redis.call('HGET', KEYS[3], id)
+    if old then
+      local at, old_model, size, chunks, said, _, rest = string.match(old, HEADER)
+      redis.call('HSET', KEYS[3], id, header(at, old_model, size, chunks, said, lineage) .. string.sub(old, rest))
+    end
+  end
+end
+
+local upto = spoken()
+local inserted = 0
+local stored = {}
+for number, entry in ipairs(entries) do
+  local id = entry.known or entry.id
+  local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.place, entry.place + 7)
+  local chunks = tonumber(ARGV[entry.place + 8])
+  if (mode == 'append' or mode == 'turn') and revive(id) == 1 then
+    redis.call('HINCRBY', KEYS[1], 'count', 1)
+    changed = true
+  end
+  local seq = redis.call('ZSCORE', KEYS[2], id)
+  local stored_at, said, state
+  local write = false
   if seq then
     local old = redis.call('HGET', KEYS[3], id)
-    local at, old_model, _, _, rest = string.match(old, HEADER)
-    local same = string.sub(old, rest) == body
+    local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
+    local is_copy = entry.known and entry.known ~= entry.id -- the thread has more of it than the client sends
+    if is_copy then body = string.sub(old, rest) end
+    local same = is_copy or string.sub(old, rest) == body
+    state = old_state
+    if lineage and not tonumber(old_state) then state = lineage end
+    if mode == 'turn' and old_state == '' then state = 't' end
+    said = old_said
+    if mode ~= 'heal' and not is_copy then
+      local old_words, old_weight, old_upto = string.match(old_said, '^(%w*)/(%d+)/(%d+)')
+      if old_words ~= words or (string.sub(old_said, -1) == '!' and mode ~= 'update') then
+        said = words .. '/' .. weight .. '/' .. (words ~= '' and old_words == '' and whole(upto + weight) or old_upto)
+      end
+    end
     if same then
       write = model ~= '' and (old_model ~= model or mode == 'heal')
     else
@@ -47,7 +170,19 @@ while place <= #ARGV do
       changed = changed or write
     end
     stored_at = at
-    if write then drop_vectors(seq, old) end
+    if write then
+      drop_vectors(seq, old)
+    elseif state ~= old_state or said ~= old_said then
+      redis.call('HSET', KEYS[3], id,
+        header(at, old_model, old_size, old_chunks, said, state) .. string.sub(old, rest))
+    end
+    if said ~= old_said then
+      unlist_said(seq, old_said)
+      list_said(seq, said)
+      local version = id .. '~' .. words -- the words of an older version are those of now
+      if redis.call('ZREM', KEYS[7], version) == 1 then redis.call('HDEL', KEYS[3], version) end
+      if string.sub(old_said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
+    end
   elseif mode ~= 'heal' then
     write = true
     changed = true
@@ -56,20 +191,27 @@ while place <= #ARGV do
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
     stored_at = whole(last_at)
     inserted = inserted + 1
+    upto = upto + weight
+    said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. whole(upto)
+    state = lineage or source
     redis.call('ZADD', KEYS[2], seq, id)
+    list_said(seq, said)
   end
   if write then
-    redis.call('HSET', KEYS[3], id,
-      '{"stored_at":' .. stored_at .. ',"vectors":"' .. model .. '/' .. size .. '/' .. chunks .. '",' .. body)
+    redis.call('HSET', KEYS[3], id, header(stored_at, model, size, chunks, said, state) .. body)
     for chunk = 0, chunks - 1 do
-      local text, vector = ARGV[place + 7 + 2 * chunk], ARGV[place + 8 + 2 * chunk]
+      local text, vector = ARGV[entry.place + 9 + 2 * chunk], ARGV[entry.place + 10 + 2 * chunk]
       local key = vector_key(seq, chunk, size)
       redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
         'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
       hold(key)
     end
   end
-  place = place + 7 + 2 * chunks
+  stored[number] = id
+end
+for at = 1, #aliases, 2 do
+  local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
+  if seq then redis.call('ZADD', KEYS[8], seq, aliases[at]) end
 end
 
 if changed then
@@ -84,5 +226,5 @@ if thread[1] or changed then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
   keep()
 end
-local state = redis.call('HMGET', KEYS[1], 'count', 'title', 'updated_at')
-return {inserted, tonumber(state[1] or 0), state[2] and 1 or 0, state[3] or ''}
+local thread_state = redis.call('HMGET', KEYS[1], 'count', 'title', 'updated_at')
+return {inserted, tonumber(thread_state[1] or 0), thread_state[2] and 1 or 0, thread_state[3] or '', stored}

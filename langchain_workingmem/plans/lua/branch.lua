@@ -1,0 +1,239 @@
+-- In front of the scripts that compare a list of messages with the thread.
+-- An entry stands for one message of the list: {id, words}, and once it is found in the thread {seq, known, back}: its sequence
+-- number, the id under which it is stored, and whether it is superseded.
+
+local function by_seq(a, b) return a.seq < b.seq end
+
+-- What was said on the current branch from `low` to `high`, in order; with `most`, the last ones at least.
+local function said_between(low, high, most)
+  local found = {}
+  for _, key in ipairs({KEYS[5], KEYS[6]}) do
+    local members
+    if most then
+      members = redis.call('ZRANGE', key, high, low, 'BYSCORE', 'REV', 'LIMIT', 0, most)
+    else
+      members = redis.call('ZRANGE', key, low, high, 'BYSCORE')
+    end
+    for _, member in ipairs(members) do
+      found[#found + 1] = parse_said(member)
+    end
+  end
+  table.sort(found, by_seq)
+  return found
+end
+
+local function id_at(seq)
+  return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
+end
+
+-- The `said` and `state` of a stored message.
+local function mark_of(id)
+  local _, _, _, _, said, state = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+  return said, state
+end
+
+local function is_traffic(said)
+  return string.sub(said, 1, 1) == '/'
+end
+
+-- Finds the entries that are stored under their ids, or under an id for which theirs is an alias.
+local function locate(entries)
+  for _, key in ipairs({KEYS[2], KEYS[7], KEYS[8]}) do
+    if redis.call('EXISTS', key) == 1 then
+      local missing = {}
+      for _, entry in ipairs(entries) do
+        if not entry.seq and entry.id ~= '' then missing[#missing + 1] = entry end
+      end
+      for start = 1, #missing, 1000 do
+        local ids = {}
+        for at = start, math.min(start + 999, #missing) do ids[#ids + 1] = missing[at].id end
+        for at, seq in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+          local entry = missing[start + at - 1]
+          if seq then
+            entry.seq, entry.known, entry.back = tonumber(seq), entry.id, key == KEYS[7]
+            if key == KEYS[8] then
+              entry.known = id_at(seq)
+              if not entry.known then
+                entry.known = redis.call('ZRANGE', KEYS[7], seq, seq, 'BYSCORE')[1]
+                entry.back = true
+              end
+              if not entry.known then entry.seq, entry.back = nil, nil end -- deleted since
+            end
+          end
+        end
+      end
+    end
+  end
+end
+
+-- Finds messages of entries[from..to] that have no stored id by what they say. Returns whether any was found.
+-- The list is followed from where it begins in the thread: all of it, a tail, or the beginning of what is left behind.
+local MOST_SAID = 5000 -- of the thread's newest, among which a list may begin
+local function recognise(entries, from, to)
+  local anchored, is_lost, found_any
+  local position, notes_count
+  local recent, first_said, left_behind
+
+  local function is_note(seq)
+    local _, state = mark_of(id_at(seq))
+    return state == ''
+  end
+
+  local function superseded_said()
+    if not left_behind then
+      left_behind = {}
+      local ranked = redis.call('ZRANGE', KEYS[7], '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, MOST_SAID, 'WITHSCORES')
+      for at = #ranked - 1, 1, -2 do
+        local said = mark_of(ranked[at])
+        local words = string.match(said, '^%w*')
+        if words ~= '' then
+          left_behind[#left_behind + 1] = {seq = tonumber(ranked[at + 1]), words = words, id = ranked[at], back = true}
+        end
+      end
+    end
+    return left_behind
+  end
+
+  -- The message behind `at` that an entry may stand for: the next that was said on the branch, what other programs added
+  -- aside, else one that was left behind.
+  local function following(at, words)
+    local low = at
+    while true do
+      local next
+      for _, key in ipairs({KEYS[5], KEYS[6]}) do
+        local member = redis.call('ZRANGE', key, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+        local said = member and parse_said(member)
+        if said and (not next or said.seq < next.seq) then next = said end
+      end
+      if not next then break end
+      if next.words == words then return next end
+      if notes_count or not is_note(next.seq) then break end
+      low = next.seq
+    end
+    for _, one in ipairs(superseded_said()) do
+      if one.seq > at and one.words == words then return one end
+    end
+  end
+
+  -- How many entries from `i` on stand in a list of what was said from place `s` on, and whether that list is then at its end.
+  local function run(i, said, s, may_skip)
+    local length = 0
+    while i <= to and s <= #said do
+      local entry = entries[i]
+      if entry.words == '' then
+        i = i + 1
+      elseif entry.words == said[s].words then
+        length, i, s = length + 1, i + 1, s + 1
+      elseif may_skip and is_note(said[s].seq) then
+        s = s + 1
+      else
+        return length, false
+      end
+    end
+    return length, s > #said
+  end
+
+  local function beginning(i)
+    if not recent then
+      recent = said_between('-inf', '+inf', MOST_SAID)
+      first_said = recent[1] and redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. recent[1].seq)
+        + redis.call('ZCOUNT', KEYS[6], '-inf', '(' .. recent[1].seq) == 0
+    end
+    local has_answer = false
+    for at = i, to do has_answer = has_answer or string.sub(entries[at].words, 1, 1) == 'a' end
+    local best, length, reaches = nil, 0, false
+    for s = #recent, 1, -1 do
+      if recent[s].words == entries[i].words then
+        local count, ends = run(i, recent, s, not is_note(recent[s].seq))
+        local fits = ends or (has_answer and (count >= 2 or (s == 1 and first_said)))
+        if fits and (count > length or (count == length and ends and not reaches)) then
+          best, length, reaches = recent[s], count, ends
+        end
+      end
+    end
+    if has_answer then
+      local behind = superseded_said()
+      for s = 1, #behind do
+        if behind[s].words == entries[i].words then
+          local count = run(i, behind, s, false)
+          if count >= 2 and count > length then best, length = behind[s], count end
+        end
+      end
+    end
+    return best
+  end
+
+  for i = from, to do
+    local entry = entries[i]
+    if entry.seq then
+      if entry.words ~= '' then
+        if not anchored then notes_count = select(2, mark_of(entry.known)) == '' end
+        position, is_lost, anchored = math.max(position or -1, entry.seq), false, true
+      end
+    elseif entry.words ~= '' and not is_lost then
+      local found
+      if position then found = following(position, entry.words) else found = beginning(i) end
+      if found then
+        entry.seq, entry.known, entry.back = found.seq, found.id or id_at(found.seq), found.back or false
+        if not anchored then notes_count = select(2, mark_of(entry.known)) == '' end
+        position, anchored, found_any = found.seq, true, true
+      elseif position then
+        is_lost = true
+      end
+    end
+  end
+  return found_any, notes_count
+end
+
+-- What a list of a caller leaves behind, and what it takes up again. `notes_count`: the list begins with what some program
+-- added, so that is what its own program does, and other such messages are no longer somebody else's.
+local function compare_list(entries, from, to, notes_count)
+  local kept, first, last = {}, nil, nil
+  local back = {}
+  for i = from, to do
+    local entry = entries[i]
+    if entry.seq then
+      kept[entry.known] = true
+      first = math.min(first or entry.seq, entry.seq)
+      if entry.back then
+        back[#back + 1] = entry.known
+        if last and entry.words ~= '' then -- with the tool traffic that led to it
+          for _, id in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
+            if is_traffic(mark_of(id)) then
+              back[#back + 1] = id
+              kept[id] = true
+            end
+          end
+        end
+      end
+      if entry.words ~= '' then last = entry.seq end
+    end
+  end
+  local left, waiting = {}, {}
+  local known = 0
+  for id in pairs(kept) do known = known + 1 end
+  if first and redis.call('ZCOUNT', KEYS[2], first, '+inf') > known - #back then
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
+      if kept[id] then
+        if not is_traffic(mark_of(id)) then waiting = {} end -- the tool traffic in front of what stays stays
+      else
+        local said, state = mark_of(id)
+        if state ~= '' or notes_count then
+          if is_traffic(said) then
+            waiting[#waiting + 1] = id
+          else
+            for _, one in ipairs(waiting) do left[#left + 1] = one end
+            left[#left + 1] = id
+            waiting = {}
+          end
+        end
+      end
+    end
+    -- a question that is asked again leaves behind whatever came of it
+    local final = entries[to]
+    if #waiting > 0 and final and final.seq and string.sub(final.words, 1, 1) == 'q' then
+      for _, one in ipairs(waiting) do left[#left + 1] = one end
+    end
+  end
+  return left, back, first
+end

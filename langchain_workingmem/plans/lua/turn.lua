@@ -1,0 +1,246 @@
+-- Compares what a caller shows a model with the thread, and reads the history in front of it; writes nothing.
+-- ARGV  resource or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
+--       most tokens of what is said ('': any number), 1 when a summary stands for what is in front, then id and words of each
+--       message of the list
+-- Kinds list: all of the conversation, or a part of it, as a client sends it
+--       state: the state of a checkpointer, at the end of which a client may have sent such a list
+--       part: a part of a state, which says nothing about the rest
+-- Reply number of entries in front of where the list begins, number of messages that the tokens cut, ids that are left
+--       behind, their sequence numbers, ids that are taken up again, ids to be marked as those of the state, the stored id of each entry ('': none), its
+--       sequence number, tokens said up to it, 1 where its words differ from the stored ones, 1 where it was refused; then id, seq, value of each
+--       message of the history that is not in the list, in order; WMOWNER.
+-- This costs what it returns, and a lookup for each message of the list.
+local refusal = stranger(ARGV[1])
+if refusal then return refusal end
+local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
+local entries = {}
+for place = 9, #ARGV, 2 do
+  entries[#entries + 1] = {id = ARGV[place], words = ARGV[place + 1]}
+end
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused')
+if thread[1] then locate(entries) end
+
+-- where the list begins, and what it says
+local start, notes_count = 1, false
+if thread[1] and kind ~= 'part' then
+  if kind == 'state' then
+    for at, entry in ipairs(entries) do
+      if entry.seq then start = at + 1 end
+    end
+  end
+  local said, has_answer = 0, false
+  for at = start, #entries do
+    if entries[at].words ~= '' then
+      said = said + 1
+      has_answer = has_answer or string.sub(entries[at].words, 1, 1) == 'a'
+    end
+  end
+  local found
+  if said > 1 then found, notes_count = recognise(entries, start, #entries) end
+  if found then kind = 'list' end
+  if kind ~= 'list' then start = 1 end
+end
+
+local left, back, marks = {}, {}, {}
+local first, lineage -- of the list: its first sequence number, and the state that it belongs to
+if kind == 'list' then
+  local said, anchor = 0, nil
+  for at = start, #entries do
+    if entries[at].words ~= '' then said = said + 1 end
+    anchor = anchor or (entries[at].seq and entries[at])
+  end
+  if anchor and said > 1 then
+    notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
+    left, back, first = compare_list(entries, start, #entries, notes_count)
+  elseif anchor then
+    first = anchor.seq -- one message is a new question: it leaves nothing behind
+  end
+else
+  local kept, current, anchor = {}, 0, nil
+  for _, entry in ipairs(entries) do
+    if entry.seq and not kept[entry.known] then
+      kept[entry.known] = true
+      if not anchor or entry.seq < anchor.seq then anchor = entry end
+      if entry.back then back[#back + 1] = entry.known else current = current + 1 end
+    end
+  end
+  first = anchor and anchor.seq
+  if anchor and kind == 'state' then
+    lineage = select(2, mark_of(anchor.known))
+    if not tonumber(lineage) then
+      lineage = nil
+      for id in pairs(kept) do marks[#marks + 1] = id end
+    elseif redis.call('ZCOUNT', KEYS[2], first, '+inf') > current then
+      for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
+        if not kept[id] and select(2, mark_of(id)) == lineage then left[#left + 1] = id end
+      end
+    end
+  elseif kind == 'part' then
+    back = {}
+  end
+end
+
+-- the question that is asked: what stands behind it in the thread is no history of it
+local asked
+for at = #entries, start, -1 do
+  if string.sub(entries[at].words, 1, 1) == 'q' then
+    asked = entries[at].seq
+    break
+  end
+end
+
+-- what was said on the branch as the caller has it, the newest first
+local gone, behind = {}, {}
+for _, id in ipairs(left) do gone[tonumber(redis.call('ZSCORE', KEYS[2], id))] = true end
+for _, id in ipairs(back) do
+  local seq = tonumber(redis.call('ZSCORE', KEYS[7], id))
+  local said = mark_of(id)
+  if not is_traffic(said) and string.sub(said, -1) ~= '!' then behind[#behind + 1] = parse_said(seq .. ':' .. said) end
+end
+local counted = {}
+if roles == '' or string.find(roles, ',human,', 1, true) then counted[#counted + 1] = KEYS[5] end
+if roles == '' or string.find(roles, ',ai,', 1, true) then counted[#counted + 1] = KEYS[6] end
+local function counts(said)
+  local kind = string.sub(said.words, 1, 1)
+  return roles == '' or string.find(roles, kind == 'q' and ',human,' or ',ai,', 1, true)
+end
+local below = asked and '(' .. asked or '+inf'
+local total = 0
+for _, key in ipairs(counted) do total = total + redis.call('ZCOUNT', key, '-inf', below) end
+for seq in pairs(gone) do
+  if not asked or seq < asked then
+    for _, key in ipairs(counted) do total = total - redis.call('ZCOUNT', key, seq, seq) end
+  end
+end
+for _, said in ipairs(behind) do
+  if (not asked or said.seq < asked) and counts(said) then total = total + 1 end
+end
+local function newest(number)
+  local found = {}
+  for _, key in ipairs(counted) do
+    for _, member in ipairs(redis.call('ZRANGE', key, below, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, number + #left)) do
+      local said = parse_said(member)
+      if not gone[said.seq] then found[#found + 1] = said end
+    end
+  end
+  for _, said in ipairs(behind) do
+    if (not asked or said.seq < asked) and counts(said) then found[#found + 1] = said end
+  end
+  table.sort(found, function(a, b) return a.seq > b.seq end)
+  return found
+end
+
+local GROWTH = 20 -- messages that a window grows at most to begin with a question
+local begins = '-inf'
+local shows = last ~= 0
+if shows and last and total > last then
+  local place = math.floor((total - last) / step) * step
+  if place > 0 then
+    local take = total - place
+    local found = newest(take + GROWTH)
+    local at = math.min(take, #found)
+    if string.sub(found[at].words, 1, 1) == 'a' and (roles == '' or #counted == 2) then
+      while at < #found and at < take + GROWTH and string.sub(found[at].words, 1, 1) ~= 'q' do at = at + 1 end
+    end
+    if string.sub(found[at].words, 1, 1) == 'q' then
+      begins = found[at].seq
+    else
+      at = math.min(take, #found)
+      if found[at + 1] then begins = found[at + 1].seq + 1 end
+    end
+  end
+end
+
+-- with a limit of tokens, no more of what was said than fits, but the newest turn in any case
+local cut = 0
+if shows and most then
+  local number, size, fits = 100, 0, nil
+  while true do
+    local found, has_question = newest(number), false
+    size, fits = 0, nil
+    for _, said in ipairs(found) do
+      size = size + said.weight
+      if has_question and size > most then break end
+      fits = said.seq
+      has_question = has_question or string.sub(said.words, 1, 1) == 'q'
+    end
+    if size > most or #found >= total or (begins ~= '-inf' and fits and fits <= begins) then
+      if size <= most then fits = nil end
+      break
+    end
+    number = number * 4
+  end
+  if fits and (begins == '-inf' or fits > begins) then
+    cut = redis.call('ZCOUNT', KEYS[2], begins, '(' .. fits)
+    begins = fits
+  end
+end
+
+local known = {}
+for at = start, #entries do
+  if entries[at].seq then known[entries[at].known] = true end
+end
+local doomed = {}
+for _, id in ipairs(left) do doomed[id] = true end
+
+-- The message, unless it is no part of the history as it is to be shown.
+local function shown(id, seq)
+  if known[id] or doomed[id] then return nil end
+  if is_summarised and (not first or tonumber(seq) < first) then return nil end
+  local value = redis.call('HGET', KEYS[3], id)
+  local _, _, size, _, said, state, rest = string.match(value, HEADER)
+  if lineage and tonumber(seq) < first and state == lineage then return nil end -- trimmed off the state
+  if string.sub(said, -1) == '!' then return nil end
+  local role, tokens = role_at(value, rest), tonumber(string.match(size, '^%d+'))
+  if roles ~= '' and not string.find(roles, ',' .. role .. ',', 1, true) then return nil end
+  if is_traffic(said) then
+    if is_without_tools and (role ~= 'ai' or tokens == 0) then return nil end
+    if roles ~= '' and not string.find(roles, ',tool,', 1, true) then return nil end
+    if most and tokens > most then return nil end
+  end
+  return value
+end
+local rows = {}
+if shows and thread[1] then
+  local found = {}
+  local ranked = redis.call('ZRANGE', KEYS[2], begins, below, 'BYSCORE', 'WITHSCORES')
+  for at = 1, #ranked, 2 do
+    found[#found + 1] = {id = ranked[at], seq = ranked[at + 1]}
+  end
+  for _, id in ipairs(back) do
+    local seq = redis.call('ZSCORE', KEYS[7], id)
+    if not known[id] and (begins == '-inf' or tonumber(seq) >= tonumber(begins)) then
+      found[#found + 1] = {id = id, seq = seq}
+    end
+  end
+  if #back > 0 then table.sort(found, function(a, b) return tonumber(a.seq) < tonumber(b.seq) end) end
+  for _, one in ipairs(found) do
+    local value = shown(one.id, one.seq)
+    if value then
+      rows[#rows + 1] = one.id
+      rows[#rows + 1] = one.seq
+      rows[#rows + 1] = value
+    end
+  end
+end
+
+-- what is known of the entries
+local spoken_at = {}
+if first and #entries > 0 then
+  for _, said in ipairs(said_between(first, '+inf')) do spoken_at[said.seq] = said end
+  for _, said in ipairs(behind) do spoken_at[said.seq] = said end
+end
+local ids, seqs, uptos, changed, refused = {}, {}, {}, {}, {}
+for at, entry in ipairs(entries) do
+  local said = entry.seq and spoken_at[entry.seq]
+  ids[at], seqs[at], uptos[at] = entry.known or '', entry.seq or -1, said and said.upto or -1
+  changed[at] = said and said.words ~= entry.words and 1 or 0
+  refused[at] = 0
+  if thread[2] and entry.seq and not said then
+    refused[at] = string.sub(mark_of(entry.known), -1) == '!' and 1 or 0
+  end
+end
+local left_seqs = {}
+for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
+return {start - 1, cut, left, left_seqs, back, marks, ids, seqs, uptos, changed, refused, rows}
