@@ -35,7 +35,6 @@ from langchain_workingmem.plans.codec import as_messages
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import Keys, check_id
 from langchain_workingmem.plans.recall import Query
-from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ class Memory(Faces, Resources, Entered):
         for message in numbered:
             message.id = found.branch.aliases.get(message.id or "", message.id)
         if not read_only:
-            self.note_branch(found, new)
+            turn.note_branch(self._space, thread_id, new, found.branch)
         return self.assembled(found, new, read_only=read_only)
 
     def gathering(
@@ -302,10 +301,6 @@ class Memory(Faces, Resources, Entered):
         _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
         return self._gather(new, thread_id, resource_id, query, on_error, kind)
 
-    def note_branch(self, found: turn.Gathered, new: Sequence[BaseMessage]) -> None:
-        """Keep what the caller's list leaves behind until its turn is saved."""
-        if asked := turn.question(new):
-            self._space.branches.put((found.thread_id, words_of(asked)), found.branch)
 
     def assembled(
         self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from langchain_workingmem.ids import resolve
 from langchain_workingmem.plans.branch import Branch, Kind
 from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import question, turn_of, unsaved
+from langchain_workingmem.plans.turn import note_branch, question, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
             yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
             branch = Branch(kind=branch.kind, anchor=branch.anchor)
         if not read_only:
-            memory.note_branch(replace(found, branch=branch), messages)
+            note_branch(memory.core.space, thread_id, messages, branch)
         context = memory.assembled(found, messages, read_only=read_only, for_model=True)
         if into != "messages":
             return {into: context}

@@ -18,6 +18,7 @@ from langchain_workingmem.plans.codec import decode_message, is_ours_to_keep
 from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
+from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.windows import fit, history_window, valid, with_memory
 from langchain_workingmem.text.rendering import recalled_block
 
@@ -74,6 +75,12 @@ def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> li
     while start and isinstance(last := messages[start - 1], AIMessage) and last.tool_calls:
         start -= len(turn_of(messages[:start]))
     return list(messages[start:])
+
+
+def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
+    """Keep what a caller's list leaves behind until its turn is saved, by the words of its question."""
+    if asked := question(messages):
+        space.branches.put((thread_id, words_of(asked)), branch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,10 +185,32 @@ local function recognise(entries, from, to)
   return found_any, notes_count
 end
 
+-- The stored tool traffic between messages of the list between which the list has tool traffic of its own, without our ids:
+-- there the caller's version stands for it.
+local function covered_traffic(entries, from, to)
+  local covered, last, has_own = {}, nil, false
+  for i = from, to do
+    local entry = entries[i]
+    if entry.words == '' then
+      has_own = has_own or not entry.seq
+    elseif entry.seq then
+      if last and has_own then
+        for _, key in ipairs({KEYS[2], KEYS[7]}) do
+          for _, id in ipairs(redis.call('ZRANGE', key, '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
+            if is_traffic(mark_of(id)) then covered[id] = true end
+          end
+        end
+      end
+      last, has_own = entry.seq, false
+    end
+  end
+  return covered
+end
+
 -- What a list of a caller leaves behind, and what it takes up again. `notes_count`: the list begins with what some program
 -- added, so that is what its own program does, and other such messages are no longer somebody else's.
 local function compare_list(entries, from, to, notes_count)
-  local kept, first, last = {}, nil, nil
+  local kept, first, last = covered_traffic(entries, from, to), nil, nil
   local back = {}
   for i = from, to do
     local entry = entries[i]
@@ -210,9 +232,7 @@ local function compare_list(entries, from, to, notes_count)
     end
   end
   local left, waiting = {}, {}
-  local known = 0
-  for id in pairs(kept) do known = known + 1 end
-  if first and redis.call('ZCOUNT', KEYS[2], first, '+inf') > known - #back then
+  if first then
     for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
       if kept[id] then
         if not is_traffic(mark_of(id)) then waiting = {} end -- the tool traffic in front of what stays stays

@@ -34,7 +34,7 @@ while place <= #ARGV do
   local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
   local known = redis.call('HGET', KEYS[3], id)
   if known then
-    _, model = string.match(known, HEADER)
+    model = select(2, string.match(known, HEADER))
   else
     at = tonumber(at)
     last_at = math.max(at == 0 and present or at, last_at + 1)

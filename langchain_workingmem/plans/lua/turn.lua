@@ -177,7 +177,7 @@ if shows and most then
   end
 end
 
-local known = {}
+local known = kind == 'list' and covered_traffic(entries, start, #entries) or {}
 for at = start, #entries do
   if entries[at].seq then known[entries[at].known] = true end
 end
