@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.options import (
+    CONNECT_TIMEOUT,
     TIMEOUT,
     HistoryOptions,
     OnError,
@@ -75,8 +76,9 @@ class Memory(Faces, Resources, Entered):
         ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
-        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
-            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
+        timeout: How long to wait for each reply; `socket_timeout` in the URL wins. What failed is repeated where that is
+            safe, so a call may wait twice (docs/reliability.md).
+        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
         from langchain_workingmem.io.embedder import Embedder, name_of
@@ -114,7 +117,9 @@ class Memory(Faces, Resources, Entered):
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, embedder)
+        self._runner, self._async_runner = runners(
+            redis_url, client, async_client, timeout, connect_timeout, embedder
+        )
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
@@ -156,6 +161,7 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
@@ -180,6 +186,7 @@ class Memory(Faces, Resources, Entered):
                 create_index=create_index,
                 on_error=on_error,
                 timeout=timeout,
+                connect_timeout=connect_timeout,
             )
         except BaseException:
             server.close()

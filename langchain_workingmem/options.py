@@ -23,7 +23,8 @@ Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
-TIMEOUT = timedelta(seconds=10)  # for a connection, and for each reply
+TIMEOUT = timedelta(seconds=10)  # for each reply
+CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection: whoever is there accepts it at once
 MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
 LARGEST = 2**53  # that a number of Lua holds exactly

@@ -29,7 +29,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.options import TIMEOUT, check_time
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
 from langchain_workingmem.plans.effects import (
     Ask,
     Effect,
@@ -332,22 +332,27 @@ def runners(
     client: SyncClient | None,
     async_client: AsyncClient | None,
     timeout: timedelta,
+    connect_timeout: timedelta,
     embedder: Embedder,
 ) -> tuple[Runner, AsyncRunner]:
     """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
     check_time(timeout, "timeout")
+    check_time(connect_timeout, "connect_timeout")
     given = client is not None or async_client is not None
-    if given and (redis_url is not None or timeout != TIMEOUT):
-        msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
+    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+        msg = (
+            "redis_url, timeout or connect_timeout beside client or async_client: pass one or the other, a client has its "
+            "own timeouts"
+        )
         raise OptionError(msg)
     url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
 
-    def connect(make: Callable[[str, timedelta], T], missing: str) -> T:
+    def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
         if url is None:
             calls = "sync" if missing == "client" else "async"
             msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
             raise OptionError(msg)
-        return make(url, timeout)
+        return make(url, timeout, connect_timeout)
 
     # not partial, which would show the URL, with its password, in its repr
     return (
