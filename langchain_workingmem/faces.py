@@ -133,10 +133,10 @@ class Faces:
         """
         from langchain_workingmem.plans.doctor import diagnose
 
-        return self.core.run(diagnose(self.core.space))
+        return self.core.run(diagnose(self.core.space, self.core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem.plans.doctor import diagnose
 
-        return await self.core.arun(diagnose(self.core.space))
+        return await self.core.arun(diagnose(self.core.space, self.core.breaker.open_for))

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
+from langchain_workingmem.io.breaker import Breaker
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
@@ -75,7 +76,8 @@ class Memory(Faces, Resources, Entered):
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
         create_index: False: attach only, as a Redis user that may not create indexes.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log" nodes and
+            tools go on when Redis is away, too; a circuit breaker keeps them from waiting for it (docs/reliability.md).
         timeout: How long to wait for each reply; `socket_timeout` in the URL wins. What failed is repeated where that is
             safe, so a call may wait twice (docs/reliability.md).
         connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
@@ -117,9 +119,7 @@ class Memory(Faces, Resources, Entered):
             raise OptionError(msg)
         model = _model(embeddings) if recall is not None else None
         embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(
-            redis_url, client, async_client, timeout, connect_timeout, embedder
-        )
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
@@ -140,7 +140,9 @@ class Memory(Faces, Resources, Entered):
             astream=self._async_runner.stream,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
+            breaker=Breaker(),
         )
+        self._runner.breaker = self._async_runner.breaker = core.breaker
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)

@@ -28,13 +28,14 @@ from langchain_workingmem.options import check_type, one_of
 from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
-from langchain_workingmem.tools import WRITING
+from langchain_workingmem.tools import WRITING, memory_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
+    from langchain_workingmem.io.breaker import Part
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -80,7 +81,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
-            without recall. It counts more than that of the memory, which is meant by None.
+            without recall. It counts more than that of the memory, which is meant by None. Without Redis a turn with "log"
+            waits once: 0.3 s when the connection is refused, one `timeout` when nobody answers (docs/reliability.md).
     """
 
     def __init__(
@@ -95,12 +97,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         check_type(memory, Memory, "memory")
         self._memory = memory
-        self._core = memory.core
         self._read_only = read_only
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
-        given = memory.tools(include=tools)
+        self._core = replace(memory.core, on_error=self._on_error)
+        given = memory_tools(self._core, thread_id=None, resource_id=None, include=tools)
         if read_only:
             given = [tool for tool in given if tool.name not in WRITING]
         self.tools = given
@@ -236,9 +238,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         asked = turn.question(messages)
         try:
             if before is not None:
-                return self._keep(key, (yield from self._refreshed(before, key)))
-            thread_id, resource_id = yield from self._ids(key, None)
-            gathered = yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error)
+                return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
+            part: Part = "within" if is_inside_a_tool(config) else "begins"
+            resource_id, gathered = yield from self._core.gated(self._gathering(messages, key), key[0], part)
         except (IdError, OptionError):
             raise  # a mistake of the program: it fails the same way every time
         except WorkingMemError as error:
@@ -250,6 +252,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if turn.is_summarised(messages) or is_inside_a_tool(config):
             gathered = replace(gathered, stored=[])
         return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id))
+
+    def _gathering(self, messages: Sequence[BaseMessage], key: Key) -> Plan[tuple[str, Gathered]]:
+        thread_id, resource_id = yield from self._ids(key, None)
+        return resource_id, (yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error))
 
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
@@ -283,8 +289,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         on_error = on_error or self._on_error
         try:
-            thread_id, resource_id = yield from self._ids(key, before)
-            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
+            saving = self._saving(fresh, key, before, on_error)
+            resource_id = yield from self._core.gated(saving, key[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
@@ -293,6 +299,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if before is not None:
             known = {message.id: message for message in fresh if message.id}
             self._keep(key, replace(before, resource_id=resource_id, saved={**saved, **known}))
+
+    def _saving(self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, on_error: OnError) -> Plan[str]:
+        thread_id, resource_id = yield from self._ids(key, before)
+        yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
+        return resource_id
 
     # ------------------------------------------------------------------ the request
 

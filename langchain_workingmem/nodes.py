@@ -12,7 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem.ids import resolve
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import is_summarised, turn_of, unsaved
+from langchain_workingmem.plans.turn import Gathered, is_summarised, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance
 
 if TYPE_CHECKING:
@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` says how."""
 
-    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        messages = [message for message in _messages(state) if not is_marked(message)]
+    def gathered(messages: list[BaseMessage], config: RunnableConfig) -> Plan[Gathered]:
         thread_id, resource_id = yield from _ids(memory, config)
         left = unsaved(messages)[: -len(turn_of(messages)) or None]
         if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
             yield from memory.core.saving(left, thread_id, resource_id)
-        found = yield from memory.gathering(messages, thread_id, resource_id)
+        return (yield from memory.gathering(messages, thread_id, resource_id))
+
+    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        messages = [message for message in _messages(state) if not is_marked(message)]
+        thread_id = resolve(config).thread_id
+        gathering = gathered(messages, config)
+        note = "the graph goes on without memory"
+        found = yield from memory.core.softly(gathering, Gathered(""), note, thread_id, "begins")
         if is_summarised(messages):  # what was loaded before stands in the summary
             found = replace(found, stored=[])
         context = memory.assembled(found, messages, read_only=read_only, for_model=True)
@@ -54,9 +60,12 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
 def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` says how."""
 
-    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+    def saved(state: Any, config: RunnableConfig) -> Plan[None]:
         thread_id, resource_id = yield from _ids(memory, config)
         yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
+
+    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        yield from memory.core.softly(saved(state, config), None, "the turn is not saved", resolve(config).thread_id)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from datetime import timedelta
 
+    from langchain_workingmem.io.breaker import Breaker
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
     from langchain_workingmem.plans.effects import Command
@@ -69,6 +70,7 @@ class Runner:
         self._embedder = embedder
         self._borrowed = borrowed
         self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
+        self.breaker: Breaker | None = None  # learns here that Redis answers
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -118,9 +120,9 @@ class Runner:
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
-                return self._send(effect)
+                return _answered(self.breaker, self._send(effect))
             case Scan():
-                return self._scan(effect)
+                return _answered(self.breaker, self._scan(effect))
             case Pull(source):
                 return tuple(islice(cast("Iterator[Any]", source), 1))
             case Embed():
@@ -195,6 +197,7 @@ class AsyncRunner:
         self._embedder = embedder
         self._borrowed = borrowed
         self.revive: Callable[[], None] | None = None
+        self.breaker: Breaker | None = None
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -247,9 +250,9 @@ class AsyncRunner:
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
-                return await self._send(effect)
+                return _answered(self.breaker, await self._send(effect))
             case Scan():
-                return await self._scan(effect)
+                return _answered(self.breaker, await self._scan(effect))
             case Pull(source):
                 return await _next(source)
             case Embed():
@@ -364,6 +367,12 @@ def runners(
 def _advance(plan: Plan[Any], outcome: Any) -> Effect:
     """Give a plan what came of its effect, an error included, and return the next."""
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
+
+
+def _answered(breaker: Breaker | None, replies: T) -> T:
+    if breaker is not None:
+        breaker.close()
+    return replies
 
 
 def _no_answer(error: Exception) -> ModelError:

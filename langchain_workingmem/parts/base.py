@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans import history
 from langchain_workingmem.plans.codec import drafts
+from langchain_workingmem.plans.effects import hurried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
+    from langchain_workingmem.io.breaker import Breaker, Part
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
     from langchain_workingmem.plans.space import Space
+
+_log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
 
@@ -45,6 +51,35 @@ class Core:
     astream: Callable[[Plan[None]], AsyncGenerator[Any]]
     new_id: Callable[[], str]
     on_error: OnError
+    breaker: Breaker
+
+    def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.
+
+        While the breaker is open it raises `RedisConnectionError` at once. What fails opens it: in under a second when
+        the connection is refused, after one timeout when nobody answers. With on_error="raise" the plan is run as it is.
+        """
+        if self.on_error == "raise":
+            return (yield from plan)
+        if not self.breaker.admits(thread_id, part):
+            plan.close()
+            msg = f"Redis has failed, and is asked again every {self.breaker.pause:g} s: check that it runs and that the URL is right"
+            raise RedisConnectionError(msg)
+        try:
+            return (yield from hurried(plan, self.breaker.clock))
+        except RedisConnectionError:
+            self.breaker.fail(thread_id, part)
+            raise
+
+    def softly(self, plan: Plan[T], otherwise: T, note: str, thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan as `gated` does; with on_error="log" a failing Redis is a line in the log, and `otherwise` comes back."""
+        try:
+            return (yield from self.gated(plan, thread_id, part))
+        except (RedisConnectionError, RedisReplyError) as error:
+            if self.on_error == "raise":
+                raise
+            _log.warning("%s: %s", note, error)
+            return otherwise
 
     def saving(
         self,

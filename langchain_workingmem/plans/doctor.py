@@ -35,8 +35,11 @@ _REINDEX = "run memory.recall.reindex()"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
-def diagnose(space: Space) -> Plan[Diagnosis]:
-    """Look at everything. About eight round trips and, with recall, one call of the embedding model."""
+def diagnose(space: Space, open_for: float | None = None) -> Plan[Diagnosis]:
+    """Look at everything. About eight round trips and, with recall, one call of the embedding model.
+
+    `open_for` is for how many seconds the circuit breaker has been open, None when it is closed.
+    """
     findings: list[Finding] = []
     try:
         findings += yield from _server()
@@ -49,6 +52,11 @@ def diagnose(space: Space) -> Plan[Diagnosis]:
     except RedisConnectionError as error:
         remedy = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
         findings.append(_found("connection", "error", str(error), remedy))
+    if open_for is not None:
+        message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
+        findings.append(
+            _found("circuit breaker", "warning", message, "none when Redis answers: the first reply closes it")
+        )
     return Diagnosis(findings=findings)
 
 

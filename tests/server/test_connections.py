@@ -76,14 +76,16 @@ def test_a_prefix_that_would_break_keys_is_refused() -> None:
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
 @pytest.mark.parametrize("timeout", [10, None, timedelta(0), timedelta(seconds=-1)])
 def test_a_timeout_that_is_no_time_is_refused(timeout: Any, name: str) -> None:
+    options: dict[str, Any] = {name: timeout}
     with pytest.raises(OptionError, match=f"^{name}=.*use a positive timedelta"):
-        Memory(**{name: timeout})
+        Memory(**options)
 
 
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
 def test_a_timeout_beside_a_client_is_refused(name: str) -> None:
+    options: dict[str, Any] = {name: timedelta(seconds=1)}
     with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
-        Memory(client=client, **{name: timedelta(seconds=1)})
+        Memory(client=client, **options)
 
 
 PLACES = ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"]
