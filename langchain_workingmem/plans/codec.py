@@ -32,6 +32,7 @@ from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.authors import author_tag
 from langchain_workingmem.plans.keys import check_id
+from langchain_workingmem.plans.windows import as_given
 from langchain_workingmem.text.chunks import count_tokens, split
 from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
@@ -141,7 +142,7 @@ def drafts(
     for given in filter(is_ours_to_keep, as_messages(messages)):
         if given.id is None:
             given.id = new_id()
-        prepared.append(_draft(_whole(given), recall))
+        prepared.append(_draft(_whole(as_given(given)), recall))
     return prepared
 
 
