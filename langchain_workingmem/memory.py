@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -68,9 +68,10 @@ class Memory(Faces, Resources, Entered):
         client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
-            `init_embeddings` of langchain knows. Recall alone uses it: without `recall=RecallOptions()` nothing is embedded.
+            `init_embeddings` of langchain knows. It turns recall on.
         history: What a turn shows of the thread.
-        recall: Options of semantic recall; None: off, and no model is needed.
+        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
+            False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
@@ -91,7 +92,7 @@ class Memory(Faces, Resources, Entered):
         async_client: AsyncClient | None = None,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
@@ -106,26 +107,29 @@ class Memory(Faces, Resources, Entered):
         from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
+        if recall is None and embeddings is not None:
+            recall = RecallOptions()
+        recalling = None if recall is False else recall
         for given, kind, name in (
             (history, HistoryOptions, "history"),
-            (recall, RecallOptions, "recall"),
+            (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
         ):
             if given is not None:
                 check_type(given, kind, name)
-        if recall is not None and embeddings is None:
+        if recalling is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
-        model = _model(embeddings) if recall is not None else None
-        embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
+        model = _model(embeddings) if recalling is not None else None
+        embedder = Embedder(model, recalling.embedding_cache_size if recalling else 0)
         self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
         self._space = Space(
             keys=Keys(key_prefix),
-            recall=recall,
+            recall=recalling,
             working_memory=working_memory,
             title=replace(title, model=chat_model(title.model)) if title else None,
             model=name_of(model) if model else "",
@@ -155,7 +159,7 @@ class Memory(Faces, Resources, Entered):
         *,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
