@@ -246,7 +246,7 @@ class WorkingMemoryOptions:
     """What an agent keeps about its user or task, and how it may change it.
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
-    the default template; `template=""`: free text.
+    the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
     """
 
     template: str | None = None
