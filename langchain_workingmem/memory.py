@@ -131,7 +131,7 @@ class Memory(Faces, Resources, Entered):
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
-            title=replace(title, model=chat_model(title.model)) if title else None,
+            title=replace(title, model=chat_model(title.model)) if title and title.model is not None else title,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
+    from langchain_core.language_models import BaseChatModel
 
     from langchain_workingmem.io.breaker import Part
     from langchain_workingmem.models import MemoryContext
@@ -53,6 +54,7 @@ class Turn:
     gathered: Gathered
     resource_id: str | None  # whose thread it is; None as long as that could not be looked up
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
 
 
 Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
@@ -128,6 +130,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
+        self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = Thread(
             target=copy_context().run, args=(self._core.run, self._save_question(request, config)), daemon=True
         )
@@ -149,6 +152,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config)
         if found is None:
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
+        self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found))
@@ -302,7 +306,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _saving(self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, on_error: OnError) -> Plan[str]:
         thread_id, resource_id = yield from self._ids(key, before)
-        yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
+        model = before.model if before else None
+        yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error, title_model=model)
         return resource_id
 
     # ------------------------------------------------------------------ the request

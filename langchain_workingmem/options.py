@@ -288,10 +288,11 @@ class WorkingMemoryOptions:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never touched.
+    A title that a person gave, before or meanwhile, is never touched. Without a `model` the agent's own makes titles, in
+    `MemoryMiddleware`; whatever else saves a turn makes none then, and the log says so once.
     """
 
-    model: BaseChatModel | str  # a chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
+    model: BaseChatModel | str | None = None  # or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
     instructions: str | None = None  # the system prompt, in place of ours; "{max_chars}" stands for the number
     min_messages: int = 2  # in the thread before a title is made
     max_chars: int = 80
@@ -299,6 +300,6 @@ class TitleOptions:
     def __post_init__(self) -> None:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
-        if not isinstance(self.model, str) and not hasattr(self.model, "invoke"):
+        if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
             msg = f"model is of type {type(self.model).__name__}: pass a chat model, or its name such as 'openai:gpt-4o-mini'"
             raise OptionError(msg)

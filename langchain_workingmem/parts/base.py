@@ -14,6 +14,7 @@ from langchain_workingmem.plans.effects import hurried
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem.io.breaker import Breaker, Part
@@ -89,7 +90,8 @@ class Core:
         *,
         mode: Literal["append", "update"] = "append",
         on_error: OnError | None = None,
+        title_model: BaseChatModel | None = None,
     ) -> Plan[list[BaseMessage]]:
-        """Plan to save messages, with vectors if the model works."""
+        """Plan to save messages, with vectors if the model works; `title_model` is for `TitleOptions` without one."""
         prepared = drafts(messages, self.space.recall, self.new_id)
-        return history.save(self.space, prepared, thread_id, resource_id, on_error or self.on_error, mode)
+        return history.save(self.space, prepared, thread_id, resource_id, on_error or self.on_error, mode, title_model)

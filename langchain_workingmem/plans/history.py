@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.options import OnError
@@ -40,6 +41,7 @@ def write(
     thread_id: str,
     resource_id: str | None,
     mode: Literal["append", "update", "heal"],
+    title_model: BaseChatModel | None = None,
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
@@ -81,7 +83,7 @@ def write(
         space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
-        yield from schedule(space, thread_id, count, titled=bool(titled))
+        yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
     return [draft.message for draft in drafts], failure
 
 
@@ -105,9 +107,10 @@ def save(
     resource_id: str | None,
     on_error: OnError,
     mode: Literal["append", "update"] = "append",
+    title_model: BaseChatModel | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Write messages, and say in the way that `on_error` chooses when they are stored without vectors."""
-    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode)
+    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode, title_model)
     if failure is not None:
         note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
         if on_error == "raise":

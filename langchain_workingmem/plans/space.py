@@ -43,6 +43,7 @@ class Space:
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    nameless: bool = False  # the log has said that nobody can make titles
     authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
     _digests: dict[int, str] = field(default_factory=dict)
 
