@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import check_model_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +59,7 @@ def embeddings_by_name(name: str) -> Embeddings:
     """Make a model from "local", "openai:<model>" or any "provider:model" that langchain's `init_embeddings` knows."""
     if name == "local":
         return LocalEmbeddings()
+    check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
         msg = f"embeddings={name!r}: use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"

@@ -79,6 +79,18 @@ def at_most(value: int, most: int, name: str) -> None:
         raise OptionError(msg)
 
 
+def check_model_name(name: str, argument: str) -> None:
+    """Refuse "provider/model": a colon is meant. Behind the colon a slash is a part of the name."""
+    if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
+        return
+    provider, _, model = name.partition("/")
+    msg = (
+        f"{argument}={name!r}: a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider "
+        f"of that model, such as {f'huggingface:{name}'!r}"
+    )
+    raise OptionError(msg)
+
+
 def check_ttl(ttl: timedelta | None) -> int | None:
     """Return a time to live in milliseconds."""
     if ttl is None:
