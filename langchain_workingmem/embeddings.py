@@ -28,6 +28,8 @@ class LocalEmbeddings(Embeddings):
     """
 
     model = "wordllama-l2-supercat-256"
+    # A question has the vector that it has as a document, so memory embeds a text once for both. Models of your own may say so, too.
+    embeds_alike = True
 
     @cached_property
     def _wordllama(self) -> Any:
