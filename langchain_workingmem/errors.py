@@ -144,12 +144,14 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 class RedisConnectionError(WorkingMemError, ConnectionError):
     """Redis cannot be reached, refused the login, closed the connection, or did not reply in time.
 
-    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed.
+    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed,
+    `timed_out` tells whether somebody has waited in vain.
     """
 
-    def __init__(self, message: str, *, repeats: int = 0) -> None:
+    def __init__(self, message: str, *, repeats: int = 0, timed_out: bool = False) -> None:
         super().__init__(message)
         self.repeats = repeats
+        self.timed_out = timed_out
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

@@ -128,15 +128,16 @@ class Faces:
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
         settings (all of the newest 1,000 threads, their newest 100; the finding says whether that was everything), and
         whether the embedding model fits. Nothing is changed, and no right but to read is needed: what this user of Redis
-        may not see is "unknown", and a server that cannot be reached is a finding, not an exception.
+        may not see is "unknown", a server that cannot be reached is a finding, not an exception, and indexes that the first
+        use will make are no fault.
         About eight round trips, and one call of the embedding model.
         """
         from langchain_workingmem.plans.doctor import diagnose
 
-        return self.core.run(diagnose(self.core.space))
+        return self.core.run(diagnose(self.core.space, self.core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem.plans.doctor import diagnose
 
-        return await self.core.arun(diagnose(self.core.space))
+        return await self.core.arun(diagnose(self.core.space, self.core.breaker.open_for))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
+from langchain_workingmem.io.breaker import Breaker
 from langchain_workingmem.options import (
+    CONNECT_TIMEOUT,
     TIMEOUT,
     HistoryOptions,
     OnError,
@@ -67,17 +69,20 @@ class Memory(Faces, Resources, Entered):
         client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
-            `init_embeddings` of langchain knows. Recall alone uses it: without `recall=RecallOptions()` nothing is embedded.
+            `init_embeddings` of langchain knows. It turns recall on.
         history: What a turn shows of the thread.
-        recall: Options of semantic recall; None: off, and no model is needed.
+        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
+            False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
         create_index: False: attach only, as a Redis user that may not create indexes.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
-        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
-            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log" nodes and
+            tools go on when Redis is away, too; a circuit breaker keeps them from waiting for it (docs/reliability.md).
+        timeout: How long to wait for each reply; `socket_timeout` in the URL wins. What failed is repeated where that is
+            safe, so a call may wait twice (docs/reliability.md).
+        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Memory(Faces, Resources, Entered):
         async_client: AsyncClient | None = None,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
@@ -96,34 +101,38 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
         from langchain_workingmem.io.embedder import Embedder, name_of
         from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
+        if recall is None and embeddings is not None:
+            recall = RecallOptions()
+        recalling = None if recall is False else recall
         for given, kind, name in (
             (history, HistoryOptions, "history"),
-            (recall, RecallOptions, "recall"),
+            (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
         ):
             if given is not None:
                 check_type(given, kind, name)
-        if recall is not None and embeddings is None:
+        if recalling is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
-        model = _model(embeddings) if recall is not None else None
-        embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, embedder)
+        model = _model(embeddings) if recalling is not None else None
+        embedder = Embedder(model, recalling.embedding_cache_size if recalling else 0)
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
         self._space = Space(
             keys=Keys(key_prefix),
-            recall=recall,
+            recall=recalling,
             working_memory=working_memory,
-            title=replace(title, model=chat_model(title.model)) if title else None,
+            title=replace(title, model=chat_model(title.model)) if title and title.model is not None else title,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -136,7 +145,9 @@ class Memory(Faces, Resources, Entered):
             astream=self._async_runner.stream,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
+            breaker=Breaker(),
         )
+        self._runner.breaker = self._async_runner.breaker = core.breaker
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)
@@ -149,7 +160,7 @@ class Memory(Faces, Resources, Entered):
         *,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
@@ -157,6 +168,7 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
@@ -181,6 +193,7 @@ class Memory(Faces, Resources, Entered):
                 create_index=create_index,
                 on_error=on_error,
                 timeout=timeout,
+                connect_timeout=connect_timeout,
             )
         except BaseException:
             server.close()

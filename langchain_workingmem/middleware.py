@@ -33,13 +33,15 @@ from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
 from langchain_workingmem.plans.refusals import is_refusal
 from langchain_workingmem.text.unicode import is_utf8
-from langchain_workingmem.tools import WRITING
+from langchain_workingmem.tools import WRITING, memory_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
+    from langchain_core.language_models import BaseChatModel
 
+    from langchain_workingmem.io.breaker import Part
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -58,6 +60,7 @@ class Turn:
     resource_id: str | None  # whose thread it is; None as long as that could not be looked up
     branch: Branch  # what is still to be written down about the list that the run began with
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
@@ -105,7 +108,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
-            without recall. It counts more than that of the memory, which is meant by None.
+            without recall. It counts more than that of the memory, which is meant by None. Without Redis a turn with "log"
+            waits once: 0.3 s when the connection is refused, one `timeout` when nobody answers (docs/reliability.md).
     """
 
     def __init__(
@@ -120,12 +124,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         check_type(memory, Memory, "memory")
         self._memory = memory
-        self._core = memory.core
         self._read_only = read_only
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
-        given = memory.tools(include=tools)
+        self._core = replace(memory.core, on_error=self._on_error)
+        given = memory_tools(self._core, thread_id=None, resource_id=None, include=tools)
         if read_only:
             given = [tool for tool in given if tool.name not in WRITING]
         self.tools = given
@@ -166,6 +170,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
+        found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
         if self._has_question(found, config):
             saving = self._save_question(request, config)
@@ -190,6 +195,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config)
         if found is None:
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
+        found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
         if self._has_question(found, config):
             beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
@@ -284,11 +290,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         asked = turn.question(messages)
         try:
             if before is not None:
-                return self._keep(key, (yield from self._refreshed(before, key)))
-            thread_id, resource_id = yield from self._ids(key, None)
-            kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
+                return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
+            part: Part = "within" if is_inside_a_tool(config) else "begins"
             begun = self._begun.pop(key) or messages
-            gathered = yield from self._memory.gathering(begun, thread_id, resource_id, self._on_error, kind)
+            resource_id, gathered = yield from self._core.gated(self._gathering(begun, key, config), key[0], part)
         except (IdError, OptionError):
             raise  # a mistake of the program: it fails the same way every time
         except WorkingMemError as error:
@@ -300,6 +305,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if is_inside_a_tool(config):  # the outer conversation is not that of an agent in a tool
             gathered = replace(gathered, stored=[])
         return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id, gathered.branch))
+
+    def _gathering(
+        self, messages: Sequence[BaseMessage], key: Key, config: RunnableConfig
+    ) -> Plan[tuple[str, Gathered]]:
+        thread_id, resource_id = yield from self._ids(key, None)
+        kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
+        return resource_id, (yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error, kind))
 
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
@@ -325,10 +337,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
         try:
-            thread_id, resource_id = yield from self._ids(key, found)
-            yield from refuse(self._core.space, thread_id, resource_id, [id for id in ids if is_utf8(id)])
+            yield from self._core.gated(self._refusing(ids, key, found), key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
+
+    def _refusing(self, ids: Sequence[str], key: Key, found: Turn) -> Plan[None]:
+        thread_id, resource_id = yield from self._ids(key, found)
+        yield from refuse(self._core.space, thread_id, resource_id, [id for id in ids if is_utf8(id)])
 
     def _save(
         self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, on_error: OnError | None = None
@@ -344,8 +359,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         on_error = on_error or self._on_error
         try:
-            thread_id, resource_id = yield from self._ids(key, before)
-            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error, branch=known.branch)
+            saving = self._saving(fresh, key, before, known.branch, on_error)
+            resource_id = yield from self._core.gated(saving, key[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
@@ -353,6 +368,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         if before is not None:
             self._keep(key, before.with_saved(fresh, resource_id))
+
+    def _saving(
+        self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, branch: Branch, on_error: OnError
+    ) -> Plan[str]:
+        thread_id, resource_id = yield from self._ids(key, before)
+        model = before.model if before else None
+        yield from self._core.saving(
+            fresh, thread_id, resource_id, on_error=on_error, branch=branch, title_model=model
+        )
+        return resource_id
 
     # ------------------------------------------------------------------ the request
 

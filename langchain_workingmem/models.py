@@ -214,7 +214,7 @@ class MemoryContext(_Shown):
 class Finding:
     """One thing that the doctor looked at."""
 
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors or model
+    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
     check: str
     level: Level  # "unknown": this user may not see it
     message: str

@@ -13,7 +13,7 @@ from langchain_workingmem.ids import resolve
 from langchain_workingmem.plans.branch import Branch, Kind
 from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import note_branch, question, turn_of, unsaved
+from langchain_workingmem.plans.turn import Gathered, note_branch, question, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` says how."""
 
-    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        messages = _messages(state)
+    def gathered(messages: list[BaseMessage], config: RunnableConfig) -> Plan[Gathered]:
         thread_id, resource_id = yield from _ids(memory, config)
         found = yield from memory.gathering(messages, thread_id, resource_id, kind=kind_of(config))
         branch = found.branch
@@ -35,6 +34,13 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
             branch = Branch(kind=branch.kind, anchor=branch.anchor)
         if not read_only:
             note_branch(memory.core.space, thread_id, messages, branch)
+        return found
+
+    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        messages = _messages(state)
+        gathering = gathered(messages, config)
+        note = "the graph goes on without memory"
+        found = yield from memory.core.softly(gathering, Gathered(""), note, resolve(config).thread_id, "begins")
         context = memory.assembled(found, messages, read_only=read_only, for_model=True)
         if into != "messages":
             return {into: context}
@@ -57,7 +63,7 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
 def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` says how."""
 
-    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+    def saved(state: Any, config: RunnableConfig) -> Plan[None]:
         thread_id, resource_id = yield from _ids(memory, config)
         messages = _messages(state)
         asked = question(messages)
@@ -65,6 +71,9 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
         branch = memory.core.space.branches.get(key) or Branch(kind=kind_of(config), question=_id(asked))
         yield from memory.core.saving(_fresh(messages, branch), thread_id, resource_id, branch=branch)
         memory.core.space.branches.pop(key)
+
+    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        yield from memory.core.softly(saved(state, config), None, "the turn is not saved", resolve(config).thread_id)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

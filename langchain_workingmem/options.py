@@ -24,7 +24,8 @@ OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
-TIMEOUT = timedelta(seconds=10)  # for a connection, and for each reply
+TIMEOUT = timedelta(seconds=10)  # for each reply
+CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection: whoever is there accepts it at once
 MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
 LARGEST = 2**53  # that a number of Lua holds exactly
@@ -77,6 +78,18 @@ def at_most(value: int, most: int, name: str) -> None:
     if value > most:
         msg = f"{name}={value}: use at most {most}"
         raise OptionError(msg)
+
+
+def check_model_name(name: str, argument: str) -> None:
+    """Refuse "provider/model": a colon is meant. Behind the colon a slash is a part of the name."""
+    if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
+        return
+    provider, _, model = name.partition("/")
+    msg = (
+        f"{argument}={name!r}: a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider "
+        f"of that model, such as {f'huggingface:{name}'!r}"
+    )
+    raise OptionError(msg)
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:
@@ -252,7 +265,7 @@ class WorkingMemoryOptions:
     """What an agent keeps about its user or task, and how it may change it.
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
-    the default template; `template=""`: free text.
+    the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
     """
 
     template: str | None = None
@@ -296,10 +309,11 @@ class WorkingMemoryOptions:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never touched.
+    A title that a person gave, before or meanwhile, is never touched. Without a `model` the agent's own makes titles, in
+    `MemoryMiddleware`; whatever else saves a turn makes none then, and the log says so once.
     """
 
-    model: BaseChatModel | str  # a chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
+    model: BaseChatModel | str | None = None  # or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
     instructions: str | None = None  # the system prompt, in place of ours; "{max_chars}" stands for the number
     min_messages: int = 2  # in the thread before a title is made
     max_chars: int = 80
@@ -307,6 +321,6 @@ class TitleOptions:
     def __post_init__(self) -> None:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
-        if not isinstance(self.model, str) and not hasattr(self.model, "invoke"):
+        if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
             msg = f"model is of type {type(self.model).__name__}: pass a chat model, or its name such as 'openai:gpt-4o-mini'"
             raise OptionError(msg)

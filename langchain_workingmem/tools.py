@@ -11,7 +11,13 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
-from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
+from langchain_workingmem.errors import (
+    OptionError,
+    ReadOnlyError,
+    RedisConnectionError,
+    WorkingMemError,
+    WorkingMemoryValidationError,
+)
 from langchain_workingmem.ids import Ids, resolve, searched
 from langchain_workingmem.options import as_tuple
 from langchain_workingmem.plans import recall, working_memory
@@ -32,6 +38,7 @@ WRITING = ("update_working_memory", "clear_working_memory")
 CLEAR = (
     "Names of fields to delete, dots for nested ones; what `memory` holds under such a name takes its place as a whole"
 )
+AWAY = "Memory is not available at the moment; go on without it."
 MOST_LINES = 20  # of what changed, in the result of an update
 
 
@@ -87,7 +94,9 @@ def _tool(core: Core, name: str, description: str, schema: Any, make: Callable[.
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         ids = resolve(config, thread_id=bound.thread_id, resource_id=bound.resource_id)
         try:
-            return (yield from make(ids, **arguments))
+            return (yield from core.gated(make(ids, **arguments), ids.thread_id))
+        except RedisConnectionError as error:
+            raise ToolException(AWAY if core.on_error == "log" else str(error)) from error
         except WorkingMemError as error:  # words for the model; anything else is a bug and shall be seen
             raise ToolException(str(error)) from error
 

@@ -107,7 +107,7 @@ def set_(
     before a change from one to the other.
     """
     given = _content(content, file)
-    options = WorkingMemoryOptions(schema={}) if is_object(given) else WorkingMemoryOptions(template="")
+    options = WorkingMemoryOptions(schema={"type": "object"}) if is_object(given) else WorkingMemoryOptions(template="")
     if schema is not None:
         with reading(str(schema)) as lines:
             options = WorkingMemoryOptions(schema=parsed(lines.read(), str(schema)))

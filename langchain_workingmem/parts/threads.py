@@ -44,7 +44,7 @@ class Threads:
     ) -> Thread:
         """Create a thread; without `thread_id` it gets a random one. One round trip, two with working memory.
 
-        Metadata is any JSON under string keys. `working_memory` is the whole first content of the working memory that
+        Metadata is any JSON under string keys, but no working memory, which belongs into its argument. `working_memory` is the whole first content of the working memory that
         the thread or its owner has, unless there is one already. Raises `ThreadExistsError` when the id is taken, whoever owns it.
         """
         return self._core.run(self._create(resource_id, thread_id, title, metadata, working_memory))
