@@ -21,12 +21,12 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph i
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
-from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
-from langchain_workingmem.ids import resolve
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.ids import Ids, resolve, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import check_type, one_of
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import turn, working_memory
-from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
 from langchain_workingmem.tools import WRITING
 
@@ -50,7 +50,6 @@ class Turn:
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
-    resource_id: str | None  # whose thread it is; None as long as that could not be looked up
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
 
 
@@ -68,11 +67,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     each answer. Recall and history are read once a turn, working memory before every model call. List it first: what other
     middleware redacts or edits is then saved as edited.
 
-    Ids come from the context of the run, from `config["configurable"]`, or, for the resource, from the server's
-    authenticated user; with only a `thread_id` the owner of that thread counts, and a new thread owns itself. An agent that
-    runs inside a tool of another one sees memory but does not write into the outer conversation.
-    Cost: two round trips before the first model call and one beside it, one before each further one, one behind each;
-    and one at the beginning when only the thread is known.
+    The resource is the user whom a LangGraph server has authenticated, else whom the context of the run or
+    `config["configurable"]` names; the thread comes from these two. A thread of somebody is reached only with its owner; with
+    only a `thread_id` a new thread owns itself. An agent that runs inside a tool of another one sees memory but does not
+    write into the outer conversation. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    Cost: two round trips before the first model call and one beside it, one before each further one, one behind each.
 
     Args:
         memory: The memory.
@@ -81,6 +80,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
             without recall. It counts more than that of the memory, which is meant by None.
+        trust_client_ids: True lets context and configurable name somebody else than the user whom a LangGraph server has
+            authenticated: for services that speak for their users, with a check of your own that they may.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: bool = True,
         tools: Sequence[str] | None = None,
         on_error: OnError | None = None,
+        trust_client_ids: bool = False,
     ) -> None:
         super().__init__()
         check_type(memory, Memory, "memory")
@@ -100,7 +102,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
-        given = memory.tools(include=tools)
+        self._trust_client_ids = trust_client_ids
+        given = memory.tools(include=tools, trust_client_ids=trust_client_ids)
         if read_only:
             given = [tool for tool in given if tool.name not in WRITING]
         self.tools = given
@@ -131,7 +134,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         beside.start()
         try:
-            return handler(self._remind(request, found))
+            return handler(self._remind(request, found, config))
         except Exception:
             beside.join()
             self._core.run(self._fail(request, config))
@@ -149,7 +152,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
         beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
-            return await handler(self._remind(request, found))
+            return await handler(self._remind(request, found, config))
         except Exception:
             await asyncio.shield(beside)
             await self._core.arun(self._fail(request, config))
@@ -162,7 +165,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Let agents that run inside the tool know where they are."""
-        token = _outer_thread.set(resolve(get_config()).thread_id)
+        token = _outer_thread.set(thread_of(get_config()))
         try:
             return handler(request)
         finally:
@@ -170,7 +173,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        token = _outer_thread.set(resolve(get_config()).thread_id)
+        token = _outer_thread.set(thread_of(get_config()))
         try:
             return await handler(request)
         finally:
@@ -205,7 +208,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------------ turns
 
     def _key(self, runtime: Any, config: RunnableConfig) -> Key:
-        ids = resolve(config, runtime=runtime)
+        ids = resolve(config, runtime=runtime, trust_client_ids=self._trust_client_ids)
         return ids.thread_id, ids.resource_id, _namespace(config).rpartition("|")[0]
 
     def _turn(self, messages: Sequence[BaseMessage], key: Key) -> Turn | None:
@@ -226,35 +229,34 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------------ plans
 
-    def _ids(self, key: Key, before: Turn | None) -> Plan[tuple[str, str]]:
-        thread_id, resource_id, _ = key
-        return owner_of(self._core.space, thread_id, before.resource_id if before else resource_id)
-
     def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[Turn]:
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
+        call = PerCall.of(config).within(self._memory.history_options, self._core.space.recall)
         try:
             if before is not None:
                 return self._keep(key, (yield from self._refreshed(before, key)))
-            thread_id, resource_id = yield from self._ids(key, None)
-            gathered = yield from self._memory.gathering(messages, thread_id, resource_id, self._on_error)
-        except (IdError, OptionError):
-            raise  # a mistake of the program: it fails the same way every time
+            thread_id, resource_id = Ids(*key[:2]).both()
+            gathered = yield from self._memory.gathering(
+                messages, thread_id, resource_id, self._on_error, recall=call.recall, last_messages=call.last_messages
+            )
+        except (IdError, OptionError, ThreadOwnershipError):
+            raise  # a mistake of the program, or of the client: it fails the same way every time
         except WorkingMemError as error:
             if self._on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
-            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), key[1]))
+            return self._keep(key, before or Turn(asked.id if asked else None, Gathered("")))
         # a summary stands for what it has replaced, and the outer conversation is not that of an agent in a tool
         if turn.is_summarised(messages) or is_inside_a_tool(config):
             gathered = replace(gathered, stored=[])
-        return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id))
+        return self._keep(key, Turn(asked.id if asked else None, gathered))
 
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
             return before
-        thread_id, resource_id = yield from self._ids(key, before)
+        thread_id, resource_id = Ids(*key[:2]).both()
         state = yield from working_memory.read(self._core.space, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
@@ -273,7 +275,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _save(
         self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, on_error: OnError | None = None
     ) -> Plan[None]:
-        if not self._persist or is_inside_a_tool(config):
+        if not self._persist or not PerCall.of(config).saves or is_inside_a_tool(config):
             return
         key = self._key(runtime, config)
         before = self._turn(messages, key)
@@ -283,7 +285,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         on_error = on_error or self._on_error
         try:
-            thread_id, resource_id = yield from self._ids(key, before)
+            thread_id, resource_id = Ids(*key[:2]).both()
             yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error)
         except WorkingMemError as error:
             if on_error == "raise":
@@ -292,15 +294,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         if before is not None:
             known = {message.id: message for message in fresh if message.id}
-            self._keep(key, replace(before, resource_id=resource_id, saved={**saved, **known}))
+            self._keep(key, replace(before, saved={**saved, **known}))
 
     # ------------------------------------------------------------------ the request
 
-    def _remind(self, request: ModelRequest[Any], prepared: Turn) -> ModelRequest[Any]:
-        context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only, for_model=True)
+    def _remind(self, request: ModelRequest[Any], prepared: Turn, config: RunnableConfig) -> ModelRequest[Any]:
+        read_only = self._read_only or PerCall.of(config).read_only
+        context = self._memory.assembled(prepared.gathered, request.messages, read_only=read_only, for_model=True)
+        tools = request.tools
+        if read_only:
+            tools = [tool for tool in tools if getattr(tool, "name", "") not in WRITING]
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),
+            tools=tools,
         )
 
 
@@ -326,7 +333,7 @@ def is_inside_a_tool(config: RunnableConfig) -> bool:
     The other one's middleware says so; without one, LangGraph's usual name for the node of the tools does.
     """
     if (outer := _outer_thread.get()) is not None:
-        return outer == resolve(config).thread_id
+        return outer == thread_of(config)
     return any(part.startswith("tools:") for part in _namespace(config).split("|")[:-1])
 
 

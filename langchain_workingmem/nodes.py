@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem.ids import resolve
-from langchain_workingmem.plans.threads import owner_of
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans.turn import is_summarised, turn_of, unsaved
 from langchain_workingmem.plans.windows import is_marked, provenance
 
@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Plan
 
 
-def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[Any, dict[str, Any]]:
+def load_node(
+    memory: Memory, *, into: str, read_only: bool, trust_client_ids: bool
+) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` says how."""
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = [message for message in _messages(state) if not is_marked(message)]
-        thread_id, resource_id = yield from _ids(memory, config)
+        thread_id, resource_id = resolve(config, trust_client_ids=trust_client_ids).both()
         left = unsaved(messages)[: -len(turn_of(messages)) or None]
-        if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
+        call = PerCall.of(config).within(memory.history_options, memory.core.space.recall)
+        if (
+            left and not read_only and call.saves
+        ):  # at an interrupt: what the model may not be shown as it is leaves the channel here
             yield from memory.core.saving(left, thread_id, resource_id)
-        found = yield from memory.gathering(messages, thread_id, resource_id)
+        found = yield from memory.gathering(
+            messages, thread_id, resource_id, recall=call.recall, last_messages=call.last_messages
+        )
         if is_summarised(messages):  # what was loaded before stands in the summary
             found = replace(found, stored=[])
-        context = memory.assembled(found, messages, read_only=read_only, for_model=True)
+        context = memory.assembled(found, messages, read_only=read_only or call.read_only, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}
@@ -51,12 +58,13 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
     return RunnableLambda(load, aload, name="load_memory")
 
 
-def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` says how."""
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        thread_id, resource_id = yield from _ids(memory, config)
-        yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
+        thread_id, resource_id = resolve(config, trust_client_ids=trust_client_ids).both()
+        if PerCall.of(config).saves:
+            yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -70,8 +78,3 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
 
 def _messages(state: Any) -> list[BaseMessage]:
     return list(state["messages"] if isinstance(state, dict) else state.messages)
-
-
-def _ids(memory: Memory, config: RunnableConfig) -> Plan[tuple[str, str]]:
-    ids = resolve(config)
-    return owner_of(memory.core.space, ids.thread_id, ids.resource_id)
