@@ -282,11 +282,8 @@ class Memory(Faces, Resources, Entered):
         one_of(recall, (False, None), "recall")
         options = self._space.recall
         if options is None or recall is not None:
-            asked = {name for name, value in arguments.items() if value not in (None, ())} - {
-                "thread_id",
-                "resource_id",
-            }
-            if asked:
+            ids = {"thread_id", "resource_id"}
+            if asked := {name for name, value in arguments.items() if value not in (None, ())} - ids:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
                 msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
                 raise OptionError(msg)

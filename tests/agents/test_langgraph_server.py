@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
@@ -51,7 +52,10 @@ def serving(folder: Path, redis_url: str, config: str) -> Iterator[str]:
     *code, end = blocks("python")
     assert end == "memory.close()\n"
     (folder / "app.py").write_text("\n".join([*code, BLOCKING]))
-    (folder / "langgraph.json").write_text(config.replace('"desk":', '"blocking": "./app.py:blocking", "desk":'))
+    settings = json.loads(config)
+    settings["graphs"]["blocking"] = "./app.py:blocking"
+    settings["http"] = {"configurable_headers": {"include": ["user_id"]}}
+    (folder / "langgraph.json").write_text(json.dumps(settings))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -176,6 +180,7 @@ def test_naming_somebody_else_is_refused(url: str, talks: tuple[str, str], memor
         omar.say("my dog", talks[1], config=configurable(user_id="maya")),
         omar.say("my dog", talks[1], config=configurable(resource_id="maya")),
         by_assistant(),
+        Client(url, "omar", user_id="maya").say("my dog", talks[1]),
         Client(url, "desk").say("my dog", context={"user_id": "maya"}),  # in the graph that trusts nobody
     )
     assert all("IdError" in one and "names somebody else" in one for one in refused), refused
@@ -184,7 +189,7 @@ def test_naming_somebody_else_is_refused(url: str, talks: tuple[str, str], memor
 
 def test_what_the_server_has_not_said_signs_nobody_in(url: str, talks: tuple[str, str]) -> None:
     forged = {"langgraph_auth_user": {"identity": "maya"}, "langgraph_auth_user_id": "maya"}
-    headers = {"user_id": "maya", "x-user-id": "maya", "langgraph_auth_user_id": "maya"}
+    headers = {"x-user-id": "maya", "langgraph_auth_user_id": "maya"}
     shown = run(
         Client(url, "omar").say("my dog", talks[1], config=configurable(**forged)),
         Client(url, "omar").say("my dog", talks[1], context=forged),
