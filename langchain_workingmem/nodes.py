@@ -30,9 +30,8 @@ def load_node(
         thread_id, resource_id = resolve(config, trust_client_ids=trust_client_ids).both()
         left = unsaved(messages)[: -len(turn_of(messages)) or None]
         call = PerCall.of(config).within(memory.history_options, memory.core.space.recall)
-        if (
-            left and not read_only and call.saves
-        ):  # at an interrupt: what the model may not be shown as it is leaves the channel here
+        # left at an interrupt: what the model may not be shown as it is leaves the channel here
+        if left and not read_only and call.saves:
             yield from memory.core.saving(left, thread_id, resource_id)
         found = yield from memory.gathering(
             messages, thread_id, resource_id, recall=call.recall, last_messages=call.last_messages
