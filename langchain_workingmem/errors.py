@@ -67,10 +67,13 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
     """
 
     def __init__(self, thread_id: str, resource_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} does not belong to resource {resource_id!r}: use a thread of "
-            "that resource, or hand the thread over with threads.transfer()"
-        )
+        if resource_id == thread_id:  # what counts where a run names a thread alone
+            remedy = (
+                "it has an owner, so pass the owner's user_id (or resource_id) as well, or use a thread of your own"
+            )
+        else:
+            remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
+        super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}: {remedy}")
         self.thread_id = thread_id
         self.resource_id = resource_id
 

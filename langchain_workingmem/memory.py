@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -40,7 +41,7 @@ from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import timedelta
     from os import PathLike
 
@@ -218,6 +219,8 @@ class Memory(Faces, Resources, Entered):
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
     ) -> MemoryContext:
         """Assemble what a model is shown at this turn; nothing is written.
 
@@ -228,7 +231,8 @@ class Memory(Faces, Resources, Entered):
         recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
         `read_only`. The last message of the user is what recall looks for.
         Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
-        first to name one of several authors. The other arguments are those of `recall.search`.
+        first to name one of several authors. `recall=False` recalls nothing, `last_messages` counts instead of that of
+        `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`.
         """
         new, query = self._ask(
             messages,
@@ -241,8 +245,10 @@ class Memory(Faces, Resources, Entered):
             max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
+            recall=recall,
         )
-        return self._runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
+        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
+        return self._runner.run(plan)
 
     async def acontext(
         self,
@@ -258,6 +264,8 @@ class Memory(Faces, Resources, Entered):
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
     ) -> MemoryContext:
         """Async twin of `context`."""
         new, query = self._ask(
@@ -271,30 +279,46 @@ class Memory(Faces, Resources, Entered):
             max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
+            recall=recall,
         )
-        return await self._async_runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
+        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
+        return await self._async_runner.run(plan)
 
     def _ask(
-        self, messages: Iterable[MessageLikeRepresentation] | str, **arguments: Any
+        self,
+        messages: Iterable[MessageLikeRepresentation] | str,
+        *,
+        recall: Literal[False] | None = None,
+        **arguments: Any,
     ) -> tuple[list[BaseMessage], Query | None]:
         check_id(arguments["resource_id"], "resource_id")
         new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
+        one_of(recall, (False, None), "recall")
         options = self._space.recall
-        if options is None:
-            asked = {name for name, value in arguments.items() if value not in (None, ())}
-            if asked - {"thread_id", "resource_id"}:
+        if options is None or recall is not None:
+            ids = {"thread_id", "resource_id"}
+            if asked := {name for name, value in arguments.items() if value not in (None, ())} - ids:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
+                msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
+                raise OptionError(msg)
             return new, None
         question = turn.question(new)
         return new, Query.of(options, str(question.text) if question else "", **arguments)
 
     def _context(
-        self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
+        self,
+        new: list[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        query: Query | None,
+        last_messages: int | None,
+        *,
+        read_only: bool,
     ) -> Plan[MemoryContext]:
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = self.core.new_id()
-        found = yield from self._gather(new, thread_id, resource_id, query)
+        found = yield from self._gather(new, thread_id, resource_id, query, last_messages)
         found = found.renamed({message.id or "" for message in numbered})
         for message in numbered:
             message.id = found.branch.aliases.get(message.id or "", message.id)
@@ -308,12 +332,15 @@ class Memory(Faces, Resources, Entered):
         thread_id: str,
         resource_id: str,
         on_error: OnError | None = None,
+        *,
         kind: Kind = "list",
+        recall: Literal[False] | Mapping[str, Any] | None = None,
+        last_messages: int | None = None,
     ) -> Plan[turn.Gathered]:
         """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
-        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
-        return self._gather(new, thread_id, resource_id, query, on_error, kind)
-
+        told = recall if isinstance(recall, Mapping) else {"recall": recall}
+        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id, **told)
+        return self._gather(new, thread_id, resource_id, query, last_messages, on_error, kind)
 
     def assembled(
         self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False
@@ -327,23 +354,21 @@ class Memory(Faces, Resources, Entered):
         thread_id: str,
         resource_id: str,
         query: Query | None,
+        last_messages: int | None,
         on_error: OnError | None = None,
         kind: Kind = "list",
     ) -> Plan[turn.Gathered]:
         seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        finding = self._found(new, thread_id, resource_id, query, on_error or self._on_error, kind)
+        history = self.history_options
+        if last_messages is not None:  # of this call, and exactly that many
+            history = replace(history, last_messages=last_messages, step=1)
+        gather = partial(turn.gather, self._space, new, thread_id, resource_id, history, kind=kind)
+        finding = self._found(gather, query, on_error or self._on_error)
         return traced("chain", "memory_context", seen, finding, _as_output)
 
     def _found(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        query: Query | None,
-        on_error: OnError,
-        kind: Kind,
+        self, plan: Callable[..., Plan[turn.Gathered]], query: Query | None, on_error: OnError
     ) -> Plan[turn.Gathered]:
-        plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options, kind=kind)
         try:
             return (yield from plan(query=query))
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:

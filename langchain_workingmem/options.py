@@ -127,12 +127,13 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def check_threshold(threshold: float | None) -> None:
-    """Raise `OptionError` unless the threshold is a similarity."""
+def check_threshold(threshold: float | None) -> float | None:
+    """Return a similarity, or raise `OptionError` for what is none."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
         msg = f"threshold={threshold!r}: use a similarity from 0 to 1, or None"
         raise OptionError(msg)
+    return threshold
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotation
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
@@ -20,7 +21,9 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.ids import Ids, resolve, searched
 from langchain_workingmem.options import as_tuple
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import recall, working_memory
+from langchain_workingmem.plans.access import check_thread
 from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
 from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, unescape
@@ -62,7 +65,12 @@ class Search(BaseModel):
 
 
 def memory_tools(
-    core: Core, *, thread_id: str | None, resource_id: str | None, include: Sequence[str] | None
+    core: Core,
+    *,
+    thread_id: str | None,
+    resource_id: str | None,
+    include: Sequence[str] | None,
+    trust_client_ids: bool,
 ) -> list[BaseTool]:
     """Build the tools; `Memory.tools` says what they do."""
     makers: dict[str, Callable[[], tuple[str, Any, Callable[..., Plan[str]]]]] = {
@@ -79,7 +87,8 @@ def memory_tools(
         if name != "search_memory" and core.space.remembering.read_only and name in WRITING:
             msg = f"{name} writes, and working memory is read-only: leave the tool out"
             raise ReadOnlyError(msg)
-    return [_tool(core, name, *makers[name](), Ids(thread_id, resource_id)) for name in names]
+    find = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
+    return [_tool(core, name, *makers[name](), find) for name in names]
 
 
 def _default(core: Core) -> list[str]:
@@ -90,11 +99,27 @@ def _default(core: Core) -> list[str]:
     return [*names, "search_memory"] if space.recall else names
 
 
-def _tool(core: Core, name: str, description: str, schema: Any, make: Callable[..., Plan[str]], bound: Ids) -> BaseTool:
+def _tool(
+    core: Core,
+    name: str,
+    description: str,
+    schema: Any,
+    make: Callable[..., Plan[str]],
+    find: Callable[[RunnableConfig], Ids],
+) -> BaseTool:
+    def reaching(ids: Ids, arguments: dict[str, Any]) -> Plan[str]:
+        if ids.is_thread_alone and name != "search_memory":  # whose search looks by itself
+            ids = Ids(*ids.both())
+            yield from check_thread(core.space, *ids.both())
+        return (yield from make(ids, **arguments))
+
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
-        ids = resolve(config, thread_id=bound.thread_id, resource_id=bound.resource_id)
         try:
-            return (yield from core.gated(make(ids, **arguments), ids.thread_id))
+            if name in WRITING and PerCall.of(config).read_only:
+                msg = f"{name} writes, and this call is read-only"
+                raise ReadOnlyError(msg)
+            ids = find(config)
+            return (yield from core.gated(reaching(ids, arguments), ids.thread_id))
         except RedisConnectionError as error:
             raise ToolException(AWAY if core.on_error == "log" else str(error)) from error
         except WorkingMemError as error:  # words for the model; anything else is a bug and shall be seen

@@ -136,7 +136,7 @@ def gather(
             decode_message(id, seq, value, thread_id)
             for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
         ]
-        given = {message.id for message in new}
+        given = {message.id for message in new} - seen.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
         state = working_memory.state_of(space, place, rest) if place else None
         gathered = Gathered(

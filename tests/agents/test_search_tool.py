@@ -34,7 +34,7 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return memory
 
 
-def search_tool(memory: Memory, **ids: str) -> BaseTool:
+def search_tool(memory: Memory, **ids: Any) -> BaseTool:
     (tool,) = memory.tools(include=["search_memory"], **ids)
     return tool
 
