@@ -32,17 +32,19 @@ class Faces:
         thread_id: str | None = None,
         resource_id: str | None = None,
         include: Sequence[str] | None = None,
+        name: str | None = None,
     ) -> list[BaseTool]:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
         `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: its context, or
         `config["configurable"]`. They are never arguments, so a model cannot choose them. What a tool refuses it says
-        to the model, instead of raising.
+        to the model, instead of raising. Beside the tools of another memory, `name="team"` makes them
+        `update_working_memory_team` and so on.
         """
         from langchain_workingmem.tools import memory_tools
 
-        return memory_tools(self.core, thread_id=thread_id, resource_id=resource_id, include=include)
+        return memory_tools(self.core, thread_id=thread_id, resource_id=resource_id, include=include, name=name)
 
     def load_node(self, *, into: str = "messages", read_only: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that shows memory to the model node behind it; sync and async.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -12,14 +14,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import Scope
 
 _NAMES = {"thread_id": ("thread_id",), "resource_id": ("resource_id", "user_id")}
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Who speaks in which conversation, as far as it is known."""
-
-    thread_id: str | None = None
-    resource_id: str | None = None
 
 
 def resolve(

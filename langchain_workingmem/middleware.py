@@ -28,7 +28,7 @@ from langchain_workingmem.options import check_type, one_of
 from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.threads import owner_of
 from langchain_workingmem.plans.turn import Gathered
-from langchain_workingmem.tools import WRITING
+from langchain_workingmem.tools import memory_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -56,6 +56,25 @@ class Turn:
 
 Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
 MOST_TURNS = 256  # that are kept; one that is dropped is gathered again
+
+
+class _Name(str):
+    """The name of a middleware. `create_agent` compares them, and its own words for two that are equal name no remedy."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        found = str.__eq__(self, other)
+        if found is True and isinstance(other, _Name) and self is not other:
+            msg = (
+                f"two {self} in one agent: give the second one a name of its own, MemoryMiddleware(memory, name='team')"
+            )
+            raise OptionError(msg)
+        return found
+
+    __hash__ = str.__hash__
+
+
 _outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
 
@@ -81,6 +100,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
             without recall. It counts more than that of the memory, which is meant by None.
+        name: For the second memory of an agent, such as "team": a part of the names of its tools (`search_memory_team`), and
+            the label of its blocks in the prompt.
     """
 
     def __init__(
@@ -91,6 +112,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: bool = True,
         tools: Sequence[str] | None = None,
         on_error: OnError | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         check_type(memory, Memory, "memory")
@@ -100,11 +122,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
-        given = memory.tools(include=tools)
-        if read_only:
-            given = [tool for tool in given if tool.name not in WRITING]
-        self.tools = given
+        self.tools = memory_tools(
+            memory.core, thread_id=None, resource_id=None, include=tools, name=name, read_only=read_only
+        )
+        self._memory_name = name
+        self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
         self._turns: OrderedDict[Key, Turn] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the agent knows it."""
+        return self._name
 
     # ------------------------------------------------------------------ hooks
 
@@ -193,14 +221,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         """Save what came after the last answer of the model; no round trip when that is nothing."""
         self._core.run(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config), None)
+        self._end(runtime, config)
 
     async def aafter_agent(  # type: ignore[override]
         self, state: Any, runtime: Runtime[Any], config: RunnableConfig
     ) -> None:
         """Async twin of `after_agent`."""
         await self._core.arun(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config), None)
+        self._end(runtime, config)
 
     # ------------------------------------------------------------------ turns
 
@@ -213,6 +241,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._turns.get(key)
         asked = turn.question(messages)
         return found if found and (asked is None or asked.id == found.question) else None
+
+    def _end(self, runtime: Any, config: RunnableConfig) -> None:
+        key = self._key(runtime, config)
+        self._turns.pop(key, None)
+        self._core.space.turn_is_over(key[0])
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
@@ -292,16 +325,37 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         if before is not None:
             known = {message.id: message for message in fresh if message.id}
+            self._core.space.add_in_sight(thread_id, known)
             self._keep(key, replace(before, resource_id=resource_id, saved={**saved, **known}))
 
     # ------------------------------------------------------------------ the request
 
     def _remind(self, request: ModelRequest[Any], prepared: Turn) -> ModelRequest[Any]:
-        context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only, for_model=True)
+        self._check_tools(request)
+        context = self._memory.assembled(
+            prepared.gathered,
+            request.messages,
+            read_only=self._read_only,
+            for_model=True,
+            tools=[tool.name for tool in self.tools],
+            name=self._memory_name,
+        )
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),
         )
+
+    def _check_tools(self, request: ModelRequest[Any]) -> None:
+        """Raise `OptionError` where another tool has taken the name of one of ours: a model would call the wrong one."""
+        own = {tool.name: tool for tool in self.tools}
+        for tool in request.tools:
+            name = str(tool.get("name") if isinstance(tool, dict) else tool.name)
+            if name in own and own[name] is not tool:
+                msg = (
+                    f"the agent has another tool named {name!r}: rename that one, pass MemoryMiddleware(memory, name='team'), "
+                    "or leave the tool to it with MemoryMiddleware(memory, tools=[...])"
+                )
+                raise OptionError(msg)
 
 
 def _said(request: ModelRequest[Any]) -> list[BaseMessage]:

@@ -219,10 +219,13 @@ def assemble(
     *,
     read_only: bool,
     for_model: bool = False,
+    tools: Sequence[str] | None = None,
+    name: str | None = None,
 ) -> MemoryContext:
-    """Put a context together; pure.
+    """Put a context together, and note what a model has in sight now.
 
-    Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
+    `tools` are the names of the tools that it has, None: those of the options. `name` is that of the memory, where an agent has
+    several. Order: system messages of `new`, what is recalled from this thread, its history, the rest of `new`. A stored
     message that is also in `new` stands where `new` has it. What is sent to a model as it is begins with the user, because
     Bedrock refuses to begin with an answer, and Gemini with a call.
     """
@@ -246,9 +249,13 @@ def assemble(
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
     conversations = replace(recalled, rows=elsewhere).conversations()
-    system = [recalled_block(conversations)] if conversations else []
+    system = [recalled_block(conversations, name)] if conversations else []
     if state is not None:
-        system.append(working_memory.block(space, state, read_only=read_only))
+        system.append(working_memory.block(space, state, read_only=read_only, tools=tools, name=name))
+        space.note_shown(thread_id, state.key, state.text)
+    if thread_id:
+        asked = question(new)
+        space.note_in_sight(thread_id, present, str(asked.text) if asked else "")
     own = {id(message) for message in new}
 
     def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:

@@ -15,6 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.tools import AWAY
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -57,7 +58,7 @@ def test_hits_are_dated_and_labelled(filled: Memory, invoke: Invoke) -> None:
     reply = invoke(search_tool(filled, resource_id="ann"), {"query": "dog Nougat"})
     at = filled.history.page("pets").items[2].stored_at
     assert '<conversation label="Pets">' in reply
-    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M}">my dog is Nougat</message>' in reply
+    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M} UTC">my dog is Nougat</message>' in reply
     assert '<message role="assistant"' in reply
 
 
@@ -201,7 +202,8 @@ def test_a_tool_node_runs_it(filled: Memory, invoke: Invoke) -> None:
 
 
 def test_a_model_that_is_down_is_told_to_the_chat_model(
-    filled: Memory, embeddings: WordEmbeddings, invoke: Invoke
+    filled: Memory, embeddings: WordEmbeddings, invoke: Invoke, caplog: pytest.LogCaptureFixture
 ) -> None:
-    embeddings.broken = OSError("the embedding service is away")
-    assert "the embedding service is away" in invoke(search_tool(filled, resource_id="ann"), {"query": "a new one"})
+    embeddings.broken = OSError("no route to https://key@embeddings.internal")
+    assert invoke(search_tool(filled, resource_id="ann"), {"query": "a new one"}) == AWAY
+    assert "embeddings.internal" in caplog.text

@@ -16,6 +16,7 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.tools import AWAY
 from tests.agents.tools_samples import (
     CLEAR,
     GET,
@@ -272,7 +273,10 @@ def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: In
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_server_that_is_gone_is_told_to_the_model(make_memory: Make, invoke: Invoke) -> None:
+def test_a_server_that_is_gone_is_told_to_the_model(
+    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture
+) -> None:
     memory = make_memory("redis://127.0.0.1:1", working_memory=WorkingMemoryOptions())
     reply = invoke(update_tool(memory), {"memory": "# User information\n- **First name**: Ann"})
-    assert "cannot be reached" in reply
+    assert reply == AWAY
+    assert "127.0.0.1" in caplog.text

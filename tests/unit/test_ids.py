@@ -15,7 +15,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.ids import resolve
+from langchain_workingmem.options import Ids
 
 
 @dataclass

@@ -21,7 +21,7 @@ anything = st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Cn
 
 def test_a_message_has_its_role_and_time() -> None:
     assert conversation("pets", [(AT, HumanMessage("hello"))]) == (
-        '<conversation label="pets">\n<message role="user" time="2026-05-17 09:30">hello</message>\n</conversation>'
+        '<conversation label="pets">\n<message role="user" time="2026-05-17 09:30 UTC">hello</message>\n</conversation>'
     )
 
 

@@ -27,9 +27,18 @@ class Hostile(BaseModel):
     name: str | None = Field(None, description=HOSTILE, title=HOSTILE)
 
 
-def block(document: str = "", *, writable: bool = True, scope: str = "resource", **options: Any) -> str:
-    chosen = WorkingMemoryOptions(**options)
-    return working_memory_block(chosen.format, document, scope, writable=writable, instructions=chosen.instructions)
+def block(
+    document: str = "",
+    *,
+    writable: bool = True,
+    scope: str = "resource",
+    instructions: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> str:
+    update = "update_working_memory" if writable else None
+    form = WorkingMemoryOptions(**options).format
+    return working_memory_block(form, document, scope, update=update, instructions=instructions, name=name)
 
 
 def tags(text: str) -> list[str]:
