@@ -69,10 +69,9 @@ def test_changes_of_different_lines_survive_both_in_any_order(mine: list[bool], 
 def test_a_merge_makes_nothing_up_and_never_breaks(seen: str, current: str, sent: str) -> None:
     try:
         merged = merge_text(seen, current, sent)
-    except MergeConflictError as error:
-        assert "nothing was changed" in str(error)
-    else:
-        assert {*merged.split("\n")} <= {*seen.split("\n"), *current.split("\n"), *sent.split("\n"), ""}
+    except MergeConflictError:
+        return
+    assert {*merged.split("\n")} <= {*seen.split("\n"), *current.split("\n"), *sent.split("\n"), ""}
 
 
 def test_nine_parallel_updates_of_nine_fields_are_all_kept() -> None:
@@ -110,9 +109,9 @@ def test_a_line_that_both_changed_differently_is_a_conflict_that_shows_it_as_it_
 
 
 def test_a_line_that_one_changed_and_the_other_took_out_is_a_conflict() -> None:
-    with pytest.raises(MergeConflictError, match="you: .gone."):
+    with pytest.raises(MergeConflictError, match=r"you: \(gone\)"):
         merge_text("a: 1\nb", "a: 2\nb", "b")
-    with pytest.raises(MergeConflictError, match="now: .gone."):
+    with pytest.raises(MergeConflictError, match=r"now: \(gone\)"):
         merge_text("a: 1\nb", "b", "a: 2\nb")
 
 
