@@ -57,6 +57,7 @@ def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         thread_id, resource_id = yield from _ids(memory, config)
         yield from memory.core.saving(unsaved(_messages(state)), thread_id, resource_id)
+        memory.core.space.turn_is_over(thread_id)
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

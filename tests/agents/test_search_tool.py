@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -131,6 +132,21 @@ def test_a_time_without_messages_finds_nothing(filled: Memory, invoke: Invoke) -
 )
 def test_times_may_be_written_as_models_do(filled: Memory, invoke: Invoke, since: str) -> None:
     assert "my dog is Nougat" in lines(found(filled, invoke, since=since))
+
+
+def test_times_without_a_zone_are_utc_as_the_model_is_shown_them(
+    filled: Memory, invoke: Invoke, middle: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        bare = middle.replace(tzinfo=None).isoformat()
+        assert "my dog is Nougat" in lines(found(filled, invoke, since=bare, until=bare))
+        reply = found(filled, invoke)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f'time="{middle:%Y-%m-%d %H:%M} UTC"' in reply
 
 
 def test_null_is_no_time(filled: Memory, invoke: Invoke) -> None:

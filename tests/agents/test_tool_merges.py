@@ -18,7 +18,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
-from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling
+from tests.agents.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
 from tests.agents.tools_samples import CLEAR, GET, TEMPLATE, UPDATE, Invoke, Make, Person, results, with_memory
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
@@ -166,7 +166,7 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
         return calling((GET, {}), (UPDATE, said("Ann")), id="a1")
 
     known = "# User\n- **Name**: Ann\n- **City**: Bonn\n"
-    lines = [meanwhile, calling((GET, {}), id="a2"), calling((UPDATE, {"memory": known}), id="a3")]
+    lines: list[Line] = [meanwhile, calling((GET, {}), id="a2"), calling((UPDATE, {"memory": known}), id="a3")]
     more = [calling((CLEAR, {}), id="a4"), calling((UPDATE, said("Bob")), id="a5")]
     model = Scripted.says(*lines, *more, "Noted.")
     app = agent_of(model, memory) if kind == "agent" else looping(memory, model)

@@ -192,6 +192,7 @@ def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) 
     memory = bench.recalling()
     with pytest.raises(OptionError, match="another tool named 'search_memory'"):
         bench.run(create_agent(Scripted.says("x"), [search_memory], middleware=[MemoryMiddleware(memory)]), ask("hi"))
-    for options in ({"name": "team"}, {"tools": []}):
+    others: list[dict[str, Any]] = [{"name": "team"}, {"tools": []}]
+    for options in others:
         agent = create_agent(Scripted.says("Hello."), [search_memory], middleware=[MemoryMiddleware(memory, **options)])
         assert bench.run(agent, ask("hi"))["messages"][-1].text == "Hello."
