@@ -310,7 +310,7 @@ def _changed(
     before, after = yield from working_memory.change_at(space, place, change, "tool")
     form = options.along(after.template)
     known = space.learnt(thread_id, place.key)
-    if known is not None and step is not None:
+    if known is not None and step is not None and form.default_mode == "replace":
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:

@@ -6,18 +6,23 @@ Text is merged line by line, JSON field by field. Blanks at the ends of lines an
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.text.merging import is_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MOST = 5  # conflicts that a refusal shows
 WIDEST = 200  # characters of one that it shows
+LARGEST = 10_000  # product of the lengths of two runs that difflib compares, whose time grows with it
+_Run: TypeAlias = tuple[str, int, int, int, int]  # one of difflib's opcodes
+_Link: TypeAlias = "tuple[int, int, _Link | None]"  # a pair of equal lines, and the one before it
 _NOTHING: Final[Any] = object()  # stands where a document has no such field
 _REMEDY = {
     "line": "Repeat the update with these lines as they are now, or change them by `edits`",
@@ -50,29 +55,33 @@ def merge_text(seen: str, current: str, sent: str, is_form: Callable[[str], bool
     if sent in (current, seen) or current == seen:
         return current if sent == seen else sent
     base = _split(seen)
-    theirs, ours = _edits(base, _split(current), is_form), _edits(base, _split(sent), is_form)
+    theirs = dict.fromkeys(_edits(base, _split(current), is_form))
+    ours = _edits(base, _split(sent), is_form)
+    places = _places(theirs)
     taken: list[_Edit] = []
     conflicts: list[tuple[str, str]] = []
     for edit in ours:
         if edit in theirs:
             continue
-        rivals = [other for other in theirs if other.touches(edit)]
+        rivals = [other for other in dict.fromkeys(places(edit)) if other in theirs]
         if not rivals or (not edit.yields and all(other.yields for other in rivals)):
-            theirs = [other for other in theirs if other not in rivals]
+            for other in rivals:
+                del theirs[other]
             taken.append(edit)
         elif not edit.yields:
             conflicts.append(("\n".join(line for other in rivals for line in other.lines), "\n".join(edit.lines)))
     if conflicts:
         raise MergeConflictError("line", conflicts)
     known = {(edit.start, _key(line)) for edit in theirs if edit.start == edit.end for line in edit.lines}
+    added = {edit for edit in taken if edit.start == edit.end}
     lines: list[str] = []
     at = 0
     # sorted() is stable: at the same place what is there already comes first
     for edit in sorted([*theirs, *taken], key=lambda edit: (edit.start, edit.end)):
         lines += base[at : edit.start]
-        is_added = edit.start == edit.end and edit in taken
-        lines += [line for line in edit.lines if not (is_added and line.strip() and (edit.start, _key(line)) in known)]
-        at = edit.end
+        is_new = edit in added
+        lines += [line for line in edit.lines if not (is_new and line.strip() and (edit.start, _key(line)) in known)]
+        at = max(at, edit.end)
     merged = "\n".join([*lines, *base[at:]])
     ending = sent if _ending(sent) != _ending(seen) else current
     return merged + _ending(ending)
@@ -132,12 +141,29 @@ class _Edit:
     lines: tuple[str, ...]
     yields: bool = False  # it means nothing, where somebody else has changed the same
 
-    def touches(self, other: _Edit) -> bool:
-        """Tell whether both change the same line; to insert beside a changed line is no such thing."""
-        if self.start == self.end or other.start == other.end:
-            inner, outer = (self, other) if self.start == self.end else (other, self)
-            return outer.start < inner.start < outer.end
-        return self.start < other.end and other.start < self.end
+
+def _places(edits: Iterable[_Edit]) -> Callable[[_Edit], Iterator[_Edit]]:
+    """Give the function that finds the edits of the same lines; to insert beside a changed line touches nothing."""
+    by_line: dict[int, _Edit] = {}
+    inserts: dict[int, _Edit] = {}
+    for edit in edits:
+        by_line.update((at, edit) for at in range(edit.start, edit.end))
+        if edit.start == edit.end:
+            inserts[edit.start] = edit
+
+    def touched(edit: _Edit) -> Iterator[_Edit]:
+        if edit.start == edit.end:
+            around = by_line.get(edit.start)
+            if around is not None and around.start < edit.start:
+                yield around
+            return
+        for at in range(edit.start, edit.end):
+            if at in by_line:
+                yield by_line[at]
+            if at > edit.start and at in inserts:
+                yield inserts[at]
+
+    return touched
 
 
 def _edits(base: Sequence[str], text: Sequence[str], is_form: Callable[[str], bool]) -> list[_Edit]:
@@ -172,8 +198,55 @@ def _pieces(base: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, int
                 yield start + low, start + high, first + left, first + right
 
 
-def _matches(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
-    return list(SequenceMatcher(None, one, other).get_opcodes())
+def _matches(one: Sequence[str], other: Sequence[str]) -> Iterator[_Run]:
+    """Compare two lists, as difflib's opcodes do, in a time that does not grow with the square of their lengths.
+
+    What stands exactly once in both holds them together; only short runs between such lines are given to difflib.
+    """
+    start = first = 0
+    for at, to in [*_anchors(one, other), (len(one), len(other))]:
+        yield from _between(one, other, (start, at, first, to))
+        if at < len(one):
+            yield "equal", at, at + 1, to, to + 1
+        start, first = at + 1, to + 1
+
+
+def _between(one: Sequence[str], other: Sequence[str], run: tuple[int, int, int, int]) -> Iterator[_Run]:
+    start, end, first, last = run
+    while start < end and first < last and one[start] == other[first]:
+        yield "equal", start, start + 1, first, first + 1
+        start, first = start + 1, first + 1
+    tail = 0
+    while start < end - tail and first < last - tail and one[end - tail - 1] == other[last - tail - 1]:
+        tail += 1
+    end, last = end - tail, last - tail
+    if (end - start) * (last - first) > LARGEST:
+        yield "replace", start, end, first, last
+    else:
+        for name, low, high, left, right in SequenceMatcher(None, one[start:end], other[first:last]).get_opcodes():
+            yield name, start + low, start + high, first + left, first + right
+    if tail:
+        yield "equal", end, end + tail, last, last + tail
+
+
+def _anchors(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
+    """Pair what stands once in both: the longest series of such pairs that is in order on both sides."""
+    counts, others = Counter(one), Counter(other)
+    where = {item: at for at, item in enumerate(other) if others[item] == 1}
+    tails: list[int] = []  # the least place in `other` with which a series of each length ends
+    ends: list[_Link] = []
+    for at, item in enumerate(one):
+        if counts[item] == 1 and item in where:
+            length = bisect_left(tails, where[item])
+            link = (at, where[item], ends[length - 1] if length else None)
+            tails[length : length + 1] = [where[item]]
+            ends[length : length + 1] = [link]
+    found = []
+    last = ends[-1] if ends else None
+    while last is not None:
+        found.append(last[:2])
+        last = last[2]
+    return found[::-1]
 
 
 def _singly(start: int, end: int, first: int) -> Iterator[tuple[int, int, int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -141,15 +142,25 @@ def test_empty_lines_of_the_template_may_be_left_out_by_one_and_filled_in_by_ano
     assert len(current.splitlines()) == 10
 
 
-def test_a_long_text_that_is_all_different_does_not_take_seconds() -> None:
-    seen, current, sent = (
-        "\n".join(f"- {at}: {word} {at * 7}" for at in range(700)) for word in ("said", "did", "did")
-    )
-    current = current.replace("- 3: did", "- 3: has")
+def numbered(word: str, every: int = 1) -> str:
+    return "\n".join(f"- {at}: {'' if at % every else word}" for at in range(6000))
+
+
+@pytest.mark.parametrize(
+    ("seen", "current", "sent"),
+    [
+        (numbered("a"), numbered("b"), numbered("c")),
+        (numbered("a"), numbered("b", 2), numbered("a") + "\nmore"),
+        ("a\n" * 30_000, "b\n" + "a\n" * 30_000, "a\n" * 30_000 + "c\n"),
+        ("a\nb\n" * 9000, "b\na\nc\n" * 7000, "a\na\nb\n" * 8000),
+    ],
+    ids=["all different", "every second line", "all alike", "nothing unique"],
+)
+def test_large_texts_do_not_take_seconds(seen: str, current: str, sent: str) -> None:
     begun = time.perf_counter()
-    with pytest.raises(MergeConflictError):
+    with suppress(MergeConflictError):
         merge_text(seen, current, sent)
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 2  # a tenth of that, when the machine is idle
 
 
 # ---------------------------------------------------------------------- what a format makes of it
