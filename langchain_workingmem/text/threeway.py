@@ -63,7 +63,7 @@ def merge_text(seen: str, current: str, sent: str, is_form: Callable[[str], bool
     for edit in ours:
         if edit in theirs:
             continue
-        rivals = [other for other in dict.fromkeys(places(edit)) if other in theirs]
+        rivals = [other for other in places(edit) if other in theirs]
         if not rivals or (not edit.yields and all(other.yields for other in rivals)):
             for other in rivals:
                 del theirs[other]
@@ -158,7 +158,7 @@ def _places(edits: Iterable[_Edit]) -> Callable[[_Edit], Iterator[_Edit]]:
                 yield around
             return
         for at in range(edit.start, edit.end):
-            if at in by_line:
+            if at in by_line and (at == edit.start or by_line.get(at - 1) is not by_line[at]):
                 yield by_line[at]
             if at > edit.start and at in inserts:
                 yield inserts[at]
