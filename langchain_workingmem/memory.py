@@ -298,15 +298,9 @@ class Memory(Faces, Resources, Entered):
         name: str | None = None,
     ) -> MemoryContext:
         """Put together what `gathering` found and the messages at hand; `tools` are the names of those that the model has."""
+        options = self.history_options
         return turn.assemble(
-            self._space,
-            found,
-            new,
-            self.history_options,
-            read_only=read_only,
-            for_model=for_model,
-            tools=tools,
-            name=name,
+            self._space, found, new, options, read_only=read_only, for_model=for_model, tools=tools, name=name
         )
 
     def _gather(

@@ -253,9 +253,6 @@ def assemble(
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only, tools=tools, name=name))
         space.note_shown(thread_id, state.key, state.text)
-    if thread_id:
-        asked = question(new)
-        space.note_in_sight(thread_id, present, str(asked.text) if asked else "")
     own = {id(message) for message in new}
 
     def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
@@ -264,6 +261,11 @@ def assemble(
         )
 
     shown = valid(_in_order(past, {**seqs, **gathered.places}, rest), is_earlier_answer)
+    asked = question(new)
+    in_sight = [
+        message.id for message in shown if message.id in present
+    ]  # not what is recalled: a search finds more of it
+    space.note_in_sight(thread_id, in_sight, str(asked.text) if asked else "")
     return MemoryContext(
         messages=[*prompts, *shown],
         system=system,
