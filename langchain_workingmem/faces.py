@@ -34,6 +34,7 @@ class Faces:
         resource_id: str | None = None,
         include: Sequence[str] | None = None,
         trust_client_ids: bool = False,
+        name: str | None = None,
     ) -> list[BaseTool]:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
 
@@ -41,7 +42,8 @@ class Faces:
         `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
         LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
         cannot choose them. What a tool refuses it says to the model, instead of raising. `trust_client_ids=True`: context and
-        configurable may name somebody else than the authenticated user.
+        configurable may name somebody else than the authenticated user. Beside the tools of another memory, `name="team"`
+        makes them `update_working_memory_team` and so on.
         """
         from langchain_workingmem.tools import memory_tools
 
@@ -51,6 +53,7 @@ class Faces:
             resource_id=resource_id,
             include=include,
             trust_client_ids=trust_client_ids,
+            name=name,
         )
 
     def load_node(

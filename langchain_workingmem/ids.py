@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import IdError
+from langchain_workingmem.options import Ids
 from langchain_workingmem.plans.keys import check_id
 
 if TYPE_CHECKING:
@@ -17,26 +18,14 @@ if TYPE_CHECKING:
 _NOBODY = "'user_id' in config['configurable']"  # empty where a LangGraph server authenticates nobody
 
 
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Who speaks in which conversation, as far as it is known."""
+def both(ids: Ids) -> tuple[str, str]:
+    """Return both ids; raise `IdError` that says how to pass the thread's, when it is missing.
 
-    thread_id: str | None = None
-    resource_id: str | None = None
-
-    @property
-    def is_thread_alone(self) -> bool:
-        """Tell whether a thread is known and no user."""
-        return self.thread_id is not None and self.resource_id is None
-
-    def both(self) -> tuple[str, str]:
-        """Return both ids; raise `IdError` that says how to pass the thread's, when it is missing.
-
-        A thread alone has to own itself: the resource is that of the same name, and where somebody owns the thread, whatever is
-        done with these ids is refused by the server.
-        """
-        thread_id = check_id(self.thread_id, "thread_id")
-        return thread_id, thread_id if self.resource_id is None else check_id(self.resource_id, "resource_id")
+    A thread alone has to own itself: the resource is that of the same name, and where somebody owns the thread, whatever is
+    done with these ids is refused by the server.
+    """
+    thread_id = check_id(ids.thread_id, "thread_id")
+    return thread_id, thread_id if ids.resource_id is None else check_id(ids.resource_id, "resource_id")
 
 
 def resolve(
@@ -93,7 +82,7 @@ def thread_of(config: RunnableConfig) -> str | None:
 def searched(ids: Ids, scope: Scope) -> Ids:
     """Leave out the conversation where it does not matter: all of a user's are searched from within anybody's."""
     if ids.is_thread_alone:
-        return Ids(*ids.both())
+        return Ids(*both(ids))
     return ids if scope == "thread" else replace(ids, thread_id=None)
 
 

@@ -343,10 +343,20 @@ class Memory(Faces, Resources, Entered):
         return self._gather(new, thread_id, resource_id, query, last_messages, on_error, kind)
 
     def assembled(
-        self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False
+        self,
+        found: turn.Gathered,
+        new: Sequence[BaseMessage],
+        *,
+        read_only: bool,
+        for_model: bool = False,
+        tools: Sequence[str] | None = None,
+        name: str | None = None,
     ) -> MemoryContext:
-        """Put together what `gathering` found and the messages at hand."""
-        return turn.assemble(self._space, found, new, self.history_options, read_only=read_only, for_model=for_model)
+        """Put together what `gathering` found and the messages at hand; `tools` are the names of those that the model has."""
+        options = self.history_options
+        return turn.assemble(
+            self._space, found, new, options, read_only=read_only, for_model=for_model, tools=tools, name=name
+        )
 
     def _gather(
         self,

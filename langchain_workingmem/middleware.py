@@ -21,10 +21,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.ids import Ids, resolve, thread_of
+from langchain_workingmem.ids import both, resolve, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.nodes import kind_of
-from langchain_workingmem.options import check_type, one_of
+from langchain_workingmem.options import Ids, check_type, one_of
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.branch import Branch, Kind
@@ -83,6 +83,25 @@ class Turn:
 
 Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
 MOST_TURNS = 256  # that are kept; one that is dropped is gathered again
+
+
+class _Name(str):
+    """The name of a middleware. `create_agent` compares them, and its own words for two that are equal name no remedy."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        found = str.__eq__(self, other)
+        if found is True and isinstance(other, _Name) and self is not other:
+            msg = (
+                f"two {self} in one agent: give the second one a name of its own, MemoryMiddleware(memory, name='team')"
+            )
+            raise OptionError(msg)
+        return found
+
+    __hash__ = str.__hash__
+
+
 _outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
 
@@ -111,6 +130,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             waits once: 0.3 s when the connection is refused, one `timeout` when nobody answers (docs/reliability.md).
         trust_client_ids: True lets context and configurable name somebody else than the user whom a LangGraph server has
             authenticated: for services that speak for their users, with a check of your own that they may.
+        name: For the second memory of an agent, such as "team": a part of the names of its tools (`search_memory_team`), and
+            the label of its blocks in the prompt.
     """
 
     def __init__(
@@ -122,6 +143,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Sequence[str] | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         check_type(memory, Memory, "memory")
@@ -132,14 +154,24 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         one_of(self._on_error, ("raise", "log"), "on_error")
         self._core = replace(memory.core, on_error=self._on_error)
         self._trust_client_ids = trust_client_ids
-        given = memory_tools(
-            self._core, thread_id=None, resource_id=None, include=tools, trust_client_ids=trust_client_ids
+        self.tools = memory_tools(
+            self._core,
+            thread_id=None,
+            resource_id=None,
+            include=tools,
+            trust_client_ids=trust_client_ids,
+            name=name,
+            read_only=read_only,
         )
-        if read_only:
-            given = [tool for tool in given if tool.name not in WRITING]
-        self.tools = given
+        self._memory_name = name
+        self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
         self._turns: Recent[Key, Turn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, list[BaseMessage]] = Recent(MOST_TURNS)
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the agent knows it."""
+        return self._name
 
     # ------------------------------------------------------------------ hooks
 
@@ -251,14 +283,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         """Save what came after the last answer of the model; no round trip when that is nothing."""
         self._core.run(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config))
+        self._end(runtime, config)
 
     async def aafter_agent(  # type: ignore[override]
         self, state: Any, runtime: Runtime[Any], config: RunnableConfig
     ) -> None:
         """Async twin of `after_agent`."""
         await self._core.arun(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config))
+        self._end(runtime, config)
 
     # ------------------------------------------------------------------ turns
 
@@ -271,6 +303,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._turns.get(key)
         asked = turn.question(messages)
         return found if found and (asked is None or asked.id == found.question) else None
+
+    def _end(self, runtime: Any, config: RunnableConfig) -> None:
+        key = self._key(runtime, config)
+        self._turns.pop(key)
+        self._core.space.turn_is_over(key[0])
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
@@ -317,7 +354,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
         return self._memory.gathering(
             messages,
-            *Ids(*key[:2]).both(),
+            *both(Ids(*key[:2])),
             self._on_error,
             kind=kind,
             recall=call.recall,
@@ -327,7 +364,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
             return before
-        thread_id, resource_id = Ids(*key[:2]).both()
+        thread_id, resource_id = both(Ids(*key[:2]))
         state = yield from working_memory.read(self._core.space, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
@@ -348,7 +385,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
         try:
-            refusing = refuse(self._core.space, *Ids(*key[:2]).both(), [id for id in ids if is_utf8(id)])
+            refusing = refuse(self._core.space, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
             yield from self._core.gated(refusing, key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
@@ -375,6 +412,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
+            self._core.space.add_in_sight(key[0] or "", [message.id for message in fresh if message.id])
             self._keep(key, before.with_saved(fresh))
 
     def _saving(
@@ -382,22 +420,44 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Plan[list[BaseMessage]]:
         model = before.model if before else None
         return self._core.saving(
-            fresh, *Ids(*key[:2]).both(), on_error=on_error, branch=branch, title_model=model
+            fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
         )
 
     # ------------------------------------------------------------------ the request
 
     def _remind(self, request: ModelRequest[Any], prepared: Turn, config: RunnableConfig) -> ModelRequest[Any]:
+        self._check_tools(request)
         read_only = self._read_only or PerCall.of(config).read_only
-        context = self._memory.assembled(prepared.gathered, request.messages, read_only=read_only, for_model=True)
-        tools = request.tools
+        own = self.tools
         if read_only:
-            tools = [tool for tool in tools if getattr(tool, "name", "") not in WRITING]
+            own = [tool for tool in own if not tool.name.startswith(WRITING)]
+        hidden = {tool.name for tool in self.tools} - {tool.name for tool in own}
+        context = self._memory.assembled(
+            prepared.gathered,
+            request.messages,
+            read_only=read_only,
+            for_model=True,
+            tools=[tool.name for tool in own],
+            name=self._memory_name,
+        )
+        tools = [tool for tool in request.tools if getattr(tool, "name", "") not in hidden]
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),
             tools=tools,
         )
+
+    def _check_tools(self, request: ModelRequest[Any]) -> None:
+        """Raise `OptionError` where another tool has taken the name of one of ours: a model would call the wrong one."""
+        own = {tool.name: tool for tool in self.tools}
+        for tool in request.tools:
+            name = str(tool.get("name") if isinstance(tool, dict) else tool.name)
+            if name in own and own[name] is not tool:
+                msg = (
+                    f"the agent has another tool named {name!r}: rename that one, pass MemoryMiddleware(memory, name='team'), "
+                    "or leave the tool to it with MemoryMiddleware(memory, tools=[...])"
+                )
+                raise OptionError(msg)
 
 
 def _said(request: ModelRequest[Any]) -> list[BaseMessage]:

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_workingmem.ids import resolve
+from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans.branch import Branch, Kind
 from langchain_workingmem.plans.said import words_of
@@ -50,7 +50,7 @@ def load_node(
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        ids = resolve(config, trust_client_ids=trust_client_ids).both()
+        ids = both(resolve(config, trust_client_ids=trust_client_ids))
         gathering = gathered(messages, config, *ids)
         note = "the graph goes on without memory"
         found = yield from memory.core.softly(gathering, Gathered(""), note, ids[0], "begins")
@@ -86,9 +86,10 @@ def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, 
         memory.core.space.branches.pop(key)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        ids = resolve(config, trust_client_ids=trust_client_ids).both()
+        ids = both(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from memory.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
+        memory.core.space.turn_is_over(ids[0])
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

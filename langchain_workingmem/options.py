@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cached_property
@@ -13,7 +13,7 @@ from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, Format, JsonForm
 from langchain_workingmem.text.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -134,6 +134,19 @@ def check_threshold(threshold: float | None) -> float | None:
         msg = f"threshold={threshold!r}: use a similarity from 0 to 1, or None"
         raise OptionError(msg)
     return threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Who speaks in which conversation, as far as it is known."""
+
+    thread_id: str | None = None
+    resource_id: str | None = None
+
+    @property
+    def is_thread_alone(self) -> bool:
+        """Tell whether a thread is known and no user."""
+        return self.thread_id is not None and self.resource_id is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,15 +280,17 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
     the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
+    `template` and `instructions` may be functions of the ids, for users who differ: called at every read and update, so they
+    must be cheap and always say the same of the same ids. A function makes a template, never free text.
     """
 
-    template: str | None = None
+    template: str | Callable[[Ids], str] | None = None
     schema: Any = None
     scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
     placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
-    instructions: str | None = None  # in the prompt, in place of our own about what to remember and when
+    instructions: str | Callable[[Ids], str] | None = None  # in the prompt, in place of ours about what to remember
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
     tools: Sequence[str] = ("update",)  # that `memory.tools()` gives: "get", "update", "clear"
@@ -284,8 +299,11 @@ class WorkingMemoryOptions:
         if self.template is not None and self.schema is not None:
             msg = "template and schema: pass one of them, working memory has one format"
             raise OptionError(msg)
-        if self.template is not None and not isinstance(self.template, str):
-            msg = f"template is of type {type(self.template).__name__}: pass Markdown as a str, or a schema"
+        if not _is_text(self.template):
+            msg = f"template is of type {type(self.template).__name__}: pass a function of the ids, Markdown as a str, or a schema"
+            raise OptionError(msg)
+        if not _is_text(self.instructions):
+            msg = f"instructions is of type {type(self.instructions).__name__}: pass a str, or a function of the ids"
             raise OptionError(msg)
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
@@ -300,10 +318,44 @@ class WorkingMemoryOptions:
 
     @cached_property
     def format(self) -> Format:
-        """Return what reads and writes the document."""
+        """Return what reads and writes the document; where each user has a template, what is common to all of them."""
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode)
+        if callable(self.template):
+            return self.along(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
+
+    @property
+    def is_personal(self) -> bool:
+        """Tell whether template or instructions depend on who asks."""
+        return callable(self.template) or callable(self.instructions)
+
+    def along(self, template: str | None) -> Format:
+        """Return what reads and writes the document of somebody whose template was asked for by `template_for`."""
+        return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
+
+    def template_for(self, ids: Ids) -> str | None:
+        """Return the template of a user, None where there is none."""
+        if callable(self.template):
+            return _text_of(self.template, ids, "template")
+        return getattr(self.format, "template", None) or None
+
+    def instructions_for(self, ids: Ids) -> str | None:
+        """Return the instructions for a user, None where there are none."""
+        return _text_of(self.instructions, ids, "instructions") if callable(self.instructions) else self.instructions
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text, or something that makes one of ids; a class is none."""
+    return value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type))
+
+
+def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
+    text: object = make(ids)
+    if not isinstance(text, str):
+        msg = f"{name} returned a value of type {type(text).__name__}: return a str"
+        raise OptionError(msg)
+    return text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,8 +11,8 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem.ids import Ids, resolve, searched
-from langchain_workingmem.options import Scope  # noqa: TC001 - likewise
+from langchain_workingmem.ids import resolve, searched
+from langchain_workingmem.options import Ids, Scope  # noqa: TC001 - likewise
 from langchain_workingmem.plans.recall import Query, search
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Embed, Pause, Plan, T, attempt, send
 from langchain_workingmem.plans.recent import Recent
 from langchain_workingmem.plans.search import is_stale, threads_schema, vectors_schema
+from langchain_workingmem.plans.sight import Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
-class Space:
+class Space(Sight):
     """The keys and indexes of one `Memory`."""
 
     keys: Keys

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
@@ -228,7 +229,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
     trimmed: set[str] = set()
     current = config
 
-    def state(at: Any) -> list[BaseMessage]:
+    def state(at: Any) -> list[Any]:
         return list(agent.get_state(at).values.get("messages", ()))
 
     for number, (action, tools, which) in enumerate(steps):
@@ -250,11 +251,13 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
             asked = before.index(questions[-1])
             at = agent.update_state(current, {"messages": [RemoveMessage(id=str(m.id)) for m in before[asked:]]})
         elif action == "edit in place" and questions:
-            chosen = before.index(questions[which % len(questions)])
-            gone = [RemoveMessage(id=str(m.id)) for m in before[chosen + 1 :]]
             stored_ids = {m.id for m in memory.history.messages(thread)}
-            is_copy = before[chosen].id not in stored_ids  # of a list that was sent again
-            words = numbers.next("q", None if is_copy else numbers.places[str(before[chosen].text)])
+            originals = [one for one in questions if one.id in stored_ids]  # not those that were sent again
+            if not originals:
+                continue
+            chosen = before.index(originals[which % len(originals)])
+            gone = [RemoveMessage(id=str(m.id)) for m in before[chosen + 1 :]]
+            words = numbers.next("q", numbers.places[str(before[chosen].text)])
             new = HumanMessage(words, id=before[chosen].id)
             at = agent.update_state(current, {"messages": [*gone, new]}, as_node="__start__")
             given = None
@@ -273,8 +276,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
         elif action == "resend" and before:
             copies = [m.model_copy(update={"id": None}) for m in before if is_said(m)]
             # all of it, sent once more, then the question
-            seen_before: set[str] = set()
-            copies = [m for m in copies if not (m.text in seen_before or seen_before.add(str(m.text)))]
+            copies = list({str(m.text): m for m in copies}.values())
             given = {"messages": [*copies, *given["messages"]]}
         there = spoken(state(at))
         expected = list(dict.fromkeys([*there, *(spoken(given["messages"]) if given else [])]))
@@ -283,7 +285,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
         model.script = [*calls, AIMessage(answer)]
         model.seen.clear()
         note(f"{action}: expects {numbers.shown(expected)}")
-        run_config = {"configurable": {**config["configurable"], **at["configurable"]}}
+        run_config: RunnableConfig = {"configurable": {**config["configurable"], **at["configurable"]}}
         bench.run(agent, given, run_config)
         assert model.script == []
         for seen in model.seen:

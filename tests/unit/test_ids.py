@@ -17,7 +17,8 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import IdError
-from langchain_workingmem.ids import Ids, resolve, searched
+from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.options import Ids
 
 
 @dataclass
@@ -156,13 +157,13 @@ def test_an_empty_id_is_not_passed_over() -> None:
 
 
 def test_a_thread_alone_has_to_own_itself() -> None:
-    assert Ids("t").both() == ("t", "t")
+    assert both(Ids("t")) == ("t", "t")
     assert searched(Ids("t"), "resource") == searched(Ids("t"), "thread") == Ids("t", "t")
     assert searched(Ids("t", "u"), "resource") == Ids(None, "u")
     with pytest.raises(IdError, match="thread_id is missing"):
-        Ids(None, "u").both()
+        both(Ids(None, "u"))
     with pytest.raises(IdError, match="resource_id is empty"):
-        Ids("t", "").both()
+        both(Ids("t", ""))
 
 
 class State(TypedDict):

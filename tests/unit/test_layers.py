@@ -107,6 +107,7 @@ def test_the_public_names_are_pinned() -> None:
         "HistoryOptions",
         "HybridWeights",
         "IdError",
+        "Ids",
         "ImportReport",
         "IndexOptions",
         "LocalEmbeddings",
