@@ -272,7 +272,7 @@ class Memory(Faces, Resources, Entered):
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
             return new, None
         question = turn.question(new)
-        return new, Query.of(options, str(question.text) if question else "", **arguments)
+        return new, Query.of_turn(options, str(question.text) if question else "", **arguments)
 
     def _context(
         self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool

@@ -213,8 +213,8 @@ class RecallOptions:
     top_k: int = 4  # hits
     message_range: int | tuple[int, int] = 1  # messages around a hit: n on both sides, or (before, after)
     scope: Scope = "resource"  # all threads of the resource, or the one thread
-    threshold: float | None = None  # least similarity of a hit, 0 to 1
-    max_tokens: int | None = None  # of all that comes back: as many hits as fit, in place of `top_k`
+    threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, the floor of a known model
+    max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import replace
 from datetime import datetime  # noqa: TC003 - likewise
 from inspect import getfullargspec
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class SemanticRecallRetriever(BaseRetriever):
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         known = searched(ids or Ids(self.thread_id, self.resource_id), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
-        return search(space, asked)
+        return search(space, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

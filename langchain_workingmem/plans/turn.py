@@ -245,8 +245,8 @@ def assemble(
     seqs = {row.message.id or "": row.seq for row in rows}
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     rest = [message for message in new if not isinstance(message, SystemMessage)]
-    conversations = replace(recalled, rows=elsewhere).conversations()
-    system = [recalled_block(conversations)] if conversations else []
+    block = recalled_block(replace(recalled, rows=elsewhere), thread_id)
+    system = [block] if block else []
     if state is not None:
         system.append(working_memory.block(space, state, read_only=read_only))
     own = {id(message) for message in new}

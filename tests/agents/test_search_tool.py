@@ -57,7 +57,7 @@ def test_hits_are_dated_and_labelled(filled: Memory, invoke: Invoke) -> None:
     reply = invoke(search_tool(filled, resource_id="ann"), {"query": "dog Nougat"})
     at = filled.history.page("pets").items[2].stored_at
     assert '<conversation label="Pets">' in reply
-    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M}">my dog is Nougat</message>' in reply
+    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M} UTC">my dog is Nougat</message>' in reply
     assert '<message role="assistant"' in reply
 
 
