@@ -32,6 +32,14 @@ _SHARE = 4  # a hit takes at most that part of a budget, a message beside it hal
 _WEIGHT = 3  # of a hit beside its neighbours, where what is left of a budget is shared out
 _SURE = 0.8  # similarity from which on a message as long as the question may be the same question
 _WORD = re.compile(r"\w+")
+_SPEAKING = 4  # letters of a word that says what a question is about
+_ASKING = frozenset(
+    re.findall(
+        r"\w+",
+        "about been could does from have know like long many much said should tell them they this told were what when where "
+        "which whose will with would your",
+    )
+)
 
 
 @dataclass(slots=True)
@@ -168,6 +176,20 @@ def _repeats(message: BaseMessage, question: str, words: list[str]) -> bool:
     text = str(message.text).strip()
     is_near = abs(len(text) - len(question.strip())) <= 4 * CHARACTERS_PER_TOKEN  # who asks again may say "??"
     return is_near and _words(text) == words
+
+
+def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
+    """Tell whether a hit has most of the question's words: two at least, however little its vector is like the question's."""
+    if not hit.one.worded:
+        return False
+    text = str(fetched.rows[hit.place].message.text)
+    start, end = piece(text, chunk_tokens, hit.one.piece)
+    words = [word for word in words_of(query.text) if len(word) >= _SPEAKING and word not in _ASKING]
+    pattern = re.compile(
+        "|".join(rf"\b({re.escape(word[: max(_SPEAKING, len(word) - 2)])})" for word in words) or r"(?!)"
+    )
+    said = {one.lastindex for one in pattern.finditer(text[start:end].lower())}
+    return len(said) >= max(2, len(words) * 2 / 3)
 
 
 def _apart(query: Query, hits: list[Found]) -> list[Found]:

@@ -29,16 +29,16 @@ from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
 from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, send, traced
-from langchain_workingmem.plans.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of
+from langchain_workingmem.plans.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
-    Floor,
     Ranked,
     floor_of,
     rank_hybrid,
     rank_semantic,
+    reaches,
     with_pieces,
 )
 from langchain_workingmem.plans.search import (
@@ -322,33 +322,28 @@ def fetched(
 
     Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
     """
-    floor = floor_of(space.model) if query.turn and query.threshold is None else None
-    reaches = partial(is_near, floor=floor, space=space)
+    options = space.recalling
+    # similarities by l2 are of another scale
+    has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
+    floor = floor_of(space.model) if has_floor else None
+    hybrid = options.search == "hybrid"
     gone: set[Place] = set()
     while True:
         fresh = [*filter(wanted, ranked)]
-        if not any(map(reaches, fresh)):
-            return RecallResult()
-        chosen = picked(fresh, query)
+        # where none is near, those that have the question's words may count all the same
+        chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
         page, expired = yield from windows(space, query, chosen)
         # deleted, changed, handed over, or expired
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             hits, repeated = hits_of(query, chosen, page, wanted)
-            if repeated and not any(reaches(one) for one in fresh if one[:2] not in repeated):
-                hits = [hit for hit in hits if hit.asked]  # only the question itself was near
-            return result_of(query, hits, page, space.recalling.chunk_tokens)
+            others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
+            if not reaches(others, floor, hybrid=hybrid):
+                hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
+            return result_of(query, hits, page, options.chunk_tokens)
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
-
-
-def is_near(one: Ranked, floor: Floor | None, space: Space) -> bool:
-    """Tell whether a candidate reaches the floor, if there is one."""
-    options = space.recalling
-    if floor is None or options.index.distance == "l2":  # whose similarities are of another scale
-        return True
-    return one.similarity >= (floor.worded if one.worded or options.search == "semantic" else floor.alone)
 
 
 def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:

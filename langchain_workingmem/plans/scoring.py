@@ -44,21 +44,32 @@ class Ranked(NamedTuple):
 class Floor(NamedTuple):
     """The similarity without which a turn recalls nothing."""
 
-    worded: float  # of a message that shares a word with the question, or where words are not looked at
-    alone: float  # of one that shares none
+    worded: float  # where a word of the question was found, or words are not looked for
+    alone: float  # where none was
 
 
 # By the name of the model, as integrations spell it. Similarities of different models cannot be compared, so only models
 # have a floor on which it was measured: docs/recall.md shows what floors cost, and how to measure another model.
 _FLOORS = (
     (re.compile(r"wordllama-l2-supercat-256"), Floor(0.22, 0.3)),
-    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.22, 0.3)),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
 )
 
 
 def floor_of(model: str) -> Floor | None:
     """Return the floor of an embedding model, None where it was never measured."""
     return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
+
+
+def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
+    """Tell whether any message is near enough for the question to be one that memory can answer.
+
+    One floor for all: an answer is often less similar to the question than what stands beside it.
+    """
+    if floor is None:
+        return True
+    least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
+    return any(one.similarity >= least for one in ranked)
 
 
 def best(candidates: Iterable[Candidate]) -> Scores:
