@@ -44,6 +44,8 @@ from langchain_workingmem import HybridWeights, Memory, RecallOptions, RecallRes
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.io.embedder import name_of
+from langchain_workingmem.plans import recall as plans
+from langchain_workingmem.plans.scoring import Floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -303,6 +305,12 @@ def weights(text: str) -> HybridWeights:
     return HybridWeights(**{name: float(value) for name, _, value in (pair.partition("=") for pair in text.split(","))})
 
 
+def floor(text: str) -> Floor:
+    """Read a floor: where words of the question were found, and where none was."""
+    worded, alone = map(float, text.split(","))
+    return Floor(worded, alone)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -311,6 +319,7 @@ def main() -> None:
     parser.add_argument(
         "--turn", action="store_true", help="what a turn shows, beside a search; of the grid the first point"
     )
+    parser.add_argument("--floor", type=floor, help="of --turn, in place of the model's own: 0.22,0.3")
     parser.add_argument("--weights", type=weights, default=HybridWeights(), help="of hybrid: neighbours=0,length=0")
     parser.add_argument("--no-names", dest="names", action="store_false", help="leave the names of speakers out")
     parser.add_argument("--grid", help=f"values of top_k x values of message_range ({GRID}; with --turn 4x1)")
@@ -323,6 +332,8 @@ def main() -> None:
     args.top_k, args.ranges = (
         [int(value) for value in part.split(",")] for part in (args.grid or ("4x1" if args.turn else GRID)).split("x")
     )
+    if args.floor:
+        vars(plans)["floor_of"] = lambda _: args.floor
     model = Kept(args.embeddings, args.cache)
     summary = [row("data set, questions", "search", *(f"{budget:,}" for budget in BUDGETS))]
     summary.append(row("---", "---", *["--:"] * len(BUDGETS)))

@@ -214,7 +214,8 @@ class Memory(Faces, Resources, Entered):
         recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
         `read_only`. The last message of the user is what recall looks for.
         Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
-        first to name one of several authors. The other arguments are those of `recall.search`.
+        first to name one of several authors. The other arguments are those of `recall.search`; recall is bounded by
+        `top_k` and `max_tokens` together.
         """
         new, query = self._ask(
             messages,

@@ -89,7 +89,7 @@ class StoredMessage:
 class RecallHit:
     """A message that was recalled, with its window."""
 
-    message: BaseMessage
+    message: BaseMessage  # as it is stored, or within a budget a marked copy with an excerpt
     thread_id: str
     score: float  # what hits are ranked by, comparable within one result
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched

@@ -35,7 +35,8 @@ _FIELDS = {
 class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
-    One document per hit, the best first. `page_content` is the window; the metadata holds thread_id, thread_title,
+    One document per hit, the best first. `page_content` is the window with its speakers, and no message stands in two
+    documents: a hit in a better one's window is part of that one, unless `top_k` needs it. The metadata holds thread_id, thread_title,
     message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     """
 

@@ -212,6 +212,20 @@ def _most(query: Query) -> int:
     return max(LEAST, (query.max_tokens or 0) // _SHARE)
 
 
+def _fits(query: Query, fetched: Fetched) -> bool:
+    """Tell at a glance whether all that was fetched fits whole, as it usually does."""
+    total = longest = 0
+    for row in fetched.rows.values():
+        message = row.message
+        if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
+            return False
+        length = len(message.content)
+        total += length + CHARACTERS_PER_TOKEN  # each is rounded up
+        longest = max(longest, length)
+    budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
+    return total <= budget and longest <= _most(query) // 2 * CHARACTERS_PER_TOKEN
+
+
 def _window(query: Query, hit: Found, fetched: Fetched) -> tuple[list[Place], list[Place]]:
     """Return the messages in front of a hit and behind it, the nearest first."""
     thread, rank = hit.place
@@ -299,7 +313,7 @@ def _sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[
 def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_tokens: int) -> RecallResult:
     """Put the result together: hits with their windows, cut to the budget, and the windows merged."""
     sizes = None
-    if query.max_tokens is not None:
+    if query.max_tokens is not None and not _fits(query, fetched):
         hits, sizes = _sized(query, hits, fetched)
     own = {hit.place: hit for hit in hits}
     shown: dict[Place, StoredMessage] = {}

@@ -144,7 +144,7 @@ def rank_hybrid(
     scores = lift_by_neighbours(fuse(similarities, worded, weights.dense), weights.neighbours)
     messages = {one[:2]: one for one in (*dense, *words)}
     ranked = []
-    for thread, seq, tokens, author, *_ in messages.values():
+    for thread, seq, tokens, author, _, _ in messages.values():
         if threshold and similarities.get(thread, {}).get(seq, 0.0) < threshold:
             continue
         score = scores[thread][seq] - length_cost(tokens, weights.length)

@@ -12,13 +12,17 @@ from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.plans.scoring import (
     SHORT,
     Candidate,
+    Floor,
     Ranked,
     best,
+    floor_of,
     fuse,
     length_cost,
     lift_by_neighbours,
     rank_hybrid,
     rank_semantic,
+    reaches,
+    with_pieces,
 )
 
 DEFAULT = HybridWeights()
@@ -174,3 +178,48 @@ def test_a_threshold_is_applied_before_the_best_are_chosen(
 def test_inner_products_above_one_are_ranked_by_their_size() -> None:
     ranked = rank_semantic([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2)
     assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
+
+
+# ---------------------------------------------------------------------- the floor of a model, and pieces
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "all-MiniLM-L6-v2.gguf2.f16.gguf",
+        "/models/all-MiniLM-L6-v2",
+        "all-minilm",
+        "all-minilm:22m",
+        "all-minilm:l6-v2",
+        "wordllama-l2-supercat-256",
+    ],
+)
+def test_known_models_have_a_floor(name: str) -> None:
+    assert floor_of(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["text-embedding-3-small", "all-MiniLM-L12-v2", "all-minilm:33m", "paraphrase-MiniLM-L6-v2", ""]
+)
+def test_other_models_have_none(name: str) -> None:
+    assert floor_of(name) is None
+
+
+def test_the_floor_is_higher_where_no_word_was_found() -> None:
+    floor = Floor(0.2, 0.3)
+    low, high = Ranked(b"t", 1, 1, 1, 0.25), Ranked(b"t", 2, 1, 1, 0.3)
+    assert not reaches([low], floor, hybrid=True)
+    assert reaches([low], floor, hybrid=False)
+    assert reaches([low, low._replace(worded=True, similarity=0)], floor, hybrid=True)
+    assert reaches([low, high], floor, hybrid=True)
+    assert reaches([low], None, hybrid=True)
+
+
+def test_the_piece_is_that_of_both_searches() -> None:
+    ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
+    dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
+    assert [found.piece for found in with_pieces(ranked, 400, dense, [], 0.7)] == [2, 0]
+    assert [found.piece for found in with_pieces(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
+    assert with_pieces(ranked, 1000, dense, [], 0.7) is ranked
