@@ -18,10 +18,10 @@ import redis
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_from_dict
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Command: TypeAlias = tuple[Any, ...]
     Trips: TypeAlias = "list[Sequence[Command]]"  # what is sent, one item per round trip
@@ -73,6 +73,9 @@ class Words:
         return [AIMessage(text) if at % 2 else HumanMessage(text) for at, text in enumerate(self.texts(number))]
 
 
+EXACT = HistoryOptions(step=1)  # the last 10, neither more nor fewer, so that turns can be compared
+
+
 class Recorder:
     """A client for `Memory` that notes what is sent."""
 
@@ -122,9 +125,17 @@ def replay_to_messages(client: Any, trips: Trips) -> list[BaseMessage]:
         replies = pipeline(client, commands).execute()
         for command, reply in zip(commands, replies, strict=True):
             if command[0] == "EVALSHA":
-                bodies = [part for part in reply if isinstance(part, bytes) and part.startswith(b'{"stored_at":')]
+                bodies = [part for part in _parts(reply) if part.startswith(b'{"stored_at":')]
                 found += messages_from_dict([json.loads(body) for body in bodies])
     return found
+
+
+def _parts(reply: Any) -> Iterator[bytes]:
+    """Give the texts of a reply, those of its lists too."""
+    if isinstance(reply, bytes):
+        yield reply
+    for part in reply if isinstance(reply, list) else ():
+        yield from _parts(part)
 
 
 async def areplay(client: Any, trips: Trips) -> None:
@@ -146,12 +157,13 @@ class Target:
         self.client: Any = redis.Redis.from_url(url)
         self._recorder = Recorder(self.client)
         self._words, self._asked = words, count()
-        self.memory = Memory(url, embeddings=model, recall=options)
-        self._twin = Memory(client=cast("redis.Redis", self._recorder), embeddings=model, recall=options)
+        self.memory = Memory(url, embeddings=model, recall=options, history=EXACT)
+        self._twin = Memory(client=cast("redis.Redis", self._recorder), embeddings=model, recall=options, history=EXACT)
         messages = words.messages(BATCH)
         for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
             memory.setup()
             memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")
+            memory.save_turn(messages[:2], thread_id="warm-up", resource_id="nobody")
             self._saved = self._recorder.reply
             memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
         self.memory.threads.delete("warm-up")

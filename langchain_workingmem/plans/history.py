@@ -94,7 +94,7 @@ def write(
     )
     if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
-    return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=True)], failure
+    return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
 
 
 def _under(id: str, draft: Draft) -> BaseMessage:
