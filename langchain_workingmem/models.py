@@ -127,23 +127,30 @@ class RecallResult(_Shown):
 
     def windows(self) -> dict[str, list[list[tuple[datetime, BaseMessage]]]]:
         """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
-        joined = {
+        found: dict[str, list[list[tuple[datetime, BaseMessage]]]] = {}
+        last: dict[str, StoredMessage] = {}
+        joined: set[tuple[str, str | None, str | None]] | None = None
+        for row in self.rows:
+            id, before = row.thread_id, last.get(row.thread_id)
+            last[id] = row
+            if before is None:
+                found[id] = [[(row.stored_at, row.message)]]
+                continue
+            is_next = row.seq == before.seq + 1
+            if not is_next:  # numbers of deleted messages are missing: a window says that nothing is in between
+                joined = self._joined() if joined is None else joined
+                is_next = (id, before.message.id, row.message.id) in joined
+            if not is_next:
+                found[id].append([])
+            found[id][-1].append((row.stored_at, row.message))
+        return found
+
+    def _joined(self) -> set[tuple[str, str | None, str | None]]:
+        return {
             (hit.thread_id, one.id, other.id)
             for hit in self.hits
             for one, other in pairwise([*hit.before, hit.message, *hit.after])
         }
-        found: dict[str, list[list[tuple[datetime, BaseMessage]]]] = {}
-        last: dict[str, StoredMessage] = {}
-        for row in self.rows:
-            id, runs = row.thread_id, found.setdefault(row.thread_id, [])
-            before = last.get(id)
-            # numbers of deleted messages are missing, and a window says that nothing is in between all the same
-            if before and (row.seq == before.seq + 1 or (id, before.message.id, row.message.id) in joined):
-                runs[-1].append((row.stored_at, row.message))
-            else:
-                runs.append([(row.stored_at, row.message)])
-            last[id] = row
-        return found
 
     def to_documents(self) -> list[Document]:
         """Give one document per hit: its window with the speakers, and ids, similarity and time as metadata.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -14,10 +15,10 @@ from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.plans.search import words_of
 from langchain_workingmem.plans.windows import provenance, with_calls
 from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece
-from langchain_workingmem.text.rendering import message_text
+from langchain_workingmem.text.rendering import message_text, words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -59,7 +60,7 @@ class Fetched:
             message = row.message if (row := self.rows.get((thread, at))) else None
             if message is None or isinstance(message, HumanMessage):
                 break
-            if isinstance(message, AIMessage) and not message.tool_calls and str(message.text).strip():
+            if isinstance(message, AIMessage) and not message.tool_calls and words_in(message).strip():
                 answer = thread, at
         return answer
 
@@ -77,7 +78,7 @@ class Found(NamedTuple):
 
 def may_repeat(one: Ranked, query: Query) -> bool:
     """Tell whether a candidate may be the question itself, asked before; its text is not known yet."""
-    return query.turn and one.similarity >= _SURE and abs(one.tokens - count_tokens(query.text)) <= 2
+    return one.similarity >= _SURE and query.turn and abs(one.tokens - count_tokens(query.text)) <= 2
 
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
@@ -152,7 +153,7 @@ def hits_of(
                 continue
             hit = Found(one, answer, hit.place)
         row = fetched.rows[hit.place]
-        text = (row.message.type, str(row.message.text).strip()) if query.turn else hit.place
+        text = (row.message.type, words_in(row.message).strip()) if query.turn else hit.place
         known = found.setdefault(text, hit)
         if fetched.rows[known.place].stored_at < row.stored_at:
             found[text] = Found(known.one, hit.place, hit.asked)
@@ -173,7 +174,7 @@ def _words(text: str) -> list[str]:
 def _repeats(message: BaseMessage, question: str, words: list[str]) -> bool:
     if not isinstance(message, HumanMessage):
         return False
-    text = str(message.text).strip()
+    text = words_in(message).strip()
     is_near = abs(len(text) - len(question.strip())) <= 4 * CHARACTERS_PER_TOKEN  # who asks again may say "??"
     return is_near and _words(text) == words
 
@@ -182,7 +183,7 @@ def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
     """Tell whether a hit has most of the question's words: two at least, however little its vector is like the question's."""
     if not hit.one.worded:
         return False
-    text = str(fetched.rows[hit.place].message.text)
+    text = words_in(fetched.rows[hit.place].message)
     start, end = piece(text, chunk_tokens, hit.one.piece)
     words = [word for word in words_of(query.text) if len(word) >= _SPEAKING and word not in _ASKING]
     pattern = re.compile(
@@ -315,40 +316,44 @@ def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_token
     sizes = None
     if query.max_tokens is not None and not _fits(query, fetched):
         hits, sizes = _sized(query, hits, fetched)
-    own = {hit.place: hit for hit in hits}
-    shown: dict[Place, StoredMessage] = {}
-
-    def show(places: Iterable[Place], *, front: bool) -> Iterator[BaseMessage]:
-        for place in places:
-            if sizes is not None and place not in sizes.of:
-                return
-            if place not in shown:
-                row = fetched.rows[place]
-                if sizes is not None and sizes.of[place] < sizes.tokens(place):
-                    hit = own.get(place)
-                    row = _cut(row, sizes.of[place], query, hit, chunk_tokens, front=front)
-                shown[place] = row
-            yield shown[place].message
-
+    rows = fetched.rows
+    if sizes is not None:
+        rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     found = []
+    shown: dict[Place, StoredMessage] = {}
     for hit in hits:
         front, back = _window(query, hit, fetched)
-        (message,) = show([hit.place], front=False)
-        row = fetched.rows[hit.place]
+        if sizes is not None:
+            front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
+        for place in (hit.place, *front, *back):
+            shown[place] = rows[place]
+        row = rows[hit.place]
         found.append(
             RecallHit(
-                message=message,
+                message=row.message,
                 thread_id=row.thread_id,
                 score=hit.one.score,
                 similarity=hit.one.similarity,
-                before=[*show(front, front=True)][::-1],
-                after=[*show(back, front=False)],
+                before=[rows[place].message for place in reversed(front)],
+                after=[rows[place].message for place in back],
                 stored_at=row.stored_at,
                 thread_title=fetched.titles[hit.place[0]],
             )
         )
-    rows = sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id))
-    return RecallResult(hits=found, rows=rows)
+    return RecallResult(hits=found, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
+
+
+def _shortened(
+    query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
+) -> dict[Place, StoredMessage]:
+    """Cut what is longer than its size."""
+    rows = dict(fetched.rows)
+    own = {hit.place: hit for hit in hits}
+    fronts = {place for hit in hits for place in _window(query, hit, fetched)[0]}
+    for place, size in sizes.of.items():
+        if size < sizes.tokens(place):
+            rows[place] = _cut(rows[place], size, query, own.get(place), chunk_tokens, front=place in fronts)
+    return rows
 
 
 def _cut(
@@ -362,7 +367,7 @@ def _cut(
     text = message_text(message)
     start = end = len(text) if front else 0
     if hit is not None:
-        start, end = piece(str(message.text), chunk_tokens, 0 if hit.asked else hit.one.piece)
+        start, end = piece(words_in(message), chunk_tokens, 0 if hit.asked else hit.one.piece)
     short = excerpt(text, tokens, start, end, words_of(query.text))
     lean = with_calls(message) if isinstance(message, AIMessage) else message
     data = {"thread_id": row.thread_id, "excerpt": True}

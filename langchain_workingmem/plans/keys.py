@@ -63,8 +63,8 @@ class ThreadKeys:
     order: str  # ZSET: message id -> sequence number, of the current branch
     messages: str  # HASH: message id -> JSON
     vector: str  # prefix of the vector documents: + sequence number : chunk : tokens of the message
-    questions: str  # ZSET: what the user said on the current branch, as the history counts it
-    answers: str  # ZSET: likewise the answers
+    said: str  # ZSET: what was said on the current branch, as the history counts it
+    answers: str  # ZSET: the answers among it
     superseded: str  # ZSET: message id -> sequence number, of what the conversation has left behind
     aliases: str  # ZSET: other id of a message -> its sequence number
     memory: str  # HASH: working memory of the thread
@@ -78,7 +78,7 @@ class ThreadKeys:
             self.order,
             self.messages,
             self.vector,
-            self.questions,
+            self.said,
             self.answers,
             self.superseded,
             self.aliases,
@@ -106,7 +106,7 @@ class Keys:
             order=f"{self.prefix}:order:{tag}",
             messages=f"{self.prefix}:messages:{tag}",
             vector=f"{self.vector_prefix[:-1]}{tag}:",
-            questions=f"{self.prefix}:questions:{tag}",
+            said=f"{self.prefix}:said:{tag}",
             answers=f"{self.prefix}:answers:{tag}",
             superseded=f"{self.prefix}:superseded:{tag}",
             aliases=f"{self.prefix}:aliases:{tag}",

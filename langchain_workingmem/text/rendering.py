@@ -42,12 +42,17 @@ def unescape(value: Any) -> Any:
 
 def message_text(message: BaseMessage) -> str:
     """Put a message into words, tool calls included; unescaped."""
-    text = message.content if isinstance(message.content, str) else str(message.text)
+    text = words_in(message)
     calls = message.tool_calls if isinstance(message, AIMessage) else None
     if not calls:
         return text or ("[content without text]" if message.content else "")
     said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
     return "\n".join([text, *said] if text else said)
+
+
+def words_in(message: BaseMessage) -> str:
+    """Return the text of a message; LangChain's own `text` takes 2 us, and a turn asks often."""
+    return message.content if isinstance(message.content, str) else str(message.text)
 
 
 def line(message: BaseMessage) -> str:
@@ -94,11 +99,7 @@ def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
 
     What comes from the thread in which the question is asked says so: it is an excerpt from earlier, not its history.
     """
-    titles, found = result.titles, []
-    for id, windows in result.windows().items():
-        messages = [one for window in windows for one in (None, *window)][1:]
-        found.append(conversation(titles.get(id) or id, messages, _HERE if id == thread_id else None))
-    return found
+    return _rendered(result.windows(), result.titles, thread_id)
 
 
 def recalled_block(result: Windows, thread_id: str | None, name: str | None = None) -> str | None:
@@ -106,13 +107,25 @@ def recalled_block(result: Windows, thread_id: str | None, name: str | None = No
 
     No lone surrogate, which providers refuse, gets through. `name` is that of the memory, where an agent has several.
     """
-    shown = conversations(result, thread_id)
-    if not shown:
-        return None
     found = result.windows()
-    origin = " and ".join([_ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found))
-    begin = _opened("recalled_messages", name)
-    return to_utf8("\n".join([begin, _RECALLED.format(origin), *shown, "</recalled_messages>"]))
+    if not found:
+        return None
+    origins = [_ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found)
+    shown = _rendered(found, result.titles, thread_id)
+    head = [_opened("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
+    return to_utf8("\n".join([*head, *shown, "</recalled_messages>"]))
+
+
+def _rendered(
+    found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
+    titles: Mapping[str, str | None],
+    thread_id: str | None,
+) -> list[str]:
+    shown = []
+    for id, windows in found.items():
+        messages = [one for window in windows for one in (None, *window)][1:]
+        shown.append(conversation(titles.get(id) or id, messages, _HERE if id == thread_id else None))
+    return shown
 
 
 def _opened(tag: str, name: str | None) -> str:

@@ -2,24 +2,17 @@
 -- An entry stands for one message of the list: {id, words}, and once it is found in the thread {seq, known, back}: its sequence
 -- number, the id under which it is stored, and whether it is superseded.
 
-local function by_seq(a, b) return a.seq < b.seq end
-
--- What was said on the current branch from `low` to `high`, in order; with `most`, the last ones at least.
-local function said_between(low, high, most)
+-- What was said on the current branch, as parse_said has it.
+local function parsed(members)
   local found = {}
-  for _, key in ipairs({KEYS[5], KEYS[6]}) do
-    local members
-    if most then
-      members = redis.call('ZRANGE', key, high, low, 'BYSCORE', 'REV', 'LIMIT', 0, most)
-    else
-      members = redis.call('ZRANGE', key, low, high, 'BYSCORE')
-    end
-    for _, member in ipairs(members) do
-      found[#found + 1] = parse_said(member)
-    end
-  end
-  table.sort(found, by_seq)
+  for at, member in ipairs(members) do found[at] = parse_said(member) end
   return found
+end
+
+-- The first message behind a position that was said.
+local function next_said(position)
+  local member = redis.call('ZRANGE', KEYS[5], '(' .. position, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+  return member and parse_said(member)
 end
 
 local function id_at(seq)
@@ -102,12 +95,7 @@ local function recognise(entries, from, to)
   local function following(at, words)
     local low = at
     while true do
-      local next
-      for _, key in ipairs({KEYS[5], KEYS[6]}) do
-        local member = redis.call('ZRANGE', key, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
-        local said = member and parse_said(member)
-        if said and (not next or said.seq < next.seq) then next = said end
-      end
+      local next = next_said(low)
       if not next then break end
       if next.words == words then return next end
       if notes_count or not is_note(next.seq) then break end
@@ -138,9 +126,8 @@ local function recognise(entries, from, to)
 
   local function beginning(i)
     if not recent then
-      recent = said_between('-inf', '+inf', MOST_SAID)
-      first_said = recent[1] and redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. recent[1].seq)
-        + redis.call('ZCOUNT', KEYS[6], '-inf', '(' .. recent[1].seq) == 0
+      recent = parsed(redis.call('ZRANGE', KEYS[5], -MOST_SAID, -1))
+      first_said = redis.call('ZCARD', KEYS[5]) <= MOST_SAID
     end
     local has_answer = false
     for at = i, to do has_answer = has_answer or string.sub(entries[at].words, 1, 1) == 'a' end

@@ -1,6 +1,6 @@
 -- In front of every script.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
--- KEYS[5] questions (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
+-- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
 -- KEYS[9] working memory (HASH)  KEYS[10] its revisions (STREAM)
 -- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
 -- `order` holds the current branch, `superseded` what the conversation has left behind; both map ids to sequence numbers.
@@ -11,7 +11,7 @@
 -- traffic; `weight` its tokens, and `upto` the tokens of all that was said on the branch up to it; a ! at the end: a provider
 -- refused it. `state` tells who saved it: empty: some program, t: a turn, a number: a checkpointed state, which began at that
 -- sequence number.
--- The members of `questions` and `answers` are <seq>:<said> of the current branch: what the history counts.
+-- The members of `said` are <seq>:<said> of the current branch: what the history counts. `answers` holds the answers among them.
 
 local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)","said":"([^"]*)","state":"([^"]*)",()'
 
@@ -77,7 +77,8 @@ end
 local function list_said(seq, said)
   local kind = string.sub(said, 1, 1)
   if string.sub(said, -1) == '!' then return end
-  if kind == 'q' then redis.call('ZADD', KEYS[5], seq, seq .. ':' .. said) end
+  if kind == '/' then return end
+  redis.call('ZADD', KEYS[5], seq, seq .. ':' .. said)
   if kind == 'a' then redis.call('ZADD', KEYS[6], seq, seq .. ':' .. said) end
 end
 
@@ -86,7 +87,7 @@ local function unlist_said(seq, said)
   redis.call('ZREM', KEYS[6], seq .. ':' .. said)
 end
 
--- A member of `questions` or `answers` as seq, words, weight, upto.
+-- A member of `said` as seq, words, weight, upto.
 local function parse_said(member)
   local seq, words, weight, upto = string.match(member, '^(%d+):(%w*)/(%d+)/(%d+)')
   return {seq = tonumber(seq), words = words, weight = tonumber(weight), upto = tonumber(upto)}
@@ -94,13 +95,8 @@ end
 
 -- The tokens of all that was said on the current branch.
 local function spoken()
-  local last = {seq = -1, upto = 0}
-  for _, key in ipairs({KEYS[5], KEYS[6]}) do
-    local member = redis.call('ZRANGE', key, -1, -1)[1]
-    local said = member and parse_said(member)
-    if said and said.seq > last.seq then last = said end
-  end
-  return last.upto
+  local last = redis.call('ZRANGE', KEYS[5], -1, -1)[1]
+  return last and parse_said(last).upto or 0
 end
 
 -- Takes a message off the current branch; it stays stored, without vectors. Returns 1, or 0 when it is not on it.

@@ -114,37 +114,44 @@ for _, id in ipairs(back) do
   local said = mark_of(id)
   if not is_traffic(said) and string.sub(said, -1) ~= '!' then behind[#behind + 1] = parse_said(seq .. ':' .. said) end
 end
-local counted = {}
-if roles == '' or string.find(roles, ',human,', 1, true) then counted[#counted + 1] = KEYS[5] end
-if roles == '' or string.find(roles, ',ai,', 1, true) then counted[#counted + 1] = KEYS[6] end
-local function counts(said)
-  local kind = string.sub(said.words, 1, 1)
-  return roles == '' or string.find(roles, kind == 'q' and ',human,' or ',ai,', 1, true)
+-- of one role only, where the options say so
+local only
+if roles ~= '' then
+  only = (string.find(roles, ',human,', 1, true) and 'q' or '') .. (string.find(roles, ',ai,', 1, true) and 'a' or '')
+  if only == 'qa' then only = nil end
 end
+local function counts(said) return not only or string.sub(said.words, 1, 1) == only end
 local below = asked and '(' .. asked or '+inf'
-local total = 0
-for _, key in ipairs(counted) do total = total + redis.call('ZCOUNT', key, '-inf', below) end
+local function size_of(low, high)
+  if only == '' then return 0 end
+  local answers = only and redis.call('ZCOUNT', KEYS[6], low, high) or 0
+  return only == 'a' and answers or redis.call('ZCOUNT', KEYS[5], low, high) - answers
+end
+local total = size_of('-inf', below)
 for seq in pairs(gone) do
-  if not asked or seq < asked then
-    for _, key in ipairs(counted) do total = total - redis.call('ZCOUNT', key, seq, seq) end
-  end
+  if not asked or seq < asked then total = total - size_of(seq, seq) end
 end
 for _, said in ipairs(behind) do
   if (not asked or said.seq < asked) and counts(said) then total = total + 1 end
 end
-local function newest(number)
-  local found = {}
-  for _, key in ipairs(counted) do
-    for _, member in ipairs(redis.call('ZRANGE', key, below, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, number + #left)) do
-      local said = parse_said(member)
-      if not gone[said.seq] then found[#found + 1] = said end
-    end
+-- What was said on the caller's branch from the `first`th newest on.
+local is_plain = #left == 0 and #behind == 0 and not only
+local function newest(first, number)
+  if is_plain then
+    return parsed(redis.call('ZRANGE', KEYS[5], below, '-inf', 'BYSCORE', 'REV', 'LIMIT', first - 1, number))
+  end
+  local found, most = {}, first + number
+  for _, said in ipairs(parsed(redis.call('ZRANGE', only == 'a' and KEYS[6] or KEYS[5], below, '-inf', 'BYSCORE', 'REV',
+      'LIMIT', 0, (only == 'q' and 20 or 1) * most + #left))) do
+    if not gone[said.seq] and counts(said) then found[#found + 1] = said end
   end
   for _, said in ipairs(behind) do
     if (not asked or said.seq < asked) and counts(said) then found[#found + 1] = said end
   end
   table.sort(found, function(a, b) return a.seq > b.seq end)
-  return found
+  local chosen = {}
+  for at = first, math.min(first + number - 1, #found) do chosen[#chosen + 1] = found[at] end
+  return chosen
 end
 
 local GROWTH = 20 -- messages that a window grows at most to begin with a question
@@ -153,17 +160,18 @@ local shows = last ~= 0
 if shows and last and total > last then
   local place = math.floor((total - last) / step) * step
   if place > 0 then
-    local take = total - place
-    local found = newest(take + GROWTH)
-    local at = math.min(take, #found)
-    if string.sub(found[at].words, 1, 1) == 'a' and (roles == '' or #counted == 2) then
-      while at < #found and at < take + GROWTH and string.sub(found[at].words, 1, 1) ~= 'q' do at = at + 1 end
+    local found = newest(total - place, 2)
+    local edge = found[1]
+    if edge and string.sub(edge.words, 1, 1) == 'a' and not only then
+      local at = 2
+      if found[2] and string.sub(found[2].words, 1, 1) ~= 'q' then found = newest(total - place, GROWTH) end
+      while found[at] and string.sub(found[at].words, 1, 1) ~= 'q' do at = at + 1 end
+      edge = found[at] or edge
     end
-    if string.sub(found[at].words, 1, 1) == 'q' then
-      begins = found[at].seq
-    else
-      at = math.min(take, #found)
-      if found[at + 1] then begins = found[at + 1].seq + 1 end
+    if edge and string.sub(edge.words, 1, 1) == 'q' then
+      begins = edge.seq
+    elseif edge and found[2] then
+      begins = found[2].seq + 1 -- the tool traffic that led to the answer comes along
     end
   end
 end
@@ -173,7 +181,7 @@ local cut = 0
 if shows and most then
   local number, size, fits = 100, 0, nil
   while true do
-    local found, has_question = newest(number), false
+    local found, has_question = newest(1, number), false
     size, fits = 0, nil
     for _, said in ipairs(found) do
       size = size + said.weight
@@ -200,43 +208,46 @@ end
 local doomed = {}
 for _, id in ipairs(left) do doomed[id] = true end
 
--- The message, unless it is no part of the history as it is to be shown.
-local function shown(id, seq)
-  if known[id] or doomed[id] then return nil end
-  if is_summarised and (not first or tonumber(seq) < first) then return nil end
-  local value = redis.call('HGET', KEYS[3], id)
+-- Tells whether a message is part of the history as it is to be shown; most need no look into their headers.
+local looks_inside = lineage or thread[2] or roles ~= '' or is_without_tools or most
+local function is_shown(id, seq, value)
+  if not looks_inside then return true end
   local _, _, size, _, said, state, rest = string.match(value, HEADER)
-  if lineage and tonumber(seq) < first and state == lineage then return nil end -- trimmed off the state
-  if string.sub(said, -1) == '!' then return nil end
+  if lineage and tonumber(seq) < first and state == lineage then return false end -- trimmed off the state
+  if string.sub(said, -1) == '!' then return false end
   local role, tokens = role_at(value, rest), tonumber(string.match(size, '^%d+'))
-  if roles ~= '' and not string.find(roles, ',' .. role .. ',', 1, true) then return nil end
+  if roles ~= '' and not string.find(roles, ',' .. role .. ',', 1, true) then return false end
   if is_traffic(said) then
-    if is_without_tools and (role ~= 'ai' or tokens == 0) then return nil end
-    if roles ~= '' and not string.find(roles, ',tool,', 1, true) then return nil end
-    if most and tokens > most then return nil end
+    if is_without_tools and (role ~= 'ai' or tokens == 0) then return false end
+    if roles ~= '' and not string.find(roles, ',tool,', 1, true) then return false end
+    if most and tokens > most then return false end
   end
-  return value
+  return true
 end
 local rows = {}
 if shows and thread[1] then
   local found = {}
-  local ranked = redis.call('ZRANGE', KEYS[2], begins, below, 'BYSCORE', 'WITHSCORES')
-  for at = 1, #ranked, 2 do
-    found[#found + 1] = {id = ranked[at], seq = ranked[at + 1]}
+  local function take(id, seq)
+    if known[id] or doomed[id] or (is_summarised and (not first or tonumber(seq) < first)) then return end
+    found[#found + 1] = {id = id, seq = seq}
   end
+  local ranked = redis.call('ZRANGE', KEYS[2], begins, below, 'BYSCORE', 'WITHSCORES')
+  for at = 1, #ranked, 2 do take(ranked[at], ranked[at + 1]) end
   for _, id in ipairs(back) do
     local seq = redis.call('ZSCORE', KEYS[7], id)
-    if not known[id] and (begins == '-inf' or tonumber(seq) >= tonumber(begins)) then
-      found[#found + 1] = {id = id, seq = seq}
-    end
+    if begins == '-inf' or tonumber(seq) >= tonumber(begins) then take(id, seq) end
   end
   if #back > 0 then table.sort(found, function(a, b) return tonumber(a.seq) < tonumber(b.seq) end) end
-  for _, one in ipairs(found) do
-    local value = shown(one.id, one.seq)
-    if value then
-      rows[#rows + 1] = one.id
-      rows[#rows + 1] = one.seq
-      rows[#rows + 1] = value
+  for start = 1, #found, 500 do
+    local ids = {}
+    for at = start, math.min(start + 499, #found) do ids[#ids + 1] = found[at].id end
+    for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+      local one = found[start + at - 1]
+      if is_shown(one.id, one.seq, value) then
+        rows[#rows + 1] = one.id
+        rows[#rows + 1] = one.seq
+        rows[#rows + 1] = value
+      end
     end
   end
 end
@@ -244,7 +255,7 @@ end
 -- what is known of the entries
 local spoken_at = {}
 if first and #entries > 0 then
-  for _, said in ipairs(said_between(first, '+inf')) do spoken_at[said.seq] = said end
+  for _, said in ipairs(parsed(redis.call('ZRANGE', KEYS[5], first, '+inf', 'BYSCORE'))) do spoken_at[said.seq] = said end
   for _, said in ipairs(behind) do spoken_at[said.seq] = said end
 end
 local ids, seqs, uptos, changed, refused = {}, {}, {}, {}, {}

@@ -85,12 +85,7 @@ if mode == 'turn' and thread[1] then
   -- an answer that comes late leaves nothing behind: others may have asked meanwhile
   local asks_again = last_known
   if last_known and is_turn then
-    local next
-    for _, key in ipairs({KEYS[5], KEYS[6]}) do
-      local member = redis.call('ZRANGE', key, '(' .. last_known.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
-      local one = member and parse_said(member)
-      if one and (not next or one.seq < next.seq) then next = one end
-    end
+    local next = next_said(last_known.seq)
     asks_again = next and string.sub(next.words, 1, 1) == 'a'
   end
   if asks_again and (is_new or not is_turn) then
