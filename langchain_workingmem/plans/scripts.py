@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Argument, Command
 
 _FOLDER = files(__package__) / "lua"
-_PRELUDE = (_FOLDER / "prelude.lua").read_text()
 _SOURCES: dict[Argument, str] = {}
 # That Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step.
 MOST_BYTES = 512 * 2**20
@@ -27,11 +26,16 @@ def _size(argument: Argument) -> int:
     return len(argument.encode()) if isinstance(argument, str) else 0
 
 
+# In front of a script; what it does not need would be made anew at each of its runs.
+_COMMON = ("header", "prelude")
+_BRANCHES = (*_COMMON, "said")
+
+
 class Script:
     """One script, called by its digest; the file's header names its KEYS, ARGV and reply."""
 
     def __init__(self, name: str, *parts: str) -> None:
-        source = _PRELUDE + "".join((_FOLDER / f"{part}.lua").read_text() for part in (*parts, name))
+        source = "".join((_FOLDER / f"{part}.lua").read_text() for part in (*(parts or _COMMON), name))
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         _SOURCES[self.sha] = source
 
@@ -66,14 +70,14 @@ def as_eval(command: Command) -> Command:
 CREATE = Script("create_thread")
 CHANGE = Script("change_thread")
 TRANSFER = Script("transfer")
-WRITE = Script("write", "branch")
+WRITE = Script("write", *_BRANCHES, "branch")
 READ = Script("read")
-TURN = Script("turn", "branch")
-REFUSE = Script("refuse")
-TRUNCATE = Script("truncate")
-WINDOWS = Script("windows")
-DELETE = Script("delete")
-RESTORE = Script("restore")
+TURN = Script("turn", "header", "branch")
+REFUSE = Script("refuse", *_BRANCHES)
+TRUNCATE = Script("truncate", *_BRANCHES)
+WINDOWS = Script("windows", "header")
+DELETE = Script("delete", *_BRANCHES)
+RESTORE = Script("restore", *_BRANCHES)
 REMEMBER = Script("remember")
 RESTORE_MEMORY = Script("restore_memory")
 LIFT = Script("lift")

@@ -156,7 +156,7 @@ def gather(
     limit = history.last_messages
     if limit is None and history.max_tokens is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
-    spare = min(2 * (limit or 0) + len(listed), MOST_SPARE)
+    spare = min((limit or 0) + (history.step or limit or 0) + len(listed), MOST_SPARE)
     looking = _recall(space, query, thread_id, resource_id, calls, read, spare=spare)
     return (
         yield from traced(

@@ -66,7 +66,8 @@ class Numbers:
 
     def shown(self, branch: list[str]) -> list[str]:
         """Put notes among what is said before the question, which is the last of the branch."""
-        return self.stored(branch, [note for note in self.notes if self.places[note] < self.places[branch[-1]]])
+        before = [note for note in self.notes if self.places[branch[0]] < self.places[note] < self.places[branch[-1]]]
+        return self.stored(branch, before)  # what a model is sent begins with the user
 
     def stored(self, branch: list[str], notes: list[str] | None = None) -> list[str]:
         return sorted([*branch, *(self.notes if notes is None else notes)], key=self.places.__getitem__)
@@ -264,7 +265,8 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
         elif action == "go back" and tips:
             at = tips[which % len(tips)]
         elif action == "remove" and len(before) > 3:
-            middle = [m for m in before[1:-1] if is_said(m)]
+            texts = spoken(before)
+            middle = [m for m in before[1:-1] if is_said(m) and texts.count(str(m.text)) == 1]  # not one that was sent again
             if middle:
                 one = middle[which % len(middle)]
                 at = agent.update_state(current, {"messages": [RemoveMessage(id=str(one.id))]})

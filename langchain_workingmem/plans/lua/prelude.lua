@@ -1,46 +1,9 @@
--- In front of every script.
--- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
--- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
--- KEYS[9] working memory (HASH)  KEYS[10] its revisions (STREAM)
--- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
--- `order` holds the current branch, `superseded` what the conversation has left behind; both map ids to sequence numbers.
--- A stored message is one JSON object that begins with what memory knows about it:
---   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","said":"<words>/<weight>/<upto>","state":"<state>","type":"human","data":{...}}
--- `model` names the embedding settings behind its vectors, and is empty while it has none; `size` is <tokens>, or
--- <tokens>~<author> where the author has a name. `words` is a digest behind q (a question) or a (an answer), empty for tool
--- traffic; `weight` its tokens, and `upto` the tokens of all that was said on the branch up to it; a ! at the end: a provider
--- refused it. `state` tells who saved it: empty: some program, t: a turn, a number: a checkpointed state, which began at that
--- sequence number.
--- The members of `said` are <seq>:<said> of the current branch: what the history counts. `answers` holds the answers among them.
-
-local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)","said":"([^"]*)","state":"([^"]*)",()'
-
-local function header(at, model, size, chunks, said, state)
-  return '{"stored_at":' .. at .. ',"vectors":"' .. model .. '/' .. size .. '/' .. chunks .. '","said":"' .. said
-    .. '","state":"' .. state .. '",'
-end
-
--- The type of a message whose header ends at `rest`.
-local function role_at(value, rest)
-  return string.match(value, '^"type":"([^"]*)"', rest)
-end
+-- In front of the scripts that write, behind header.lua.
 
 -- Microseconds since the epoch. A double holds them exactly, but Lua prints it rounded: hence `whole`.
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
-end
-
-local function whole(number)
-  return string.format('%.0f', number)
-end
-
--- An error reply when `resource` is given and is not the owner.
-local function stranger(resource)
-  local owner = redis.call('HGET', KEYS[1], 'resource')
-  if owner and resource ~= '' and owner ~= resource then
-    return redis.error_reply('WMOWNER the thread belongs to another resource')
-  end
 end
 
 -- Calls a command for the arguments from ARGV[first] to ARGV[last], a thousand at a time: one by one, Search would read a
@@ -71,57 +34,6 @@ local function drop_vectors(seq, value)
     dropped = dropped + redis.call('DEL', key)
   end
   return dropped
-end
-
--- Takes a message of the current branch into what the history counts, or out of it.
-local function list_said(seq, said)
-  local kind = string.sub(said, 1, 1)
-  if string.sub(said, -1) == '!' then return end
-  if kind == '/' then return end
-  redis.call('ZADD', KEYS[5], seq, seq .. ':' .. said)
-  if kind == 'a' then redis.call('ZADD', KEYS[6], seq, seq .. ':' .. said) end
-end
-
-local function unlist_said(seq, said)
-  redis.call('ZREM', KEYS[5], seq .. ':' .. said)
-  redis.call('ZREM', KEYS[6], seq .. ':' .. said)
-end
-
--- A member of `said` as seq, words, weight, upto.
-local function parse_said(member)
-  local seq, words, weight, upto = string.match(member, '^(%d+):(%w*)/(%d+)/(%d+)')
-  return {seq = tonumber(seq), words = words, weight = tonumber(weight), upto = tonumber(upto)}
-end
-
--- The tokens of all that was said on the current branch.
-local function spoken()
-  local last = redis.call('ZRANGE', KEYS[5], -1, -1)[1]
-  return last and parse_said(last).upto or 0
-end
-
--- Takes a message off the current branch; it stays stored, without vectors. Returns 1, or 0 when it is not on it.
-local function supersede(id)
-  local seq = redis.call('ZSCORE', KEYS[2], id)
-  if not seq then return 0 end
-  local value = redis.call('HGET', KEYS[3], id)
-  local at, _, size, _, said, state, rest = string.match(value, HEADER)
-  drop_vectors(seq, value)
-  unlist_said(seq, said)
-  redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-  redis.call('ZREM', KEYS[2], id)
-  redis.call('ZADD', KEYS[7], seq, id)
-  return 1
-end
-
--- Puts a message that was superseded back on the current branch. Returns 1, or 0 when it is not superseded.
-local function revive(id)
-  local seq = redis.call('ZSCORE', KEYS[7], id)
-  if not seq then return 0 end
-  local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
-  redis.call('ZREM', KEYS[7], id)
-  redis.call('ZADD', KEYS[2], seq, id)
-  list_said(seq, said)
-  return 1
 end
 
 -- Calls visit(id, seq, value) for every message in `order`, or in `superseded`, a batch of replies in memory at a time.
