@@ -56,8 +56,8 @@ def main() -> None:
                 thread_id="maya-wedding",
                 resource_id="maya",
             )
-            say(f"{len(context.messages)} messages, the last ones of this thread and the new one, and this block:")
-            print(textwrap.indent(shorten(context.system[0], 900), "    "))
+            say(f"{len(context.messages)} messages, the last ones of this thread and the question, which now begins:")
+            print(textwrap.indent(shorten(str(context.messages[-1].text), 900), "    "))
 
         heading("5. The server stopped, and starts again on the same directory")
         with open_memory(folder) as memory:

@@ -15,7 +15,7 @@ from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import UPDATE, seed, stored
-from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, said, weather
+from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, said, weather
 from tests.conftest import Trips
 from tests.server.test_isolation import NAMES, secret, secrets_in
 
@@ -74,7 +74,7 @@ def test_without_a_user_the_owner_of_the_thread_counts(bench: Bench) -> None:
     seed(memory, "my cat is named Molly", thread="pets")
     model = Scripted.says("four")
     bench.run(agent_of(model, memory), ask("my cat"), configured("t"))
-    assert "Molly" in said(model.seen[0])[0]
+    assert "Molly" in remembered(model.seen[0])
     thread = memory.threads.get("t")
     assert thread is not None
     assert (thread.resource_id, thread.message_count) == ("ann", 4)
@@ -144,7 +144,7 @@ def test_names_that_look_alike_never_mix_in_an_agent(bench: Bench, names: list[s
 
 
 def echo(messages: list[Any]) -> str:
-    return f"heard {messages[-1].text}"
+    return f"heard {own(messages)[-1].text}"
 
 
 def test_users_at_once_in_one_agent_never_mix(bench: Bench) -> None:
@@ -166,7 +166,8 @@ def test_users_at_once_in_one_agent_never_mix(bench: Bench) -> None:
         lines = [[f"human: {turn} {user}.", f"ai: heard {turn} {user}."] for turn in range(3)]
         assert stored(memory, f"thread of {user}") == [line for pair in lines for line in pair]
     for messages in model.seen:
-        (user,) = [user for user in USERS if f"{user}." in messages[-1].text]
+        (user,) = [user for user in USERS if f"{user}." in own(messages)[-1].text]
+        assert f"this is {user}." in remembered(messages)
         assert [one for one in USERS if f"{one}." in str(messages)] == [user]
 
 
