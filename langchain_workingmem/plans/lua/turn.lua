@@ -197,7 +197,10 @@ local function shown(id, seq)
   if is_traffic(said) then
     if is_without_tools and (role ~= 'ai' or tokens == 0) then return nil end
     if roles ~= '' and not string.find(roles, ',tool,', 1, true) then return nil end
-    if most and tokens > most then return nil end
+    if most and tokens > most then
+      cut = cut + 1
+      return nil
+    end
   end
   return value
 end
