@@ -168,13 +168,6 @@ def test_recalled_text_cannot_leave_its_block(brief: Memory, breakout: str) -> N
 # ---------------------------------------------------------------------- history options
 
 
-@pytest.mark.parametrize(("last", "shown"), [(0, 0), (1, 2), (2, 2), (3, 4), (4, 4), (6, 6), (100, 6), (None, 6)])
-def test_last_messages_bounds_the_history(make_memory: Make, last: int | None, shown: int) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=last, step=1))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[6 - shown :], "new"]
-
-
 def test_with_the_whole_history_nothing_of_the_thread_is_recalled(
     make_memory: Make, embeddings: WordEmbeddings
 ) -> None:
@@ -187,20 +180,6 @@ def test_with_the_whole_history_nothing_of_the_thread_is_recalled(
     assert {hit.thread_id for hit in context.recalled} == {"other"}
     assert len(context.recalled) == 2
     assert len(context.messages) == 31
-
-
-def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(roles=["human"]))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[::2], "new"]
-
-
-def test_max_tokens_bounds_the_history(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=25, token_counter=lambda some: 10 * len(some)))
-    chat(memory, *OLD)
-    context = memory.context("new", **TURN)
-    assert texts(context.messages) == [*OLD[4:], "new"]
-    assert context.omitted == 4
 
 
 @pytest.mark.parametrize(
@@ -255,17 +234,6 @@ def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memor
     assert [message.id for message in plain.context([asked], **TURN).messages] == ["h0", "a0", "h1"]
     state = [first, AIMessage("hi", id="a0"), asked]  # of a checkpoint
     assert [message.id for message in plain.context(state, **TURN).messages] == ["h0", "a0", "h1"]
-
-
-def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=4, step=1))
-    chat(memory, *OLD)
-    steps = [message for at in "abc" for message in (ai("", at), result(at))]
-    memory.save_turn([HumanMessage("long one", id="q"), *steps], **TURN)
-    assert [message.id for message in memory.context([HumanMessage("long one", id="q")], **TURN).messages] == [
-        *("t-2", "t-3", "t-4", "t-5"),
-        "q",
-    ]
 
 
 def test_what_came_after_a_question_that_failed_is_shown_with_the_next(plain: Memory) -> None:
@@ -330,13 +298,6 @@ def test_without_words_of_the_user_nothing_is_recalled(brief: Memory, embeddings
 def test_a_stored_orphan_result_is_not_shown(plain: Memory) -> None:
     plain.history.append([HumanMessage("go", id="h"), result("lost", "r")], **TURN)
     assert texts(plain.context("new", **TURN).messages) == ["go", "new"]
-
-
-def test_a_window_that_would_begin_with_an_answer_grows_to_its_question(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=1, step=1))
-    turn = [HumanMessage("go", id="h"), ai("", "a", id="c"), result("a", "r"), AIMessage("done", id="d")]
-    memory.history.append(turn, **TURN)
-    assert [message.id for message in memory.context([HumanMessage("new", id="n")], **TURN).messages] == list("hcrdn")
 
 
 def test_an_unanswered_call_is_stored_and_not_shown(plain: Memory) -> None:
