@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from offline import calls, chat_model, knows, show
 from pydantic import BaseModel
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 
 
@@ -28,7 +28,6 @@ def open_memory(folder: str) -> Memory:
     return Memory.embedded(
         folder,
         embeddings=LocalEmbeddings(),
-        recall=RecallOptions(),
         working_memory=WorkingMemoryOptions(schema=User),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import HumanMessage, SystemMessage
 from offline import calls, chat_model, knows, show
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -47,7 +47,6 @@ def main() -> None:
     )
     with Memory.embedded(
         embeddings=LocalEmbeddings(),
-        recall=RecallOptions(),
         working_memory=WorkingMemoryOptions(template="- **Name**:"),
     ) as memory:
         for thread_id, text in [

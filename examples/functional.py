@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph i
 from langgraph.func import entrypoint, task
 from offline import chat_model, knows, show
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory
 
 
 def build(memory: Memory, model: Any) -> Any:
@@ -40,7 +40,7 @@ def build(memory: Memory, model: Any) -> Any:
 
 async def run() -> None:
     model = chat_model(knows("my dog called", "Nougat", "Your dog is called Nougat."))
-    async with Memory.embedded(embeddings=LocalEmbeddings(), recall=RecallOptions()) as memory:
+    async with Memory.embedded(embeddings=LocalEmbeddings()) as memory:
         chat = build(memory, model)
         for thread_id, text in [("monday", "My dog is called Nougat."), ("friday", "How is my dog called?")]:
             question = HumanMessage(text)

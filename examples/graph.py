@@ -12,7 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 from offline import chat_model, knows, show
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -38,7 +38,7 @@ def main() -> None:
         knows("my dog called", "Nougat", "Your dog is called Nougat."),
         knows("did i just ask", "How is my dog called?", "You asked how your dog is called."),
     )
-    with Memory.embedded(embeddings=LocalEmbeddings(), recall=RecallOptions()) as memory:
+    with Memory.embedded(embeddings=LocalEmbeddings()) as memory:
         graph = build(memory, model)
         for thread_id, user_id, text in [
             ("monday", "maya", "My dog is called Nougat."),

@@ -15,7 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from offline import chat_model
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -41,7 +41,7 @@ def build(memory: Memory, model: Any) -> Any:
 
 def main() -> None:
     model = chat_model(lambda _, sight: next((f"{name}." for name in ("Nougat", "Kestrel") if name in sight), None))
-    with Memory.embedded(embeddings=LocalEmbeddings(), recall=RecallOptions()) as memory:
+    with Memory.embedded(embeddings=LocalEmbeddings()) as memory:
         for user, threads in json.loads(CONVERSATIONS.read_text(encoding="utf-8"))["users"].items():
             for thread in threads:
                 ids = {"thread_id": thread["thread_id"], "resource_id": user}

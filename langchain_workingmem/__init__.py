@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import (
         HistoryOptions,
         HybridWeights,
+        Ids,
         IndexOptions,
         RecallOptions,
         TitleOptions,
@@ -68,6 +69,7 @@ __all__ = [
     "HistoryOptions",
     "HybridWeights",
     "IdError",
+    "Ids",
     "ImportReport",
     "IndexOptions",
     "LocalEmbeddings",
@@ -121,6 +123,7 @@ _HOMES = {
     "options": [
         "HistoryOptions",
         "HybridWeights",
+        "Ids",
         "IndexOptions",
         "RecallOptions",
         "TitleOptions",

@@ -86,7 +86,7 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         rest. If somebody else wrote or deleted meanwhile, it would take off what the user has just said, or bring back what
         was deleted. Of several runs on one object, the view is this run's with which its input begins.
         """
-        if caller.f_globals.get("__name__") != "langchain_core.runnables.history":
+        if not is_from_config(caller):
             return messages
         given = caller.f_locals.get("input_messages")
         if "enter_history" in caller.f_code.co_name:
@@ -108,6 +108,11 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return messages
 
 
+def is_from_config(caller: FrameType) -> bool:
+    """Tell whether RunnableWithMessageHistory calls: what it passes, it has read in the config."""
+    return caller.f_globals.get("__name__") == "langchain_core.runnables.history"
+
+
 def config_specs() -> list[ConfigurableFieldSpec]:
     """Name the ids of a chat history as LangChain's configurable fields."""
     return [
@@ -122,7 +127,7 @@ def config_specs() -> list[ConfigurableFieldSpec]:
             id="resource_id",
             annotation=str,
             name="Resource id",
-            description="The user who owns the thread; None: whoever owns it.",
+            description="The user who owns the thread; None: who is authenticated, else whoever owns it.",
             default=None,
             is_shared=True,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import check_model_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 def chat_model_by_name(name: str) -> BaseChatModel:
     """Make a chat model from "openai:<model>", or from any name that langchain's `init_chat_model` knows."""
+    check_model_name(name, "model")
     provider, _, model = name.partition(":")
     try:
         if provider == "openai" and model:

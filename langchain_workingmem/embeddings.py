@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import check_model_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,8 @@ class LocalEmbeddings(Embeddings):
     """
 
     model = "wordllama-l2-supercat-256"
+    # A question has the vector that it has as a document, so memory embeds a text once for both. Models of your own may say so, too.
+    embeds_alike = True
 
     @cached_property
     def _wordllama(self) -> Any:
@@ -58,6 +61,7 @@ def embeddings_by_name(name: str) -> Embeddings:
     """Make a model from "local", "openai:<model>" or any "provider:model" that langchain's `init_embeddings` knows."""
     if name == "local":
         return LocalEmbeddings()
+    check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
         msg = f"embeddings={name!r}: use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"

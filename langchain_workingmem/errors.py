@@ -67,10 +67,13 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
     """
 
     def __init__(self, thread_id: str, resource_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} does not belong to resource {resource_id!r}: use a thread of "
-            "that resource, or hand the thread over with threads.transfer()"
-        )
+        if resource_id == thread_id:  # what counts where a run names a thread alone
+            remedy = (
+                "it has an owner, so pass the owner's user_id (or resource_id) as well, or use a thread of your own"
+            )
+        else:
+            remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
+        super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}: {remedy}")
         self.thread_id = thread_id
         self.resource_id = resource_id
 
@@ -144,12 +147,14 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 class RedisConnectionError(WorkingMemError, ConnectionError):
     """Redis cannot be reached, refused the login, closed the connection, or did not reply in time.
 
-    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed.
+    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed,
+    `timed_out` tells whether somebody has waited in vain.
     """
 
-    def __init__(self, message: str, *, repeats: int = 0) -> None:
+    def __init__(self, message: str, *, repeats: int = 0, timed_out: bool = False) -> None:
         super().__init__(message)
         self.repeats = repeats
+        self.timed_out = timed_out
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -32,39 +33,53 @@ class Faces:
         thread_id: str | None = None,
         resource_id: str | None = None,
         include: Sequence[str] | None = None,
+        trust_client_ids: bool = False,
+        name: str | None = None,
     ) -> list[BaseTool]:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
-        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: its context, or
-        `config["configurable"]`. They are never arguments, so a model cannot choose them. What a tool refuses it says
-        to the model, instead of raising.
+        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
+        LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
+        cannot choose them. What a tool refuses it says to the model, instead of raising. `trust_client_ids=True`: context and
+        configurable may name somebody else than the authenticated user. Beside the tools of another memory, `name="team"`
+        makes them `update_working_memory_team` and so on.
         """
         from langchain_workingmem.tools import memory_tools
 
-        return memory_tools(self.core, thread_id=thread_id, resource_id=resource_id, include=include)
+        return memory_tools(
+            self.core,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            include=include,
+            trust_client_ids=trust_client_ids,
+            name=name,
+        )
 
-    def load_node(self, *, into: str = "messages", read_only: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
+    def load_node(
+        self, *, into: str = "messages", read_only: bool = False, trust_client_ids: bool = False
+    ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that shows memory to the model node behind it; sync and async.
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, blocks of memory,
         what is recalled, the history, the new messages; what memory adds is marked and leaves at the next turn.
         stream_mode="messages" carries what the node loads.
         Another name puts a `MemoryContext` into that channel of your state, and touches no message.
-        Ids come from the run: its context or `config["configurable"]`. Two round trips.
+        Ids come from the run, as those of `tools` do; `config["configurable"]["memory"]` restricts a single call. Two round
+        trips.
         """
         from langchain_workingmem.nodes import load_node
 
-        return load_node(cast("Memory", self), into=into, read_only=read_only)
+        return load_node(cast("Memory", self), into=into, read_only=read_only, trust_client_ids=trust_client_ids)
 
-    def save_node(self) -> RunnableLambda[Any, dict[str, Any]]:
+    def save_node(self, *, trust_client_ids: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the messages from what the user said last on.
 
         One round trip; safe under retry policies, because saving is idempotent.
         """
         from langchain_workingmem.nodes import save_node
 
-        return save_node(cast("Memory", self))
+        return save_node(cast("Memory", self), trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
@@ -81,10 +96,11 @@ class Faces:
         roles: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
+        trust_client_ids: bool = False,
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the config of the call; `top_k` may be passed with a call as well.
+        Ids that are not bound here come from the run, as those of `tools` do; `top_k` may be passed with a call as well.
         """
         from langchain_workingmem.retriever import SemanticRecallRetriever
 
@@ -102,18 +118,23 @@ class Faces:
             exclude_message_ids=exclude_message_ids,
             roles=roles,
             metadata_filter=metadata,
+            trust_client_ids=trust_client_ids,
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.
 
         What it shows is what `HistoryOptions` says, `last_messages` first of all; everything is kept. With `resource_id` left
-        out the thread's owner counts, and a new thread owns itself. Pass this method to RunnableWithMessageHistory as the
-        factory, with `history_factory_config=memory.config_specs` to name the user in the config as well.
+        out it is that of the user whom a LangGraph server has authenticated, else the thread's owner counts, and a new
+        thread owns itself; nothing but this one thread is read or written. Pass this method to RunnableWithMessageHistory
+        as the factory, with `history_factory_config=memory.config_specs` to name the user in the config as well. A config
+        that names somebody else than the authenticated user raises `IdError`; a factory of your own may pass whom it likes.
         """
-        from langchain_workingmem.chat_history import RedisChatMessageHistory
+        from langchain_workingmem.chat_history import RedisChatMessageHistory, is_from_config
+        from langchain_workingmem.ids import owner_of_session
 
-        return RedisChatMessageHistory(cast("Memory", self), session_id, resource_id=resource_id)
+        owner = owner_of_session(resource_id, from_config=is_from_config(sys._getframe(1)))  # noqa: SLF001 - see there
+        return RedisChatMessageHistory(cast("Memory", self), session_id, resource_id=owner)
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
@@ -128,15 +149,16 @@ class Faces:
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
         settings (all of the newest 1,000 threads, their newest 100; the finding says whether that was everything), and
         whether the embedding model fits. Nothing is changed, and no right but to read is needed: what this user of Redis
-        may not see is "unknown", and a server that cannot be reached is a finding, not an exception.
+        may not see is "unknown", a server that cannot be reached is a finding, not an exception, and indexes that the first
+        use will make are no fault.
         About eight round trips, and one call of the embedding model.
         """
         from langchain_workingmem.plans.doctor import diagnose
 
-        return self.core.run(diagnose(self.core.space))
+        return self.core.run(diagnose(self.core.space, self.core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem.plans.doctor import diagnose
 
-        return await self.core.arun(diagnose(self.core.space))
+        return await self.core.arun(diagnose(self.core.space, self.core.breaker.open_for))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.faces import Faces
+from langchain_workingmem.io.breaker import Breaker
 from langchain_workingmem.options import (
+    CONNECT_TIMEOUT,
     TIMEOUT,
     HistoryOptions,
     OnError,
@@ -38,7 +41,7 @@ from langchain_workingmem.plans.recall import Query
 from langchain_workingmem.plans.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import timedelta
     from os import PathLike
 
@@ -67,17 +70,20 @@ class Memory(Faces, Resources, Entered):
         client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
-            `init_embeddings` of langchain knows. Recall alone uses it: without `recall=RecallOptions()` nothing is embedded.
+            `init_embeddings` of langchain knows. It turns recall on.
         history: What a turn shows of the thread.
-        recall: Options of semantic recall; None: off, and no model is needed.
+        recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
+            False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
         key_prefix: In front of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
         create_index: False: attach only, as a Redis user that may not create indexes.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall.
-        timeout: How long to wait for a connection, and for each reply; `socket_timeout` and `socket_connect_timeout` in
-            the URL win. What failed is repeated where that is safe, so a call may wait twice (docs/reliability.md).
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log" nodes and
+            tools go on when Redis is away, too; a circuit breaker keeps them from waiting for it (docs/reliability.md).
+        timeout: How long to wait for each reply; `socket_timeout` in the URL wins. What failed is repeated where that is
+            safe, so a call may wait twice (docs/reliability.md).
+        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
     """
 
     def __init__(
@@ -88,7 +94,7 @@ class Memory(Faces, Resources, Entered):
         async_client: AsyncClient | None = None,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
@@ -96,34 +102,38 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
         from langchain_workingmem.io.embedder import Embedder, name_of
         from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
+        if recall is None and embeddings is not None:
+            recall = RecallOptions()
+        recalling = None if recall is False else recall
         for given, kind, name in (
             (history, HistoryOptions, "history"),
-            (recall, RecallOptions, "recall"),
+            (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
         ):
             if given is not None:
                 check_type(given, kind, name)
-        if recall is not None and embeddings is None:
+        if recalling is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
-        model = _model(embeddings) if recall is not None else None
-        embedder = Embedder(model, recall.embedding_cache_size if recall else 0)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, embedder)
+        model = _model(embeddings) if recalling is not None else None
+        embedder = Embedder(model, recalling.embedding_cache_size if recalling else 0)
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
         self._space = Space(
             keys=Keys(key_prefix),
-            recall=recall,
+            recall=recalling,
             working_memory=working_memory,
-            title=replace(title, model=chat_model(title.model)) if title else None,
+            title=replace(title, model=chat_model(title.model)) if title and title.model is not None else title,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -136,7 +146,9 @@ class Memory(Faces, Resources, Entered):
             astream=self._async_runner.stream,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
+            breaker=Breaker(),
         )
+        self._runner.breaker = self._async_runner.breaker = core.breaker
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)
@@ -149,7 +161,7 @@ class Memory(Faces, Resources, Entered):
         *,
         embeddings: Embeddings | str | None = None,
         history: HistoryOptions | None = None,
-        recall: RecallOptions | None = None,
+        recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         key_prefix: str = "wm",
@@ -157,6 +169,7 @@ class Memory(Faces, Resources, Entered):
         create_index: bool = True,
         on_error: OnError = "raise",
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
@@ -181,6 +194,7 @@ class Memory(Faces, Resources, Entered):
                 create_index=create_index,
                 on_error=on_error,
                 timeout=timeout,
+                connect_timeout=connect_timeout,
             )
         except BaseException:
             server.close()
@@ -205,6 +219,8 @@ class Memory(Faces, Resources, Entered):
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
     ) -> MemoryContext:
         """Assemble what a model is shown at this turn; nothing is written.
 
@@ -215,7 +231,8 @@ class Memory(Faces, Resources, Entered):
         recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
         `read_only`. The last message of the user is what recall looks for.
         Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
-        first to name one of several authors. The other arguments are those of `recall.search`.
+        first to name one of several authors. `recall=False` recalls nothing, `last_messages` counts instead of that of
+        `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`.
         """
         new, query = self._ask(
             messages,
@@ -228,8 +245,10 @@ class Memory(Faces, Resources, Entered):
             max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
+            recall=recall,
         )
-        return self._runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
+        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
+        return self._runner.run(plan)
 
     async def acontext(
         self,
@@ -245,6 +264,8 @@ class Memory(Faces, Resources, Entered):
         metadata: Mapping[str, Any] | None = None,
         exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
+        recall: Literal[False] | None = None,
+        last_messages: int | None = None,
     ) -> MemoryContext:
         """Async twin of `context`."""
         new, query = self._ask(
@@ -258,30 +279,46 @@ class Memory(Faces, Resources, Entered):
             max_tokens=max_tokens,
             metadata=metadata,
             exclude_message_ids=exclude_message_ids,
+            recall=recall,
         )
-        return await self._async_runner.run(self._context(new, thread_id, resource_id, query, read_only=read_only))
+        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
+        return await self._async_runner.run(plan)
 
     def _ask(
-        self, messages: Iterable[MessageLikeRepresentation] | str, **arguments: Any
+        self,
+        messages: Iterable[MessageLikeRepresentation] | str,
+        *,
+        recall: Literal[False] | None = None,
+        **arguments: Any,
     ) -> tuple[list[BaseMessage], Query | None]:
         check_id(arguments["resource_id"], "resource_id")
         new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
+        one_of(recall, (False, None), "recall")
         options = self._space.recall
-        if options is None:
-            asked = {name for name, value in arguments.items() if value not in (None, ())}
-            if asked - {"thread_id", "resource_id"}:
+        if options is None or recall is not None:
+            ids = {"thread_id", "resource_id"}
+            if asked := {name for name, value in arguments.items() if value not in (None, ())} - ids:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
+                msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
+                raise OptionError(msg)
             return new, None
         question = turn.question(new)
         return new, Query.of(options, str(question.text) if question else "", **arguments)
 
     def _context(
-        self, new: list[BaseMessage], thread_id: str, resource_id: str, query: Query | None, *, read_only: bool
+        self,
+        new: list[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        query: Query | None,
+        last_messages: int | None,
+        *,
+        read_only: bool,
     ) -> Plan[MemoryContext]:
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = self.core.new_id()
-        found = yield from self._gather(new, thread_id, resource_id, query)
+        found = yield from self._gather(new, thread_id, resource_id, query, last_messages)
         found = found.renamed({message.id or "" for message in numbered})
         for message in numbered:
             message.id = found.branch.aliases.get(message.id or "", message.id)
@@ -295,18 +332,31 @@ class Memory(Faces, Resources, Entered):
         thread_id: str,
         resource_id: str,
         on_error: OnError | None = None,
+        *,
         kind: Kind = "list",
+        recall: Literal[False] | Mapping[str, Any] | None = None,
+        last_messages: int | None = None,
     ) -> Plan[turn.Gathered]:
         """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
-        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id)
-        return self._gather(new, thread_id, resource_id, query, on_error, kind)
-
+        told = recall if isinstance(recall, Mapping) else {"recall": recall}
+        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id, **told)
+        return self._gather(new, thread_id, resource_id, query, last_messages, on_error, kind)
 
     def assembled(
-        self, found: turn.Gathered, new: Sequence[BaseMessage], *, read_only: bool, for_model: bool = False
+        self,
+        found: turn.Gathered,
+        new: Sequence[BaseMessage],
+        *,
+        read_only: bool,
+        for_model: bool = False,
+        tools: Sequence[str] | None = None,
+        name: str | None = None,
     ) -> MemoryContext:
-        """Put together what `gathering` found and the messages at hand."""
-        return turn.assemble(self._space, found, new, self.history_options, read_only=read_only, for_model=for_model)
+        """Put together what `gathering` found and the messages at hand; `tools` are the names of those that the model has."""
+        options = self.history_options
+        return turn.assemble(
+            self._space, found, new, options, read_only=read_only, for_model=for_model, tools=tools, name=name
+        )
 
     def _gather(
         self,
@@ -314,23 +364,21 @@ class Memory(Faces, Resources, Entered):
         thread_id: str,
         resource_id: str,
         query: Query | None,
+        last_messages: int | None,
         on_error: OnError | None = None,
         kind: Kind = "list",
     ) -> Plan[turn.Gathered]:
         seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        finding = self._found(new, thread_id, resource_id, query, on_error or self._on_error, kind)
+        history = self.history_options
+        if last_messages is not None:  # of this call, and exactly that many
+            history = replace(history, last_messages=last_messages, step=1)
+        gather = partial(turn.gather, self._space, new, thread_id, resource_id, history, kind=kind)
+        finding = self._found(gather, query, on_error or self._on_error)
         return traced("chain", "memory_context", seen, finding, _as_output)
 
     def _found(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        query: Query | None,
-        on_error: OnError,
-        kind: Kind,
+        self, plan: Callable[..., Plan[turn.Gathered]], query: Query | None, on_error: OnError
     ) -> Plan[turn.Gathered]:
-        plan = partial(turn.gather, self._space, new, thread_id, resource_id, self.history_options, kind=kind)
         try:
             return (yield from plan(query=query))
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:

@@ -20,26 +20,28 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph i
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
-from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
-from langchain_workingmem.ids import resolve
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.ids import both, resolve, thread_of
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.options import check_type, one_of
 from langchain_workingmem.nodes import kind_of
+from langchain_workingmem.options import Ids, check_type, one_of
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import turn, working_memory
 from langchain_workingmem.plans.branch import Branch, Kind
 from langchain_workingmem.plans.history import refuse
 from langchain_workingmem.plans.recent import Recent
-from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import Gathered
 from langchain_workingmem.plans.refusals import is_refusal
+from langchain_workingmem.plans.turn import Gathered
 from langchain_workingmem.text.unicode import is_utf8
-from langchain_workingmem.tools import WRITING
+from langchain_workingmem.tools import WRITING, memory_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
+    from langchain_core.language_models import BaseChatModel
 
+    from langchain_workingmem.io.breaker import Part
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
@@ -55,9 +57,9 @@ class Turn:
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
-    resource_id: str | None  # whose thread it is; None as long as that could not be looked up
     branch: Branch  # what is still to be written down about the list that the run began with
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
@@ -67,7 +69,7 @@ class Turn:
         fresh = [*(message for message in messages if message.id in edited and message.id not in ids), *fresh]
         return [m for m in fresh if m.id not in aliases and self.saved.get(m.id or "") != m]
 
-    def with_saved(self, messages: Sequence[BaseMessage], resource_id: str) -> Turn:
+    def with_saved(self, messages: Sequence[BaseMessage]) -> Turn:
         """Remember that messages are saved, and the branch with them."""
         known = {message.id: message for message in messages if message.id}
         branch = Branch(
@@ -76,11 +78,30 @@ class Turn:
             anchor=self.branch.anchor,
             question=self.branch.question or self.question or "",
         )
-        return replace(self, resource_id=resource_id, branch=branch, saved={**self.saved, **known})
+        return replace(self, branch=branch, saved={**self.saved, **known})
 
 
 Key: TypeAlias = "tuple[str | None, str | None, str]"  # thread, resource, and which agent of a run
 MOST_TURNS = 256  # that are kept; one that is dropped is gathered again
+
+
+class _Name(str):
+    """The name of a middleware. `create_agent` compares them, and its own words for two that are equal name no remedy."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        found = str.__eq__(self, other)
+        if found is True and isinstance(other, _Name) and self is not other:
+            msg = (
+                f"two {self} in one agent: give the second one a name of its own, MemoryMiddleware(memory, name='team')"
+            )
+            raise OptionError(msg)
+        return found
+
+    __hash__ = str.__hash__
+
+
 _outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
 
@@ -93,11 +114,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     each answer. Recall and history are read once a turn, working memory before every model call. List it first: what other
     middleware redacts or edits is then saved as edited.
 
-    Ids come from the context of the run, from `config["configurable"]`, or, for the resource, from the server's
-    authenticated user; with only a `thread_id` the owner of that thread counts, and a new thread owns itself. An agent that
-    runs inside a tool of another one sees memory but does not write into the outer conversation.
-    Cost: two round trips before the first model call and one beside it, one before each further one, one behind each;
-    and one at the beginning when only the thread is known.
+    The resource is the user whom a LangGraph server has authenticated, else whom the context of the run or
+    `config["configurable"]` names; the thread comes from these two. A thread of somebody is reached only with its owner; with
+    only a `thread_id` a new thread owns itself. An agent that runs inside a tool of another one sees memory but does not
+    write into the outer conversation. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    Cost: two round trips before the first model call and one beside it, one before each further one, one behind each.
 
     Args:
         memory: The memory.
@@ -105,7 +126,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory, or
-            without recall. It counts more than that of the memory, which is meant by None.
+            without recall. It counts more than that of the memory, which is meant by None. Without Redis a turn with "log"
+            waits once: 0.3 s when the connection is refused, one `timeout` when nobody answers (docs/reliability.md).
+        trust_client_ids: True lets context and configurable name somebody else than the user whom a LangGraph server has
+            authenticated: for services that speak for their users, with a check of your own that they may.
+        name: For the second memory of an agent, such as "team": a part of the names of its tools (`search_memory_team`), and
+            the label of its blocks in the prompt.
     """
 
     def __init__(
@@ -116,21 +142,36 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: bool = True,
         tools: Sequence[str] | None = None,
         on_error: OnError | None = None,
+        trust_client_ids: bool = False,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         check_type(memory, Memory, "memory")
         self._memory = memory
-        self._core = memory.core
         self._read_only = read_only
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
-        given = memory.tools(include=tools)
-        if read_only:
-            given = [tool for tool in given if tool.name not in WRITING]
-        self.tools = given
+        self._core = replace(memory.core, on_error=self._on_error)
+        self._trust_client_ids = trust_client_ids
+        self.tools = memory_tools(
+            self._core,
+            thread_id=None,
+            resource_id=None,
+            include=tools,
+            trust_client_ids=trust_client_ids,
+            name=name,
+            read_only=read_only,
+        )
+        self._memory_name = name
+        self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
         self._turns: Recent[Key, Turn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, list[BaseMessage]] = Recent(MOST_TURNS)
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the agent knows it."""
+        return self._name
 
     # ------------------------------------------------------------------ hooks
 
@@ -166,13 +207,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Show memory to the model; save the question meanwhile, since nobody may wait for the answer."""
         config = get_config()
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
+        found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
         if self._has_question(found, config):
             saving = self._save_question(request, config)
             beside = Thread(target=copy_context().run, args=(self._core.run, saving), daemon=True)
             beside.start()
         try:
-            return handler(self._remind(request, found))
+            return handler(self._remind(request, found, config))
         except Exception as error:
             if beside is not None:
                 beside.join()
@@ -190,11 +232,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config)
         if found is None:
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
+        found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
         if self._has_question(found, config):
             beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
-            return await handler(self._remind(request, found))
+            return await handler(self._remind(request, found, config))
         except Exception as error:
             if beside is not None:
                 await asyncio.shield(beside)
@@ -209,7 +252,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Let agents that run inside the tool know where they are."""
-        token = _outer_thread.set(resolve(get_config()).thread_id)
+        token = _outer_thread.set(thread_of(get_config()))
         try:
             return handler(request)
         finally:
@@ -217,7 +260,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        token = _outer_thread.set(resolve(get_config()).thread_id)
+        token = _outer_thread.set(thread_of(get_config()))
         try:
             return await handler(request)
         finally:
@@ -240,19 +283,19 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         """Save what came after the last answer of the model; no round trip when that is nothing."""
         self._core.run(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config))
+        self._end(runtime, config)
 
     async def aafter_agent(  # type: ignore[override]
         self, state: Any, runtime: Runtime[Any], config: RunnableConfig
     ) -> None:
         """Async twin of `after_agent`."""
         await self._core.arun(self._save(state["messages"], runtime, config))
-        self._turns.pop(self._key(runtime, config))
+        self._end(runtime, config)
 
     # ------------------------------------------------------------------ turns
 
     def _key(self, runtime: Any, config: RunnableConfig) -> Key:
-        ids = resolve(config, runtime=runtime)
+        ids = resolve(config, runtime=runtime, trust_client_ids=self._trust_client_ids)
         return ids.thread_id, ids.resource_id, _namespace(config).rpartition("|")[0]
 
     def _turn(self, messages: Sequence[BaseMessage], key: Key) -> Turn | None:
@@ -260,6 +303,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._turns.get(key)
         asked = turn.question(messages)
         return found if found and (asked is None or asked.id == found.question) else None
+
+    def _end(self, runtime: Any, config: RunnableConfig) -> None:
+        key = self._key(runtime, config)
+        self._turns.pop(key)
+        self._core.space.turn_is_over(key[0])
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
@@ -270,41 +318,53 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _has_question(self, found: Turn, config: RunnableConfig) -> bool:
         """Tell whether the question is to be saved beside the model's answer."""
-        return self._persist and not is_inside_a_tool(config) and found.question not in found.saved
+        return self._saves(config) and found.question not in found.saved
+
+    def _saves(self, config: RunnableConfig) -> bool:
+        return self._persist and PerCall.of(config).saves and not is_inside_a_tool(config)
 
     # ------------------------------------------------------------------ plans
-
-    def _ids(self, key: Key, before: Turn | None) -> Plan[tuple[str, str]]:
-        thread_id, resource_id, _ = key
-        return owner_of(self._core.space, thread_id, before.resource_id if before else resource_id)
 
     def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[Turn]:
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
+        call = PerCall.of(config).within(self._memory.history_options, self._core.space.recall)
         try:
             if before is not None:
-                return self._keep(key, (yield from self._refreshed(before, key)))
-            thread_id, resource_id = yield from self._ids(key, None)
-            kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
+                return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
+            part: Part = "within" if is_inside_a_tool(config) else "begins"
             begun = self._begun.pop(key) or messages
-            gathered = yield from self._memory.gathering(begun, thread_id, resource_id, self._on_error, kind)
-        except (IdError, OptionError):
-            raise  # a mistake of the program: it fails the same way every time
+            gathered = yield from self._core.gated(self._gathering(begun, key, config, call), key[0], part)
+        except (IdError, OptionError, ThreadOwnershipError):
+            raise  # a mistake of the program, or of the client: it fails the same way every time
         except WorkingMemError as error:
             if self._on_error == "raise":
                 raise
             _log.warning("the agent answers without memory: %s", error)
             unknown = Branch(kind=kind_of(config))
-            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), key[1], unknown))
+            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), unknown))
         if is_inside_a_tool(config):  # the outer conversation is not that of an agent in a tool
             gathered = replace(gathered, stored=[])
-        return self._keep(key, Turn(asked.id if asked else None, gathered, resource_id, gathered.branch))
+        return self._keep(key, Turn(asked.id if asked else None, gathered, gathered.branch))
+
+    def _gathering(
+        self, messages: Sequence[BaseMessage], key: Key, config: RunnableConfig, call: PerCall
+    ) -> Plan[Gathered]:
+        kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
+        return self._memory.gathering(
+            messages,
+            *both(Ids(*key[:2])),
+            self._on_error,
+            kind=kind,
+            recall=call.recall,
+            last_messages=call.last_messages,
+        )
 
     def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
         if before.gathered.working_memory is None:
             return before
-        thread_id, resource_id = yield from self._ids(key, before)
+        thread_id, resource_id = both(Ids(*key[:2]))
         state = yield from working_memory.read(self._core.space, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
@@ -318,50 +378,86 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         key = self._key(request.runtime, config)
         yield from self._save(_said(request), request.runtime, config, on_error="log")
         found = self._turns.pop(key)
-        if self._persist and found is not None and is_refusal(error) and not is_inside_a_tool(config):
+        if self._saves(config) and found is not None and is_refusal(error):
             yield from self._refused(_said(request), key, found)
 
     def _refused(self, messages: Sequence[BaseMessage], key: Key, found: Turn) -> Plan[None]:
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
         try:
-            thread_id, resource_id = yield from self._ids(key, found)
-            yield from refuse(self._core.space, thread_id, resource_id, [id for id in ids if is_utf8(id)])
+            refusing = refuse(self._core.space, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
+            yield from self._core.gated(refusing, key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
 
     def _save(
         self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, on_error: OnError | None = None
     ) -> Plan[None]:
-        if not self._persist or is_inside_a_tool(config):
+        if not self._saves(config):
             return
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
-        known = before or Turn(asked.id if asked else None, Gathered(""), None, Branch(kind=kind_of(config)))
+        known = before or Turn(asked.id if asked else None, Gathered(""), Branch(kind=kind_of(config)))
         fresh = known.unsaved(messages)
         if not fresh and not known.branch.is_news:
             return
         on_error = on_error or self._on_error
         try:
-            thread_id, resource_id = yield from self._ids(key, before)
-            yield from self._core.saving(fresh, thread_id, resource_id, on_error=on_error, branch=known.branch)
+            saving = self._saving(fresh, key, before, known.branch, on_error)
+            yield from self._core.gated(saving, key[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
             _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
-            self._keep(key, before.with_saved(fresh, resource_id))
+            self._core.space.add_in_sight(key[0] or "", [message.id for message in fresh if message.id])
+            self._keep(key, before.with_saved(fresh))
+
+    def _saving(
+        self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, branch: Branch, on_error: OnError
+    ) -> Plan[list[BaseMessage]]:
+        model = before.model if before else None
+        return self._core.saving(
+            fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
+        )
 
     # ------------------------------------------------------------------ the request
 
-    def _remind(self, request: ModelRequest[Any], prepared: Turn) -> ModelRequest[Any]:
-        context = self._memory.assembled(prepared.gathered, request.messages, read_only=self._read_only, for_model=True)
+    def _remind(self, request: ModelRequest[Any], prepared: Turn, config: RunnableConfig) -> ModelRequest[Any]:
+        self._check_tools(request)
+        read_only = self._read_only or PerCall.of(config).read_only
+        own = self.tools
+        if read_only:
+            own = [tool for tool in own if not tool.name.startswith(WRITING)]
+        hidden = {tool.name for tool in self.tools} - {tool.name for tool in own}
+        context = self._memory.assembled(
+            prepared.gathered,
+            request.messages,
+            read_only=read_only,
+            for_model=True,
+            tools=[tool.name for tool in own],
+            name=self._memory_name,
+        )
+        tools = [tool for tool in request.tools if getattr(tool, "name", "") not in hidden]
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_behind(request.system_message, context),
+            tools=tools,
         )
+
+    def _check_tools(self, request: ModelRequest[Any]) -> None:
+        """Raise `OptionError` where another tool has taken the name of one of ours: a model would call the wrong one."""
+        own = {tool.name: tool for tool in self.tools}
+        for tool in request.tools:
+            name = str(tool.get("name") if isinstance(tool, dict) else tool.name)
+            if name in own and own[name] is not tool:
+                msg = (
+                    f"the agent has another tool named {name!r}: rename that one, pass MemoryMiddleware(memory, name='team'), "
+                    "or leave the tool to it with MemoryMiddleware(memory, tools=[...])"
+                )
+                raise OptionError(msg)
 
 
 def _said(request: ModelRequest[Any]) -> list[BaseMessage]:
@@ -386,7 +482,7 @@ def is_inside_a_tool(config: RunnableConfig) -> bool:
     The other one's middleware says so; without one, LangGraph's usual name for the node of the tools does.
     """
     if (outer := _outer_thread.get()) is not None:
-        return outer == resolve(config).thread_id
+        return outer == thread_of(config)
     return any(part.startswith("tools:") for part in _namespace(config).split("|")[:-1])
 
 

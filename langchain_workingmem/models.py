@@ -163,6 +163,12 @@ class WorkingMemoryState(_Shown):
     updated_at: datetime | None  # None: never written
     is_empty: bool  # nothing, or the bare template
     origin: str | None = None  # what wrote it: update, tool, clear, revert, seed, clone
+    template: str | None = (
+        None  # along which it is kept, that of the user if each has one; None: a schema, or free text
+    )
+    # for the prompt; not a part of what is known
+    instructions: str | None = field(default=None, repr=False, compare=False)
+    key: str = field(default="", repr=False, compare=False)  # under which it is stored
 
     def diff(self, earlier: WorkingMemoryState | None) -> WorkingMemoryDiff:
         """Compare with an earlier revision, line by line; None stands for nothing at all. No round trip."""
@@ -214,7 +220,7 @@ class MemoryContext(_Shown):
 class Finding:
     """One thing that the doctor looked at."""
 
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors or model
+    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
     check: str
     level: Level  # "unknown": this user may not see it
     message: str

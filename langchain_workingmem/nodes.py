@@ -9,33 +9,53 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_workingmem.ids import resolve
+from langchain_workingmem.ids import both, resolve
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans.branch import Branch, Kind
 from langchain_workingmem.plans.said import words_of
-from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import note_branch, question, turn_of, unsaved
-from langchain_workingmem.plans.windows import is_marked, provenance, without_memory
+from langchain_workingmem.plans.turn import Gathered, note_branch, question, turn_of, unsaved
+from langchain_workingmem.plans.windows import as_given, is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.plans.effects import Plan
 
 
-def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[Any, dict[str, Any]]:
+def load_node(
+    memory: Memory, *, into: str, read_only: bool, trust_client_ids: bool
+) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` says how."""
+
+    def gathered(
+        messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str
+    ) -> Plan[Gathered]:
+        call = PerCall.of(config).within(memory.history_options, memory.core.space.recall)
+        saves = call.saves and not read_only
+        found = yield from memory.gathering(
+            messages,
+            thread_id,
+            resource_id,
+            kind=kind_of(config),
+            recall=call.recall,
+            last_messages=call.last_messages,
+        )
+        branch = found.branch
+        left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
+        if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
+            yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
+            branch = Branch(kind=branch.kind, anchor=branch.anchor)
+        if saves:
+            note_branch(memory.core.space, thread_id, messages, branch)
+        return found
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        thread_id, resource_id = yield from _ids(memory, config)
-        found = yield from memory.gathering(messages, thread_id, resource_id, kind=kind_of(config))
-        branch = found.branch
-        left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
-        if left and not read_only:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
-            branch = Branch(kind=branch.kind, anchor=branch.anchor)
-        if not read_only:
-            note_branch(memory.core.space, thread_id, messages, branch)
-        context = memory.assembled(found, messages, read_only=read_only, for_model=True)
+        ids = both(resolve(config, trust_client_ids=trust_client_ids))
+        gathering = gathered(messages, config, *ids)
+        note = "the graph goes on without memory"
+        found = yield from memory.core.softly(gathering, Gathered(""), note, ids[0], "begins")
+        hidden = read_only or PerCall.of(config).read_only
+        context = memory.assembled(found, messages, read_only=hidden, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}
@@ -54,17 +74,22 @@ def load_node(memory: Memory, *, into: str, read_only: bool) -> RunnableLambda[A
     return RunnableLambda(load, aload, name="load_memory")
 
 
-def save_node(memory: Memory) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` says how."""
 
-    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        thread_id, resource_id = yield from _ids(memory, config)
+    def saved(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
         asked = question(messages)
         key = (thread_id, words_of(asked) if asked else "")
         branch = memory.core.space.branches.get(key) or Branch(kind=kind_of(config), question=_id(asked))
         yield from memory.core.saving(_fresh(messages, branch), thread_id, resource_id, branch=branch)
         memory.core.space.branches.pop(key)
+
+    def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        ids = both(resolve(config, trust_client_ids=trust_client_ids))
+        if PerCall.of(config).saves:
+            yield from memory.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
+        memory.core.space.turn_is_over(ids[0])
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -90,7 +115,7 @@ def _id(message: BaseMessage | None) -> str:
 def _messages(state: Any) -> list[BaseMessage]:
     """Return the state without what memory has put there."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
-    return [without_memory(message) for message in messages if not is_marked(message)]
+    return [as_given(without_memory(message)) for message in messages if not is_marked(message)]
 
 
 def kind_of(config: RunnableConfig) -> Kind:
@@ -100,8 +125,3 @@ def kind_of(config: RunnableConfig) -> Kind:
         return "part"
     # LangGraph's own key; without a checkpointer it holds None
     return "state" if configurable.get("__pregel_checkpointer") else "list"
-
-
-def _ids(memory: Memory, config: RunnableConfig) -> Plan[tuple[str, str]]:
-    ids = resolve(config)
-    return owner_of(memory.core.space, ids.thread_id, ids.resource_id)

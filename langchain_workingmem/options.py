@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cached_property
@@ -13,7 +13,7 @@ from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, Format, JsonForm
 from langchain_workingmem.text.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -24,7 +24,8 @@ OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
-TIMEOUT = timedelta(seconds=10)  # for a connection, and for each reply
+TIMEOUT = timedelta(seconds=10)  # for each reply
+CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection: whoever is there accepts it at once
 MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
 LARGEST = 2**53  # that a number of Lua holds exactly
@@ -79,6 +80,18 @@ def at_most(value: int, most: int, name: str) -> None:
         raise OptionError(msg)
 
 
+def check_model_name(name: str, argument: str) -> None:
+    """Refuse "provider/model": a colon is meant. Behind the colon a slash is a part of the name."""
+    if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
+        return
+    provider, _, model = name.partition("/")
+    msg = (
+        f"{argument}={name!r}: a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider "
+        f"of that model, such as {f'huggingface:{name}'!r}"
+    )
+    raise OptionError(msg)
+
+
 def check_ttl(ttl: timedelta | None) -> int | None:
     """Return a time to live in milliseconds."""
     if ttl is None:
@@ -114,12 +127,26 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def check_threshold(threshold: float | None) -> None:
-    """Raise `OptionError` unless the threshold is a similarity."""
+def check_threshold(threshold: float | None) -> float | None:
+    """Return a similarity, or raise `OptionError` for what is none."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
         msg = f"threshold={threshold!r}: use a similarity from 0 to 1, or None"
         raise OptionError(msg)
+    return threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Who speaks in which conversation, as far as it is known."""
+
+    thread_id: str | None = None
+    resource_id: str | None = None
+
+    @property
+    def is_thread_alone(self) -> bool:
+        """Tell whether a thread is known and no user."""
+        return self.thread_id is not None and self.resource_id is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,16 +279,18 @@ class WorkingMemoryOptions:
     """What an agent keeps about its user or task, and how it may change it.
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
-    the default template; `template=""`: free text.
+    the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
+    `template` and `instructions` may be functions of the ids, for users who differ: called at every read and update, so they
+    must be cheap and always say the same of the same ids. A function makes a template, never free text.
     """
 
-    template: str | None = None
+    template: str | Callable[[Ids], str] | None = None
     schema: Any = None
     scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
     placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
-    instructions: str | None = None  # in the prompt, in place of our own about what to remember and when
+    instructions: str | Callable[[Ids], str] | None = None  # in the prompt, in place of ours about what to remember
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
     tools: Sequence[str] = ("update",)  # that `memory.tools()` gives: "get", "update", "clear"
@@ -270,8 +299,11 @@ class WorkingMemoryOptions:
         if self.template is not None and self.schema is not None:
             msg = "template and schema: pass one of them, working memory has one format"
             raise OptionError(msg)
-        if self.template is not None and not isinstance(self.template, str):
-            msg = f"template is of type {type(self.template).__name__}: pass Markdown as a str, or a schema"
+        if not _is_text(self.template):
+            msg = f"template is of type {type(self.template).__name__}: pass a function of the ids, Markdown as a str, or a schema"
+            raise OptionError(msg)
+        if not _is_text(self.instructions):
+            msg = f"instructions is of type {type(self.instructions).__name__}: pass a str, or a function of the ids"
             raise OptionError(msg)
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
@@ -286,20 +318,55 @@ class WorkingMemoryOptions:
 
     @cached_property
     def format(self) -> Format:
-        """Return what reads and writes the document."""
+        """Return what reads and writes the document; where each user has a template, what is common to all of them."""
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode)
+        if callable(self.template):
+            return self.along(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
+
+    @property
+    def is_personal(self) -> bool:
+        """Tell whether template or instructions depend on who asks."""
+        return callable(self.template) or callable(self.instructions)
+
+    def along(self, template: str | None) -> Format:
+        """Return what reads and writes the document of somebody whose template was asked for by `template_for`."""
+        return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
+
+    def template_for(self, ids: Ids) -> str | None:
+        """Return the template of a user, None where there is none."""
+        if callable(self.template):
+            return _text_of(self.template, ids, "template")
+        return getattr(self.format, "template", None) or None
+
+    def instructions_for(self, ids: Ids) -> str | None:
+        """Return the instructions for a user, None where there are none."""
+        return _text_of(self.instructions, ids, "instructions") if callable(self.instructions) else self.instructions
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text, or something that makes one of ids; a class is none."""
+    return value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type))
+
+
+def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
+    text: object = make(ids)
+    if not isinstance(text, str):
+        msg = f"{name} returned a value of type {type(text).__name__}: return a str"
+        raise OptionError(msg)
+    return text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never touched.
+    A title that a person gave, before or meanwhile, is never touched. Without a `model` the agent's own makes titles, in
+    `MemoryMiddleware`; whatever else saves a turn makes none then, and the log says so once.
     """
 
-    model: BaseChatModel | str  # a chat model, or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
+    model: BaseChatModel | str | None = None  # or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
     instructions: str | None = None  # the system prompt, in place of ours; "{max_chars}" stands for the number
     min_messages: int = 2  # in the thread before a title is made
     max_chars: int = 80
@@ -307,6 +374,6 @@ class TitleOptions:
     def __post_init__(self) -> None:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
-        if not isinstance(self.model, str) and not hasattr(self.model, "invoke"):
+        if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
             msg = f"model is of type {type(self.model).__name__}: pass a chat model, or its name such as 'openai:gpt-4o-mini'"
             raise OptionError(msg)

@@ -11,8 +11,8 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem.ids import Ids, resolve, searched
-from langchain_workingmem.options import Scope  # noqa: TC001 - likewise
+from langchain_workingmem.ids import resolve, searched
+from langchain_workingmem.options import Ids, Scope  # noqa: TC001 - likewise
 from langchain_workingmem.plans.recall import Query, search
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class SemanticRecallRetriever(BaseRetriever):
     until: datetime | None = None
     exclude_message_ids: Collection[str] = ()
     metadata_filter: Mapping[str, Any] | None = None
+    trust_client_ids: bool = False  # as in `Memory.tools`
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -64,7 +65,12 @@ class SemanticRecallRetriever(BaseRetriever):
         return await super().ainvoke(input, config, ids=self._ids(config), **kwargs)
 
     def _ids(self, config: RunnableConfig | None) -> Ids:
-        return resolve(ensure_config(config), thread_id=self.thread_id, resource_id=self.resource_id)
+        return resolve(
+            ensure_config(config),
+            thread_id=self.thread_id,
+            resource_id=self.resource_id,
+            trust_client_ids=self.trust_client_ids,
+        )
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
@@ -81,7 +87,7 @@ class SemanticRecallRetriever(BaseRetriever):
         space = self.memory.core.space
         options = space.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
-        known = searched(ids or Ids(self.thread_id, self.resource_id), arguments["scope"] or options.scope)
+        known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
         return search(space, asked)
 

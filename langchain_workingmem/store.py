@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from langgraph.store.base import BaseStore, ensure_embeddings
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import TIMEOUT, IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, as_tuple, at_least, one_of
 from langchain_workingmem.parts.entered import Entered
 from langchain_workingmem.plans import items
 from langchain_workingmem.plans.effects import together
@@ -68,7 +68,8 @@ class RedisMemoryStore(Entered, BaseStore):
             is never returned, so `omit_expired` changes nothing, and nothing needs to be swept.
         key_prefix: In front of every key; stores with different prefixes do not see each other.
         create_index: False: attach only, as a Redis user that may not create indexes.
-        timeout: How long to wait for a connection, and for each reply, as in `Memory`.
+        timeout: How long to wait for each reply, as in `Memory`.
+        connect_timeout: How long to wait for a connection, as in `Memory`.
     """
 
     supports_ttl = True
@@ -84,6 +85,7 @@ class RedisMemoryStore(Entered, BaseStore):
         key_prefix: str = "wm",
         create_index: bool = True,
         timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # as in `Memory`: redis-py and numpy take their time
         from langchain_workingmem.io.embedder import Embedder
@@ -93,7 +95,7 @@ class RedisMemoryStore(Entered, BaseStore):
         self.embeddings = None if index is None else _embeddings(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._runner, self._async_runner = runners(
-            redis_url, client, async_client, timeout, Embedder(self.embeddings, _QUERY_CACHE)
+            redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
         vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
         self._shelf = Shelf(keys=Keys(key_prefix), vectors=vectors, create=create_index)
@@ -109,9 +111,13 @@ class RedisMemoryStore(Entered, BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         key_prefix: str = "wm",
+        timeout: timedelta = TIMEOUT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
         """Make a store on a URL, for `with`, `async with`, or without either: then `close` it yourself."""
-        return cls(redis_url, index=index, ttl=ttl, key_prefix=key_prefix)
+        return cls(
+            redis_url, index=index, ttl=ttl, key_prefix=key_prefix, timeout=timeout, connect_timeout=connect_timeout
+        )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations and return their results in order; reads see what was there before the batch.

@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from datetime import datetime  # noqa: TC003 - pydantic reads the annotation
+import logging
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
-from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError, WorkingMemoryValidationError
-from langchain_workingmem.ids import Ids, resolve, searched
-from langchain_workingmem.options import as_tuple
+from langchain_workingmem.errors import (
+    IdError,
+    OptionError,
+    ReadOnlyError,
+    ResourceDeletedError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+    WorkingMemoryConflictError,
+    WorkingMemoryValidationError,
+)
+from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.options import Ids, as_tuple
+from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import recall, working_memory
-from langchain_workingmem.text.formats import JsonFormat, TextFormat, shorten
+from langchain_workingmem.plans.access import check_thread
+from langchain_workingmem.text.answers import changed, document
+from langchain_workingmem.text.formats import JsonFormat, TextFormat
+from langchain_workingmem.text.merging import count_leaves, paths
 from langchain_workingmem.text.places import without_padding
-from langchain_workingmem.text.rendering import HOW, unescape
+from langchain_workingmem.text.rendering import HOW, message_text, unescape
 from langchain_workingmem.text.schemas import inlined, shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.parts.base import Core
     from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem.plans.sight import InSight
+    from langchain_workingmem.text.formats import Format
+
+_log = logging.getLogger("langchain_workingmem")
 
 NAMES = ("update_working_memory", "get_working_memory", "clear_working_memory", "search_memory")
 WRITING = ("update_working_memory", "clear_working_memory")
 CLEAR = (
     "Names of fields to delete, dots for nested ones; what `memory` holds under such a name takes its place as a whole"
 )
-MOST_LINES = 20  # of what changed, in the result of an update
+AWAY = "Memory is not available at the moment; go on without it, and do not claim that something was remembered."
+# that say what the model can do, or the program; all others come from servers and their clients
+_FOR_THE_MODEL = (
+    IdError,
+    ReadOnlyError,
+    ResourceDeletedError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemoryConflictError,
+    WorkingMemoryValidationError,
+)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class Edit(BaseModel):
@@ -50,29 +82,58 @@ class Search(BaseModel):
     """Arguments of `search_memory`."""
 
     query: str = Field(description="What to look for, in the words in which it may have been said")
-    since: datetime | None = Field(None, description="Only messages from this time on, ISO 8601")
-    until: datetime | None = Field(None, description="Only messages up to this time, ISO 8601")
+    since: datetime | None = Field(
+        None, description="Only messages from this time on, ISO 8601, UTC unless it names a zone"
+    )
+    until: datetime | None = Field(
+        None, description="Only messages up to this time, ISO 8601, UTC unless it names a zone"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool, and where in a run."""
+
+    ids: Ids
+    step: Any = None  # of the graph; calls of one answer have the same, None outside of a graph
 
 
 def memory_tools(
-    core: Core, *, thread_id: str | None, resource_id: str | None, include: Sequence[str] | None
+    core: Core,
+    *,
+    thread_id: str | None,
+    resource_id: str | None,
+    include: Sequence[str] | None,
+    trust_client_ids: bool,
+    name: str | None = None,
+    read_only: bool = False,
 ) -> list[BaseTool]:
-    """Build the tools; `Memory.tools` says what they do."""
+    """Build the tools; `Memory.tools` says what they do. With `read_only` those that write are left out."""
     makers: dict[str, Callable[[], tuple[str, Any, Callable[..., Plan[str]]]]] = {
         "update_working_memory": lambda: _update(core),
         "get_working_memory": lambda: _get(core),
         "clear_working_memory": lambda: _clear(core),
         "search_memory": lambda: _search(core),
     }
-    names = _default(core) if include is None else as_tuple(include, "include", "tool names")
-    for name in names:
-        if name not in makers:
-            msg = f"there is no tool {name!r}: use {', '.join(NAMES)}"
+    check_name(name)
+    chosen = _default(core) if include is None else as_tuple(include, "include", "tool names")
+    for one in chosen:
+        if one not in makers:
+            msg = f"there is no tool {one!r}: use {', '.join(NAMES)}"
             raise OptionError(msg)
-        if name != "search_memory" and core.space.remembering.read_only and name in WRITING:
-            msg = f"{name} writes, and working memory is read-only: leave the tool out"
+        if one != "search_memory" and core.space.remembering.read_only and one in WRITING:
+            msg = f"{one} writes, and working memory is read-only: leave the tool out"
             raise ReadOnlyError(msg)
-    return [_tool(core, name, *makers[name](), Ids(thread_id, resource_id)) for name in names]
+    find = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
+    given = [one for one in chosen if not (read_only and one in WRITING)]
+    return [_tool(core, one, name, *makers[one](), find) for one in given]
+
+
+def check_name(name: str | None) -> None:
+    """Raise `OptionError` unless a name can be a part of a tool's name."""
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        msg = f"name={name!r}: use 1 to 40 letters, digits, - and _, as providers want them in names of tools"
+        raise OptionError(msg)
 
 
 def _default(core: Core) -> list[str]:
@@ -83,13 +144,38 @@ def _default(core: Core) -> list[str]:
     return [*names, "search_memory"] if space.recall else names
 
 
-def _tool(core: Core, name: str, description: str, schema: Any, make: Callable[..., Plan[str]], bound: Ids) -> BaseTool:
+def _tool(
+    core: Core,
+    tool: str,
+    memory: str | None,
+    description: str,
+    schema: Any,
+    make: Callable[..., Plan[str]],
+    find: Callable[[RunnableConfig], Ids],
+) -> BaseTool:
+    name = f"{tool}_{memory}" if memory else tool
+
+    def reaching(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
+        if ids.is_thread_alone and tool != "search_memory":  # whose search looks by itself
+            ids = Ids(*both(ids))
+            yield from check_thread(core.space, *both(ids))
+        return (yield from make(Caller(ids, step), **arguments))
+
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
-        ids = resolve(config, thread_id=bound.thread_id, resource_id=bound.resource_id)
         try:
-            return (yield from make(ids, **arguments))
-        except WorkingMemError as error:  # words for the model; anything else is a bug and shall be seen
+            if tool in WRITING and PerCall.of(config).read_only:
+                msg = f"{name} writes, and this call is read-only"
+                raise ReadOnlyError(msg)
+            ids = find(config)
+            step = (config.get("metadata") or {}).get("langgraph_step")
+            return (yield from core.gated(reaching(ids, step, arguments), ids.thread_id))
+        except _FOR_THE_MODEL as error:
             raise ToolException(str(error)) from error
+        except (
+            WorkingMemError
+        ) as error:  # how a server is reached is nobody's business; what is no error of ours is a bug
+            _log.warning("%s tells the model that memory is not available: %s", name, error)
+            raise ToolException(AWAY) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> str:
         return core.run(plan(config, arguments))
@@ -101,7 +187,7 @@ def _tool(core: Core, name: str, description: str, schema: Any, make: Callable[.
         run,
         arun,
         name=name,
-        description=description,
+        description=f"{description} This is about the memory {memory!r}." if memory else description,
         args_schema=schema,
         infer_schema=False,
         handle_tool_error=True,
@@ -127,30 +213,43 @@ def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 
 
 def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(ids: Ids, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
+    def make(caller: Caller, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
         # null and emptiness are how a model fills in what it has nothing to say about: `clear` deletes
         patch = unescape(without_padding(memory or {}, form.schema.json_schema))
         names = clear or []
 
-        def change(text: str) -> str:
+        def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
-                msg = "the update is empty, so nothing was changed: put what is new into `memory`"
-                raise WorkingMemoryValidationError(msg)
-            try:
-                return form.apply(text, patch, None, names)
-            except WorkingMemoryValidationError as error:
-                # a union that shall become another of its kinds, perhaps
-                stored = {key for key, value in _object(text).items() if isinstance(value, dict)} - {*names}
-                sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
-                merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
-                if not merged:
-                    raise
-                msg = f"{error}. To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
-                raise WorkingMemoryValidationError(msg, error.fields) from error
+                raise WorkingMemoryValidationError(_nothing_in(memory or {}))
+            after = _applied(form, text, patch, names)
+            return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
-        return (yield from _changed(core, ids, change, lambda before: form.absent(before, names)))
+        return (yield from _changed(core, caller, change, lambda before: form.absent(before, names)))
 
     return f"Remember facts, or correct them. {HOW['json', form.default_mode]}", _json_arguments(form), make
+
+
+def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str]) -> str:
+    try:
+        return form.apply(text, patch, None, names)
+    except WorkingMemoryValidationError as error:
+        # a union that shall become another of its kinds, perhaps
+        stored = {key for key, value in document(text).items() if isinstance(value, dict)} - {*names}
+        sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
+        merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
+        if not merged:
+            raise
+        msg = f"{error}. To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
+        raise WorkingMemoryValidationError(msg, error.fields) from error
+
+
+def _nothing_in(memory: dict[str, Any]) -> str:
+    """Say why an update without content changes nothing."""
+    nulls = count_leaves(memory) - count_leaves(memory, null=False)
+    if not nulls:
+        return "the update is empty, so nothing was changed: put what is new into `memory`"
+    example = f", as in {json.dumps({'clear': paths(memory)[-1:]})}" if nulls == len(memory) == 1 else ""
+    return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
 
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
@@ -177,16 +276,16 @@ def _parsed(value: Any) -> Any:
 
 
 def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(ids: Ids, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
-        def change(text: str) -> str:
+    def make(caller: Caller, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
+        def change(form: TextFormat, text: str, seen: str | None) -> str:
             if memory and edits:
                 msg = "`memory` and `edits` together are not clear, so nothing was changed: send one of them"
                 raise WorkingMemoryValidationError(msg)
             if edits:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
-            return form.apply(text, unescape(memory or ""), None)
+            return form.replace(text, unescape(memory or ""), seen)
 
-        return (yield from _changed(core, ids, change))
+        return (yield from _changed(core, caller, change))
 
     whole = "replaces what is there" if form.default_mode == "replace" else "is added to what is there"
     schema = create_model(
@@ -207,67 +306,54 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
 
 
 def _changed(
-    core: Core, ids: Ids, change: Callable[[str], str], remark: Callable[[str], str] = lambda _: ""
+    core: Core, caller: Caller, make: Callable[[Any, str, str | None], str], remark: Callable[[str], str] = lambda _: ""
 ) -> Plan[str]:
-    """Change working memory, and say what changed; `remark` adds something about what was there before."""
-    working_memory.writable(core.space)
-    before, after = yield from working_memory.change(core.space, ids.thread_id, ids.resource_id, change, "tool")
-    if before.text == after.text:
-        said = "Working memory says so already; nothing was changed."
-    else:
-        said = "Working memory is updated:\n" + _difference(core, before, after)
-    return "\n".join(filter(None, (said, remark(before.text))))
+    """Change working memory, and say what changed; `remark` adds something about what was there before.
 
+    `make` is given the format, the document, and the document as the model saw it.
+    """
+    space, thread_id, step = core.space, caller.ids.thread_id, caller.step
+    options = working_memory.writable(space)
+    place = yield from working_memory.find(space, thread_id, caller.ids.resource_id)
+    seen = space.shown(thread_id, place.key, step)
 
-def _difference(core: Core, before: WorkingMemoryState, after: WorkingMemoryState) -> str:
-    """Say what changed, a line per place."""
-    form = core.space.remembering.format
-    if isinstance(form, TextFormat):
-        old, new = (before.text or form.template).splitlines(), after.text.splitlines()
-        changes = difflib.unified_diff(old, new, n=0, lineterm="")
-        lines = [f"{line[0]} {line[1:]}" for line in list(changes)[2:] if line[0] in "+-" and line[1:].strip()]
-    else:
-        old_values, new_values = _flat(_object(before.text)), _flat(_object(after.text))
-        lines = [
-            f"{path}: {_show(new_values.get(path))} (was {_show(old_values.get(path))})"
-            for path in dict.fromkeys((*new_values, *old_values))
-            if new_values.get(path) != old_values.get(path)
-        ]
-    rest = len(lines) - MOST_LINES
-    return "\n".join([*map(shorten, lines[:MOST_LINES]), *([f"and {rest} more"] if rest > 0 else [])])
+    def change(form: Format, text: str) -> str:
+        return make(form, text, seen)
 
-
-def _show(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Read a document; one that was written in another format has no fields."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _flat(document: dict[str, Any], parents: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in document.items():
-        found |= _flat(value, f"{parents}{key}.") if isinstance(value, dict) else {f"{parents}{key}": value}
-    return found
+    before, after = yield from working_memory.change_at(space, place, change, "tool")
+    form = options.along(after.template)
+    known = space.learnt(thread_id, place.key)
+    if known is not None and step is not None and form.default_mode == "replace":
+        try:
+            known = change(form, known)
+        except WorkingMemoryValidationError:
+            known = after.text
+        space.note_shown(thread_id, place.key, known, step)
+    return "\n".join(filter(None, (changed(form, before.text, after.text), remark(before.text))))
 
 
 def _get(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(ids: Ids) -> Plan[str]:
+    def make(caller: Caller) -> Plan[str]:
+        ids = caller.ids
         state = yield from working_memory.read(core.space, ids.thread_id, ids.resource_id)
+        core.space.note_shown(ids.thread_id, state.key, state.text, caller.step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory: what is known and kept between conversations.", Nothing, make
 
 
 def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(ids: Ids) -> Plan[str]:
-        yield from working_memory.clear(core.space, ids.thread_id, ids.resource_id)
+    def emptied(form: Format, text: str) -> str:
+        return text if form.is_empty(text) else ""
+
+    def make(caller: Caller) -> Plan[str]:
+        space, ids = core.space, caller.ids
+        working_memory.writable(space)
+        before, _ = yield from working_memory.change(space, ids.thread_id, ids.resource_id, emptied, "clear")
+        if before.is_empty:
+            return "Working memory was empty already; nothing was changed."
+        if caller.step is not None and space.learnt(ids.thread_id, before.key) is not None:
+            space.note_shown(ids.thread_id, before.key, "", caller.step)
         return "Working memory is empty now."
 
     return "Forget everything in working memory. Only when the user asks for it.", Nothing, make
@@ -276,13 +362,24 @@ def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     options = core.space.recalling
 
-    def make(ids: Ids, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        known = searched(ids, options.scope)
+    def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
+        here = caller.ids.thread_id
+        known = searched(caller.ids, options.scope)
+        sight = core.space.in_sight(here)
         asked = recall.Query.of(
-            options, query, thread_id=known.thread_id, resource_id=known.resource_id, since=since, until=until
+            options,
+            query,
+            thread_id=known.thread_id,
+            resource_id=known.resource_id,
+            since=_in_utc(since),
+            until=_in_utc(until),
         )
-        result = yield from recall.traced_search(core.space, asked)
-        return result.as_text() or "Nothing was found."
+        if sight is None:
+            result = yield from recall.traced_search(core.space, asked)
+            return result.as_text() or "Nothing was found."
+        result = yield from recall.traced_search(core.space, replace(asked, exclude=sight.ids, exclude_in=here))
+        rows = [row for row in result.rows if not _is_in_sight(row, here, sight)]
+        return replace(result, rows=rows).as_text() or "Nothing was found besides what you see already."
 
     return (
         "Search the earlier messages of this user for something that is not in sight any more. Finds by meaning, and "
@@ -290,3 +387,14 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
         Search,
         make,
     )
+
+
+def _in_utc(at: datetime | None) -> datetime | None:
+    """Read a time without a zone as the model is shown times: in UTC."""
+    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+
+
+def _is_in_sight(row: StoredMessage, thread_id: str | None, sight: InSight) -> bool:
+    if row.thread_id == thread_id and row.message.id in sight.ids:
+        return True
+    return bool(sight.question) and message_text(row.message).strip() == sight.question

@@ -193,4 +193,8 @@ def test_every_merge_in_the_table_is_true(row: tuple[Mode, str, str, str]) -> No
 
 
 def options_for(document: object) -> WorkingMemoryOptions:
-    return WorkingMemoryOptions(template="") if isinstance(document, str) else WorkingMemoryOptions(schema={})
+    return (
+        WorkingMemoryOptions(template="")
+        if isinstance(document, str)
+        else WorkingMemoryOptions(schema={"type": "object"})
+    )

@@ -92,7 +92,7 @@ def _model(name: str) -> BaseChatModel:
 def _fitting(document: str) -> WorkingMemoryOptions:
     """Choose the form that working memory has already; what a program keeps along its schema is not touched."""
     if is_object(document):
-        return WorkingMemoryOptions(schema={}, read_only=True)
+        return WorkingMemoryOptions(schema={"type": "object"}, read_only=True)
     if not document.strip() or DEFAULT_TEMPLATE.splitlines()[0] in document:
         return WorkingMemoryOptions(revisions=KEEP_ALL)
     return WorkingMemoryOptions(template="", mode="replace", revisions=KEEP_ALL)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.text.formats import Format
 
 app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
 
@@ -107,12 +108,12 @@ def set_(
     before a change from one to the other.
     """
     given = _content(content, file)
-    options = WorkingMemoryOptions(schema={}) if is_object(given) else WorkingMemoryOptions(template="")
+    options = WorkingMemoryOptions(schema={"type": "object"}) if is_object(given) else WorkingMemoryOptions(template="")
     if schema is not None:
         with reading(str(schema)) as lines:
             options = WorkingMemoryOptions(schema=parsed(lines.read(), str(schema)))
 
-    def make(before: str) -> str:
+    def make(_: Format, before: str) -> str:
         if before.strip() and is_object(before) != is_object(given):
             names = {True: "a JSON object", False: "text"}
             msg = (

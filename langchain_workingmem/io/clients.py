@@ -63,32 +63,36 @@ def _options(url: str) -> dict[str, Any]:
         raise OptionError(msg) from None
 
 
-def sync_client(url: str, timeout: timedelta) -> SyncClient:
+def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client; it connects at its first command, and repeats nothing: `plans.effects` does, where that is safe."""
     if url.startswith("redis+sentinel://"):
-        return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout))
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout)))
+        return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
+    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect)))
 
 
-def async_client(url: str, timeout: timedelta) -> AsyncClient:
+def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, like `sync_client`."""
     if url.startswith("redis+sentinel://"):
-        return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout))
+        return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
     return redis.asyncio.Redis.from_pool(
-        redis.asyncio.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout))
+        redis.asyncio.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect))
     )
 
 
-def _defaults(timeout: timedelta) -> dict[str, Any]:
+def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
     """What holds where the URL says nothing else. Clients made from URLs retry nothing, in any redis-py since 6.3."""
-    seconds = timeout.total_seconds()
-    return {"protocol": _PROTOCOL, "socket_timeout": seconds, "socket_connect_timeout": seconds}
+    return {
+        "protocol": _PROTOCOL,
+        "socket_timeout": timeout.total_seconds(),
+        "socket_connect_timeout": min(connect, timeout).total_seconds(),
+    }
 
 
-def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta) -> Any:
+def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
     hosts, service, options = _sentinel_parts(url)
-    options = _defaults(timeout) | options
-    shared = {name: value for name, value in options.items() if name in _LOGIN or name.startswith("socket_")}
+    asking = _defaults(connect, connect) | options  # where the master is: a part of connecting
+    shared = {name: value for name, value in asking.items() if name in _LOGIN or name.startswith("socket_")}
+    options = _defaults(timeout, connect) | options
     # a Sentinel that does not answer is not asked again: the next one knows the master as well
     return sentinel(hosts, sentinel_kwargs={**shared, "retry": retry}, **options).master_for(service)
 

@@ -21,14 +21,25 @@ if TYPE_CHECKING:
     Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 
+NEARLY = 1e-6  # how far numbers of two vectors may lie apart that are the same
+
+
 class Embedder:
-    """Embeds texts; each distinct text is sent to the model once while the cache remembers it."""
+    """Embeds texts; each distinct text is sent to the model once while the cache remembers it.
+
+    A text may be a question and later a document, which models may embed differently. Those that do not are asked once for
+    both: a model whose class says so (`embeds_alike = True`), or one whose two vectors of the first such text are equal.
+    """
 
     def __init__(self, embeddings: Embeddings | None, cache_size: int) -> None:
         self.embeddings = embeddings
         self._size = cache_size
         self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()
         self._lock = Lock()
+        said = getattr(embeddings, "embeds_alike", None)
+        self._alike: bool | None = (
+            said if isinstance(said, bool) else None
+        )  # questions and documents; None: not known yet
 
     def embed(self, effect: Embed) -> Vectors:
         """Return an array of shape (texts, dimensions). Whatever the model raises becomes `EmbeddingError`."""
@@ -72,13 +83,27 @@ class Embedder:
         missing: dict[str, None] = {}
         with self._lock:
             for text in effect.texts:
-                vector = None if effect.fresh else self._cache.get((effect.query, text))
+                key = self._key(effect, text)
+                vector = None if effect.fresh else self._cache.get(key)
                 if vector is None:
                     missing[text] = None
                 else:
-                    self._cache.move_to_end((effect.query, text))
+                    self._cache.move_to_end(key)
                     known[text] = vector
         return known, list(missing)
+
+    def _key(self, effect: Embed, text: str) -> tuple[bool, str]:
+        return effect.query and not self._alike, text
+
+    def _compare(self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str]) -> None:
+        """Learn from the first text that was embedded both ways whether that makes a difference."""
+        pairs = ((known[text], self._cache.get((not effect.query, text))) for text in texts)
+        one, other = next(((one, other) for one, other in pairs if other is not None and one.any()), (None, None))
+        if one is None or other is None:
+            return
+        self._alike = one.shape == other.shape and bool(np.allclose(one, other, rtol=0, atol=NEARLY))
+        if self._alike:
+            self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
 
     def _keep(
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
@@ -108,8 +133,10 @@ class Embedder:
         if doubtful:
             return
         with self._lock:
+            if self._alike is None:
+                self._compare(effect, known, texts)
             for text in texts:
-                self._cache[effect.query, text] = known[text]
+                self._cache[self._key(effect, text)] = known[text]
             while len(self._cache) > self._size:
                 self._cache.popitem(last=False)
 

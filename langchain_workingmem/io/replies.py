@@ -88,8 +88,9 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
             raise RedisConnectionError(msg) from error
         msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
         # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
-        repeats = 1 if isinstance(error, TimedOut) else len(PAUSES)
-        raise RedisConnectionError(msg, repeats=repeats if own else 0) from error
+        timed_out = isinstance(error, TimedOut)
+        repeats = 1 if timed_out else len(PAUSES)
+        raise RedisConnectionError(msg, repeats=repeats if own else 0, timed_out=timed_out) from error
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
     msg = f"the Redis client failed: {type(error).__name__}: {error}"

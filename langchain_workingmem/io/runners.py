@@ -29,7 +29,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.options import TIMEOUT, check_time
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
 from langchain_workingmem.plans.effects import (
     Ask,
     Effect,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from datetime import timedelta
 
+    from langchain_workingmem.io.breaker import Breaker
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
     from langchain_workingmem.io.embedder import Embedder
     from langchain_workingmem.plans.effects import Command
@@ -69,6 +70,7 @@ class Runner:
         self._embedder = embedder
         self._borrowed = borrowed
         self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
+        self.breaker: Breaker | None = None  # learns here that Redis answers
         self._own: SyncClient | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -118,9 +120,9 @@ class Runner:
     def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
-                return self._send(effect)
+                return _answered(self.breaker, self._send(effect))
             case Scan():
-                return self._scan(effect)
+                return _answered(self.breaker, self._scan(effect))
             case Pull(source):
                 return tuple(islice(cast("Iterator[Any]", source), 1))
             case Embed():
@@ -195,6 +197,7 @@ class AsyncRunner:
         self._embedder = embedder
         self._borrowed = borrowed
         self.revive: Callable[[], None] | None = None
+        self.breaker: Breaker | None = None
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
         self._own = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -247,9 +250,9 @@ class AsyncRunner:
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
             case Send():
-                return await self._send(effect)
+                return _answered(self.breaker, await self._send(effect))
             case Scan():
-                return await self._scan(effect)
+                return _answered(self.breaker, await self._scan(effect))
             case Pull(source):
                 return await _next(source)
             case Embed():
@@ -332,22 +335,27 @@ def runners(
     client: SyncClient | None,
     async_client: AsyncClient | None,
     timeout: timedelta,
+    connect_timeout: timedelta,
     embedder: Embedder,
 ) -> tuple[Runner, AsyncRunner]:
     """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
     check_time(timeout, "timeout")
+    check_time(connect_timeout, "connect_timeout")
     given = client is not None or async_client is not None
-    if given and (redis_url is not None or timeout != TIMEOUT):
-        msg = "redis_url or timeout beside client or async_client: pass one or the other, a client has its own timeouts"
+    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+        msg = (
+            "redis_url, timeout or connect_timeout beside client or async_client: pass one or the other, a client has its "
+            "own timeouts"
+        )
         raise OptionError(msg)
     url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
 
-    def connect(make: Callable[[str, timedelta], T], missing: str) -> T:
+    def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
         if url is None:
             calls = "sync" if missing == "client" else "async"
             msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
             raise OptionError(msg)
-        return make(url, timeout)
+        return make(url, timeout, connect_timeout)
 
     # not partial, which would show the URL, with its password, in its repr
     return (
@@ -359,6 +367,12 @@ def runners(
 def _advance(plan: Plan[Any], outcome: Any) -> Effect:
     """Give a plan what came of its effect, an error included, and return the next."""
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
+
+
+def _answered(breaker: Breaker | None, replies: T) -> T:
+    if breaker is not None:
+        breaker.close()
+    return replies
 
 
 def _no_answer(error: Exception) -> ModelError:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans import history
 from langchain_workingmem.plans.branch import Branch
 from langchain_workingmem.plans.codec import as_messages, drafts
+from langchain_workingmem.plans.effects import hurried
 from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.plans.turn import question
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
+    from langchain_workingmem.io.breaker import Breaker, Part
     from langchain_workingmem.options import OnError
     from langchain_workingmem.plans.effects import Plan
     from langchain_workingmem.plans.history import Mode
     from langchain_workingmem.plans.space import Space
+
+_log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
 
@@ -49,6 +56,35 @@ class Core:
     astream: Callable[[Plan[None]], AsyncGenerator[Any]]
     new_id: Callable[[], str]
     on_error: OnError
+    breaker: Breaker
+
+    def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.
+
+        While the breaker is open it raises `RedisConnectionError` at once. What fails opens it: in under a second when
+        the connection is refused, after one timeout when nobody answers. With on_error="raise" the plan is run as it is.
+        """
+        if self.on_error == "raise":
+            return (yield from plan)
+        if not self.breaker.admits(thread_id, part):
+            plan.close()
+            msg = f"Redis has failed, and is asked again every {self.breaker.pause:g} s: check that it runs and that the URL is right"
+            raise RedisConnectionError(msg)
+        try:
+            return (yield from hurried(plan, self.breaker.clock))
+        except RedisConnectionError:
+            self.breaker.fail(thread_id, part)
+            raise
+
+    def softly(self, plan: Plan[T], otherwise: T, note: str, thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan as `gated` does; with on_error="log" a failing Redis is a line in the log, and `otherwise` comes back."""
+        try:
+            return (yield from self.gated(plan, thread_id, part))
+        except (RedisConnectionError, RedisReplyError) as error:
+            if self.on_error == "raise":
+                raise
+            _log.warning("%s: %s", note, error)
+            return otherwise
 
     def saving(
         self,
@@ -59,10 +95,15 @@ class Core:
         mode: Mode = "append",
         on_error: OnError | None = None,
         branch: Branch | None = None,
+        title_model: BaseChatModel | None = None,
     ) -> Plan[list[BaseMessage]]:
-        """Plan to save messages, with vectors if the model works; with a `branch`, as those of a turn."""
+        """Plan to save messages, with vectors if the model works; with a `branch`, as those of a turn.
+
+        `title_model` is for `TitleOptions` without one.
+        """
         prepared = drafts(messages, self.space.recall, self.new_id)
-        return history.save(self.space, prepared, thread_id, resource_id, on_error or self.on_error, mode, branch)
+        chosen = on_error or self.on_error
+        return history.save(self.space, prepared, thread_id, resource_id, chosen, mode, branch, title_model)
 
     def saving_turn(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str

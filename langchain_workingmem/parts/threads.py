@@ -10,6 +10,7 @@ from langchain_workingmem.plans import threads as plans
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.working_memory import copy_memory
 from langchain_workingmem.plans.working_memory import create_thread as create_with_memory
+from langchain_workingmem.plans.working_memory import update_thread as update_with_memory
 
 if TYPE_CHECKING:
     import builtins
@@ -44,7 +45,7 @@ class Threads:
     ) -> Thread:
         """Create a thread; without `thread_id` it gets a random one. One round trip, two with working memory.
 
-        Metadata is any JSON under string keys. `working_memory` is the whole first content of the working memory that
+        Metadata is any JSON under string keys, but no working memory, which belongs into its argument. `working_memory` is the whole first content of the working memory that
         the thread or its owner has, unless there is one already. Raises `ThreadExistsError` when the id is taken, whoever owns it.
         """
         return self._core.run(self._create(resource_id, thread_id, title, metadata, working_memory))
@@ -130,12 +131,16 @@ class Threads:
         resource_id: str | None = None,
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
+        working_memory: Any = ...,
     ) -> Thread:
-        """Change what is given: a title (None removes it), metadata key by key (None deletes a key). One round trip.
+        """Change what is given: a title (None removes it), metadata key by key (None deletes a key), working memory.
 
-        Atomic: two updates of different keys keep both. Raises `ThreadNotFoundError`.
+        One round trip, atomic: two updates of different keys keep both. `working_memory` replaces the working memory that the
+        thread or its owner has (None empties it), in a second round trip. It is checked before anything is written. When the
+        second fails, title and metadata are changed and working memory is not; the error says so, and to repeat
+        the call is safe. Raises `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
         """
-        return self._core.run(plans.update(self._core.space, thread_id, resource_id, title, metadata))
+        return self._core.run(self._update(thread_id, resource_id, title, metadata, working_memory))
 
     async def aupdate(
         self,
@@ -144,9 +149,22 @@ class Threads:
         resource_id: str | None = None,
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
+        working_memory: Any = ...,
     ) -> Thread:
         """Async twin of `update`."""
-        return await self._core.arun(plans.update(self._core.space, thread_id, resource_id, title, metadata))
+        return await self._core.arun(self._update(thread_id, resource_id, title, metadata, working_memory))
+
+    def _update(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        title: str | EllipsisType | None,
+        metadata: Mapping[str, Any] | EllipsisType | None,
+        working_memory: Any,
+    ) -> Plan[Thread]:
+        if working_memory is ...:
+            return plans.update(self._core.space, thread_id, resource_id, title, metadata)
+        return update_with_memory(self._core.space, thread_id, resource_id, title, metadata, working_memory)
 
     def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
         """Delete a thread with its messages and vectors, and tell whether there was one. One round trip, atomic."""

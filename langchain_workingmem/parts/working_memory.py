@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_workingmem.options import Ids
 from langchain_workingmem.plans import working_memory as plans
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.parts.base import Core
     from langchain_workingmem.plans.effects import Plan
@@ -30,9 +33,13 @@ class WorkingMemory:
         return self._core.space.remembering.format.name
 
     @property
-    def template(self) -> str | None:
-        """Return the Markdown template, None where there is a schema or free text."""
-        return getattr(self._core.space.remembering.format, "template", None) or None
+    def template(self) -> str | Callable[[Ids], str] | None:
+        """Return the Markdown template, or the function that makes one of ids, as it was passed; None: a schema, or free text.
+
+        `get(...).template` is the template of one user.
+        """
+        options = self._core.space.remembering
+        return options.template if callable(options.template) else options.template_for(Ids())
 
     @property
     def schema(self) -> Any:

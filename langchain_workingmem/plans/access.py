@@ -102,3 +102,9 @@ def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> N
     """Raise `ThreadOwnershipError` when the `resource` field of a thread names another owner than the one given."""
     if tag is not None and resource_id is not None and decode(tag) != resource_id:
         raise ThreadOwnershipError(thread_id, resource_id)
+
+
+def check_thread(space: Space, thread_id: str, resource_id: str) -> Plan[None]:
+    """Raise `ThreadOwnershipError` when the thread belongs to another resource. One round trip."""
+    (tag,) = yield from send(("HGET", space.keys.of(thread_id).thread, "resource"))
+    check_owner(tag, thread_id, resource_id)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict
@@ -89,14 +90,20 @@ def export(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]]
 def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
     keys = space.keys.of(thread_id)
     wanted = Wanted(limit=BATCH)
-    beside: list[Command] = [("HGETALL", keys.thread), *_reading(keys.memory, keys.revisions)]
+    behind = scripts.READ.call(keys.all, encode(resource_id), "superseded", 1)
+    beside: list[Command] = [behind, ("HGETALL", keys.thread), *_reading(keys.memory, keys.revisions)]
+    left: list[tuple[float, Record]] = []  # what the conversation has left behind, by sequence number
     while True:
         extra = ("vectors", 1) if vectors else ()
         call = scripts.READ.call(keys.all, encode(resource_id), *wanted.arguments(), *extra)
         reply, *others = yield from run_script(thread_id, resource_id, call, *beside)
         records: list[Record] = []
         if others:
-            thread = read_thread(thread_id, others[0])
+            left = [
+                (float(seq), {**_message(thread_id, id, seq, value), "superseded": True})
+                for id, seq, value in zip(*(others[0][start::3] for start in range(1, 4)), strict=True)
+            ]
+            thread = read_thread(thread_id, others[1])
             if thread is None:  # deleted since it was listed
                 return
             records = [
@@ -109,13 +116,17 @@ def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) ->
                     "updated_at": thread.updated_at.isoformat(),
                     "clone_of": thread.clone_of,
                 },
-                *_memory(thread_id, *others[1:]),
+                *_memory(thread_id, *others[2:]),
             ]
             beside = []
         width = 4 if vectors else 3
         rows = list(zip(*(reply[start::width] for start in range(1, width + 1)), strict=True))
-        yield Emit([*records, *(_message(thread_id, *row) for row in rows)])
-        if len(rows) < BATCH:
+        is_last = len(rows) < BATCH
+        present = [(float(row[1]), _message(thread_id, *row)) for row in rows]
+        due = [one for one in left if is_last or one[0] <= present[-1][0]]
+        left = left[len(due) :]
+        yield Emit([*records, *(record for _, record in sorted([*present, *due], key=itemgetter(0)))])
+        if is_last:
             return
         wanted = replace(wanted, above=int(rows[-1][1]))
 
@@ -130,6 +141,10 @@ def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[
         "stored_at": row.stored_at.isoformat(),
         "message": {"type": body["type"], "data": body["data"]},
     }
+    if body["state"]:
+        record["turn"] = True  # a turn saved it, not some program: a client's list may leave it behind
+    if row.refused:
+        record["refused"] = True
     stored = [as_dict(vector) for vector in vectors or ()]
     if vectors is not None and model_of(value) and all(stored):
         data = [b64encode(vector[b"vector"]).decode() for vector in stored]
@@ -279,6 +294,8 @@ class _Intake:
         (draft,) = drafts([message], self.space.recall, str)
         at = 0 if record.get("stored_at") is None else _micros(record["stored_at"])
         settings, vectors = self._vectors(record.get("vectors"), len(draft.chunks))
+        if record.get("superseded"):
+            settings, vectors = "", []
         said, state = f"{draft.words}/{draft.weight}/0{'!' * bool(record.get('refused'))}", "t" * bool(record.get("turn"))
         head = f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}","said":"{said}","state":"{state}",'
         row: list[Argument] = [draft.id, int(bool(record.get("superseded"))), head.encode() + draft.body]

@@ -33,7 +33,7 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.plans.authors import author_tag
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.said import weight_of, words_of
-from langchain_workingmem.plans.windows import without_memory
+from langchain_workingmem.plans.windows import as_given, without_memory
 from langchain_workingmem.text.chunks import count_tokens, split
 from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
@@ -149,7 +149,7 @@ def drafts(
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        prepared.append(replace(_draft(_whole(given), recall), numbered=numbered))
+        prepared.append(replace(_draft(_whole(as_given(given)), recall), numbered=numbered))
     return prepared
 
 

@@ -17,7 +17,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import Diagnosis, Finding
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import as_dict
-from langchain_workingmem.plans.effects import Plan, attempt
+from langchain_workingmem.plans.effects import Plan, Scan, attempt
 from langchain_workingmem.plans.search import listing, matching, parse, total_of
 from langchain_workingmem.plans.space import measured
 
@@ -29,26 +29,38 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.space import Space
 
 MOST_THREADS, MOST_MESSAGES = 1000, 100  # that are looked at for missing vectors: the newest ones
+MOST_STEPS = 10  # of a thousand keys, to see whether a thread is there
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = "run memory.recall.reindex()"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
-def diagnose(space: Space) -> Plan[Diagnosis]:
-    """Look at everything. About eight round trips and, with recall, one call of the embedding model."""
+def diagnose(space: Space, open_for: float | None = None) -> Plan[Diagnosis]:
+    """Look at everything. About eight round trips and, with recall, one call of the embedding model.
+
+    `open_for` is for how many seconds the circuit breaker has been open, None when it is closed.
+    """
     findings: list[Finding] = []
     try:
         findings += yield from _server()
         findings += yield from _settings_of_server()
-        findings += yield from _index("threads index", space.keys.threads_index)
-        findings += yield from _vectors(space)
+        if (fresh := (yield from _new(space))) is not None:
+            findings += fresh
+        else:
+            findings += yield from _index("threads index", space.keys.threads_index)
+            findings += yield from _vectors(space)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
     except RedisConnectionError as error:
         remedy = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
         findings.append(_found("connection", "error", str(error), remedy))
+    if open_for is not None:
+        message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
+        findings.append(
+            _found("circuit breaker", "warning", message, "none when Redis answers: the first reply closes it")
+        )
     return Diagnosis(findings=findings)
 
 
@@ -134,6 +146,33 @@ def _memory(info: dict[str, Any]) -> Finding:
 
 
 # ---------------------------------------------------------------------- indexes
+
+
+def _new(space: Space) -> Plan[list[Finding] | None]:
+    """Say what a memory lacks that has not been used yet, None for one that is in use; two round trips and more.
+
+    It is new as long as no index is there, and no thread. Of very many keys, as on a shared server, only some are looked at.
+    """
+    keys = space.keys
+    info = yield from _ask("FT.INFO", keys.threads_index)
+    stored = yield from _ask("GET", keys.vectors_settings)
+    if not isinstance(info, RedisReplyError) or info.code == "NOPERM" or stored is not None:
+        return None
+    step: Scan | None = Scan(f"{keys.thread_prefix}*")
+    looked = 0
+    while step is not None and looked < MOST_STEPS:
+        try:
+            threads, step = yield step
+        except RedisReplyError:
+            return None
+        if threads:
+            return None
+        looked += 1
+    checks = ["threads index", *(["vectors index"] if space.recall else [])]
+    seen = "not made yet: made at first use" + ("" if space.create else ", by a program that may create it")
+    if step is None:
+        return [_found(check, "ok", seen) for check in checks]
+    return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
 
 
 def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]]:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ Plan: TypeAlias = Generator[Effect, Any, T]
 
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
+FEW = 2  # repeats for a caller who can do without
+IMPATIENT = 0.3  # seconds that failing may take him: behind that nothing is repeated
 
 
 def _persist(effect: Send) -> Plan[list[Any]]:
@@ -140,6 +142,32 @@ def _persist(effect: Send) -> Plan[list[Any]]:
                 raise
         yield Pause(seconds)
     return list((yield effect))
+
+
+def hurried(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
+    """Run a plan for somebody who can do without it: little is repeated, and nothing after a timeout.
+
+    What is left of the pauses mends a connection that the server closed while it was idle.
+    """
+    spent = 0.0
+    step: Callable[[], Effect] = partial(next, plan)
+    try:
+        while True:
+            try:
+                effect = step()
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            began = clock()
+            try:
+                step = partial(plan.send, (yield effect))
+            except RedisConnectionError as error:
+                spent += clock() - began
+                error.repeats = 0 if error.timed_out or spent > IMPATIENT else min(error.repeats, FEW)
+                step = partial(plan.throw, error)
+            except WorkingMemError as error:
+                step = partial(plan.throw, error)
+    finally:
+        plan.close()
 
 
 def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:

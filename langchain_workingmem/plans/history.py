@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.options import OnError
@@ -45,6 +46,7 @@ def write(
     resource_id: str | None,
     mode: Mode,
     branch: Branch | None = None,
+    title_model: BaseChatModel | None = None,
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
@@ -91,7 +93,7 @@ def write(
         space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
-        yield from schedule(space, thread_id, count, titled=bool(titled))
+        yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=True)], failure
 
 
@@ -128,9 +130,10 @@ def save(
     on_error: OnError,
     mode: Mode = "append",
     branch: Branch | None = None,
+    title_model: BaseChatModel | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Write messages, and say in the way that `on_error` chooses when they are stored without vectors."""
-    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode, branch)
+    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode, branch, title_model)
     if failure is not None:
         note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
         if on_error == "raise":

@@ -84,6 +84,7 @@ class Query:
     max_tokens: int | None  # of all that comes back
     where: Mapping[str, Any]  # filters beside the scope
     exclude: frozenset[str]  # message ids
+    exclude_in: str | None = None  # the thread whose messages they are; None: of any thread
 
     @classmethod
     def of(
@@ -224,6 +225,7 @@ def candidates(
     wanted = query.top_k + spare
     least = query.threshold or 0.0
     excluded = {id.encode() for id in query.exclude}
+    where_excluded = None if query.exclude_in is None else encode(query.exclude_in).encode()
     hybrid = options.search == "hybrid"
     name, fields = space.keys.vectors_index, ["message"] if query.exclude else []
     depth = wanted + len(excluded) + query.top_k + 8
@@ -244,10 +246,10 @@ def candidates(
         others = replies[len(searches) :] if others is None else others
         distance = options.index.distance
         keys, _, rows = columns(replies[0])
-        near = _candidates(keys, [similarity(row, distance) for row in rows], rows, excluded, gone)
+        near = _candidates(keys, [similarity(row, distance) for row in rows], rows, excluded, where_excluded, gone)
         if hybrid:
             found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
-            worded = _candidates(*found, excluded, gone)
+            worded = _candidates(*found, excluded, where_excluded, gone)
             known = space.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
             if (now := named(query.text, known)) != meant:
                 meant = now
@@ -271,6 +273,7 @@ def _candidates(
     values: list[float],
     fields: list[Any],
     excluded: Collection[bytes],
+    where_excluded: bytes | None,
     gone: Collection[Place],
 ) -> list[Candidate]:
     """Read which messages the keys of vectors stand for, and leave out what does not count."""
@@ -281,7 +284,9 @@ def _candidates(
     ]
     if excluded:
         found = [
-            one for one, row in zip(found, fields, strict=True) if as_dict(row or {}).get(b"message") not in excluded
+            one
+            for one, row in zip(found, fields, strict=True)
+            if where_excluded not in (None, one[0]) or as_dict(row or {}).get(b"message") not in excluded
         ]
     return [one for one in found if one[:3] not in gone] if gone else found
 

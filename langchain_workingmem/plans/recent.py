@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,11 +34,19 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
+        self.change(key, lambda _: value)
+
+    def change(self, key: K, make: Callable[[V | None], V | None]) -> None:
+        """Make an entry of the one that is there, in one step; None takes it out."""
         with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
+            made = make(self._entries.pop(key, None))
+            if made is not None:
+                self._entries[key] = made
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def pop(self, key: K) -> V | None:
         """Take an entry out."""

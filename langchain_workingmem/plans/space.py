@@ -17,6 +17,7 @@ from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Embed, Pause, Plan, T, attempt, send
 from langchain_workingmem.plans.recent import Recent
 from langchain_workingmem.plans.search import is_stale, threads_schema, vectors_schema
+from langchain_workingmem.plans.sight import Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
-class Space:
+class Space(Sight):
     """The keys and indexes of one `Memory`."""
 
     keys: Keys
@@ -45,6 +46,7 @@ class Space:
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    nameless: bool = False  # the log has said that nobody can make titles
     authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
     # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved
     branches: Recent[tuple[str, str], Branch] = field(default_factory=Recent)

@@ -87,13 +87,28 @@ def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
+_NOT_METADATA = ("workingMemory", "working_memory")  # where Mastra keeps it
+
+
+def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Refuse working memory in metadata, where nothing would read it; None takes a key away, whatever its name."""
+    for key in _NOT_METADATA:
+        if isinstance(metadata, Mapping) and metadata.get(key) is not None:
+            msg = (
+                f"metadata[{key!r}] would not be working memory: pass threads.create(working_memory=...), or use "
+                "working_memory.update(...) for a thread that is there"
+            )
+            raise OptionError(msg)
+    return metadata
+
+
 def create(
     space: Space, thread_id: str, resource_id: str, title: str | None, metadata: Mapping[str, Any] | None
 ) -> Plan[Thread]:
     """Create a thread. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
-    call = scripts.CREATE.call(keys.all, owner, *fields_of(title, metadata), *space.ttl_fields)
+    call = scripts.CREATE.call(keys.all, owner, *fields_of(title, _without_memory(metadata)), *space.ttl_fields)
     yield from space.ready()
 
     def undo(reply: Any, _: str) -> Command:
@@ -207,7 +222,7 @@ def update(
 ) -> Plan[Thread]:
     """Change title and metadata; None deletes a key. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    merged = {} if isinstance(metadata, EllipsisType) else _checked(metadata)
+    merged = {} if isinstance(metadata, EllipsisType) else _checked(_without_memory(metadata))
     doomed = [f"metadata:{key}" for key, value in merged.items() if value is None]
     if title is None:
         doomed.append("title")
@@ -309,7 +324,7 @@ def clone(
     origin = yield from _there(space, source, resource_id)
     keys = space.keys.of(source)
     check_id(new_thread_id, "new_thread_id")
-    changed = _checked(metadata)
+    changed = _checked(_without_memory(metadata))
     merged = origin.metadata | dict(changed)
     kept = {key: value for key, value in merged.items() if value is not None or key not in changed}
     named = fields_of(origin.title if title is None else title, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -18,6 +19,7 @@ from langchain_workingmem.text.unicode import to_utf8
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from langchain_workingmem.options import TitleOptions
     from langchain_workingmem.plans.space import Space
 
 _log = logging.getLogger("langchain_workingmem")
@@ -32,31 +34,41 @@ _QUOTES = " \t\"'`*#\u00ab\u00bb\u201e\u201c\u201d\u201a\u2018\u2019"
 _MOST_READ = 2000  # characters of the message that the model is shown
 
 
-def schedule(space: Space, thread_id: str, count: int, *, titled: bool) -> Plan[None]:
-    """Have a title made in the background, when the thread has none yet and is long enough."""
+def schedule(
+    space: Space, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
+) -> Plan[None]:
+    """Have a title made in the background, when the thread has none yet and is long enough.
+
+    `model` is that of the agent whose turn it is, for options that name none.
+    """
     options = space.title
     if options is None or titled or count < options.min_messages or thread_id in space.naming:
         return
-    space.naming.add(thread_id)
-    yield Later(_name(space, thread_id))
-
-
-def _name(space: Space, thread_id: str) -> Plan[None]:
-    """Read the first message, ask the model, set the title unless there is one: two round trips beside the model."""
-    options = space.title
-    if options is None:
+    chosen = cast("BaseChatModel | None", options.model) or model
+    if chosen is None:
+        if not space.nameless:
+            space.nameless = True
+            _log.warning(
+                "no title for thread %r, and others: pass TitleOptions(model=...) where no agent's is at hand",
+                thread_id,
+            )
         return
+    space.naming.add(thread_id)
+    yield Later(_name(space, options, chosen, thread_id))
+
+
+def _name(space: Space, options: TitleOptions, model: BaseChatModel, thread_id: str) -> Plan[None]:
+    """Read what the user said first, ask the model, set the title unless there is one.
+
+    Two round trips beside the model, and one more for each twenty messages without words, such as images, in front.
+    """
     keys = space.keys.of(thread_id)
-    wanted = Wanted(limit=1, roles=("human",))
     try:
-        (reply,) = yield from run_script(thread_id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
-        text = next((str(row.message.text) for row in wanted.read(reply, thread_id)), "")
-        if not text.strip():
+        text = yield from _first_words(space, thread_id)
+        if not text:
             return
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        answer = yield Ask(
-            cast("BaseChatModel", options.model), [SystemMessage(instructions), HumanMessage(text[:_MOST_READ])]
-        )
+        answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(text[:_MOST_READ])])
         title = clean(str(answer.text), options.max_chars)
         if title:
             yield from run_script(thread_id, None, scripts.TITLE.call(keys.all, title))
@@ -64,6 +76,20 @@ def _name(space: Space, thread_id: str) -> Plan[None]:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
         space.naming.discard(thread_id)
+
+
+def _first_words(space: Space, thread_id: str) -> Plan[str]:
+    keys = space.keys.of(thread_id)
+    wanted = Wanted(limit=1, roles=("human",))
+    while True:
+        (reply,) = yield from run_script(thread_id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
+        rows = wanted.read(reply, thread_id)
+        texts = (str(row.message.text).strip() for row in rows)
+        if text := next(filter(None, texts), ""):
+            return text
+        if len(rows) < (wanted.limit or 0):
+            return ""
+        wanted = replace(wanted, limit=20, above=rows[-1].seq)
 
 
 def clean(answer: str, max_chars: int) -> str:

@@ -19,7 +19,7 @@ from langchain_workingmem.plans.effects import traced
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
 from langchain_workingmem.plans.said import words_of
-from langchain_workingmem.plans.windows import fit, history_window, valid, with_memory
+from langchain_workingmem.plans.windows import fit, history_window, valid, with_memory, without_memory
 from langchain_workingmem.text.rendering import recalled_block
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def gather(
             decode_message(id, seq, value, thread_id)
             for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
         ]
-        given = {message.id for message in new}
+        given = {message.id for message in new} - seen.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
         state = working_memory.state_of(space, place, rest) if place else None
         gathered = Gathered(
@@ -260,12 +260,15 @@ def assemble(
     *,
     read_only: bool,
     for_model: bool = False,
+    tools: Sequence[str] | None = None,
+    name: str | None = None,
 ) -> MemoryContext:
-    """Put a context together; pure.
+    """Put a context together, and note what a model has in sight now.
 
-    Order: system messages of `new`, the history, the rest of `new`. A stored message that is also in `new` stands where
-    `new` has it. What is sent to a model as it is begins with the user, because Bedrock refuses to begin with an answer, and
-    Gemini with a call. Memory stands in front of the user's words, in a copy, so that the prompt keeps its prefix.
+    `tools` are the names of the tools that the model has, None: those of the options. `name` is that of the memory, where an
+    agent has several. Order: system messages of `new`, the history, the rest of `new`. A stored message that is also in `new`
+    stands where `new` has it. What is sent to a model as it is begins with the user, because Bedrock refuses to begin with an
+    answer, and Gemini with a call. Memory stands in front of the user's words, in a copy, so that the prompt keeps its prefix.
     """
     state, recalled = gathered.working_memory, gathered.recalled
     rest = [m for m in new if not isinstance(m, SystemMessage) and m.id not in gathered.hidden]
@@ -283,12 +286,16 @@ def assemble(
         )
 
     shown = valid([*kept, *present], is_earlier_answer)
+    asked = next((message for message in reversed(shown) if _is_users(message)), None)
+    words = str(without_memory(asked).text) if asked else ""
+    space.note_in_sight(gathered.thread_id, [message.id for message in shown if message.id], words)
     blocks: dict[str, list[str]] = {"question": [], "system": []}
-    if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id)):
+    if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
         blocks[space.recall.placement].append(block)
     if state is not None:
-        block = working_memory.block(space, state, read_only=read_only)
+        block = working_memory.block(space, state, read_only=read_only, tools=tools, name=name)
         blocks[space.remembering.placement].append(block)
+        space.note_shown(gathered.thread_id, state.key, state.text)
     if blocks["question"]:
         at = next((at for at in range(len(shown) - 1, -1, -1) if _is_users(shown[at])), None)
         if at is None:

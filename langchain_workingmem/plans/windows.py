@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
 
 from langchain_workingmem.plans.said import calls_of, has_content, id_of_function, is_said, weight_of
+from langchain_workingmem.text.names import acceptable_name
 from langchain_workingmem.text.unicode import without_surrogates
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HistoryOptions
 
 SOURCE = "langchain_workingmem"
+NAME = "lc_name"  # in additional_kwargs of a copy: the name that was given
 _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
 
@@ -82,7 +84,7 @@ def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     """Copy a message of the user with text of memory in front; `without_memory` gives the user's own back."""
     text, content = "\n\n".join(blocks), message.content
     more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
-    extras = {**message.additional_kwargs, ORIGINAL: content}
+    extras = {ORIGINAL: content, **message.additional_kwargs}  # of several memories the first one's copy has the original
     return message.model_copy(update={"content": more, "additional_kwargs": extras})
 
 
@@ -118,7 +120,11 @@ def valid(
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
-    """Return a message as it is, or without the lone surrogates that no request can carry (half an emoji, say)."""
+    """Return a message as it is, or a copy that requests can carry.
+
+    In the copy there are no lone surrogates (half an emoji, say), and a speaker's name is one that providers accept; the
+    name that was given stays beside it, for whoever saves the copy.
+    """
     content, calls = (
         message.content,
         isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls),
@@ -127,7 +133,21 @@ def sendable(message: BaseMessage) -> BaseMessage:
         return message  # nearly all of them
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     clean = {name: without_surrogates(value) for name, value in parts.items()}
-    return message if clean == parts else message.model_copy(update=clean)
+    if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # theirs are those of their calls
+        clean["name"] = acceptable_name(message.name)
+    if clean == parts:
+        return message
+    if message.name and clean["name"] != message.name:
+        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: message.name}
+    return message.model_copy(update=clean)
+
+
+def as_given(message: BaseMessage) -> BaseMessage:
+    """Return a message under the name that it was given, which `sendable` may have changed."""
+    if NAME not in message.additional_kwargs:
+        return message
+    extras = dict(message.additional_kwargs)
+    return message.model_copy(update={"name": extras.pop(NAME), "additional_kwargs": extras})
 
 
 def history_window(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -16,22 +16,25 @@ from langchain_workingmem.errors import (
     RevisionNotFoundError,
     ThreadExistsError,
     ThreadNotFoundError,
+    WorkingMemError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.options import at_least, one_of
+from langchain_workingmem.options import Ids, at_least, one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict, from_micros
 from langchain_workingmem.plans.effects import Pause, Plan, send
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id
-from langchain_workingmem.plans.threads import create, get
-from langchain_workingmem.text.formats import Mode
+from langchain_workingmem.plans.threads import create, owner_of
+from langchain_workingmem.plans.threads import update as update_title
+from langchain_workingmem.text.formats import Format, Mode
 from langchain_workingmem.text.rendering import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import EllipsisType
 
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import WorkingMemoryOptions
@@ -40,7 +43,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-Change: TypeAlias = Callable[[str], str]  # from the present document to the next
+Change: TypeAlias = Callable[[Format, str], str]  # from the present document to the next
+UPDATE = "update_working_memory"  # the tool, whose name may go on
 
 ATTEMPTS = 100  # before a writer that always loses gives up; 8 processes that write at once need a handful
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
@@ -53,46 +57,61 @@ class Place:
     keys: tuple[str, ...]  # the first is the thread's, or the tombstone of the resource; the last: memory, revisions
     thread_id: str | None = None  # None: the memory of a resource
     resource_id: str | None = None
+    ids: Ids = field(default_factory=Ids)  # who asks, as far as it is known
+
+    @property
+    def key(self) -> str:
+        """Return the key of the memory itself."""
+        return self.keys[-2]
 
 
 def find(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[Place]:
-    """Find the working memory that the ids and the scope mean; only a thread known, its owner costs a round trip."""
+    """Find the working memory that the ids and the scope mean; only a thread known, its owner may cost a round trip."""
     if thread_id is not None:
         check_id(thread_id, "thread_id")
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    scope = space.remembering.scope
-    if scope == "thread":
+    options = space.remembering
+    if options.scope == "thread":
         if thread_id is None:
             msg = "working memory of a thread needs a thread_id: " + FROM_WHERE.format("thread_id")
             raise IdError(msg)
-        keys = space.keys.of(thread_id)
-        return Place(keys.all, thread_id, resource_id)
+        owner = (yield from owner_of(space, thread_id, resource_id))[1] if options.is_personal else resource_id
+        return Place(space.keys.of(thread_id).all, thread_id, resource_id, Ids(thread_id, owner))
     if resource_id is None:
         if thread_id is None:
             msg = "working memory of a resource needs a resource_id: " + FROM_WHERE.format("resource_id")
             raise IdError(msg)
-        thread = yield from get(space, thread_id, None)
-        resource_id = thread.resource_id if thread else thread_id
-    return Place(space.keys.of_resource(resource_id), resource_id=resource_id)
+        _, resource_id = yield from owner_of(space, thread_id, None)
+    return Place(space.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
 
 
 def reading(place: Place) -> list[Command]:
     """Give the commands that read a working memory; `state_of` reads their replies."""
     owner: list[Command] = [] if place.thread_id is None else [("HGET", place.keys[0], "resource")]
-    return [("HGETALL", place.keys[-2]), *owner]
+    return [("HGETALL", place.key), *owner]
 
 
 def state_of(space: Space, place: Place, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory, empty when there is none."""
+    return _reader(space, place, replies[1:])(as_dict(replies[0]))
+
+
+def _reader(
+    space: Space, place: Place, owner: Sequence[bytes | None]
+) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
+    """Give the function that reads rows of a working memory; `owner` is what `reading` asks for beside it."""
     if place.thread_id is not None:
-        check_owner(replies[1], place.thread_id, place.resource_id)
-    return _state(space, as_dict(replies[0]))
+        check_owner(owner[0], place.thread_id, place.resource_id)
+    options = space.remembering
+    template, instructions = options.template_for(place.ids), options.instructions_for(place.ids)
+    return partial(_state, options.along(template), template, instructions, place.key)
 
 
-def _state(space: Space, row: Mapping[bytes, bytes]) -> WorkingMemoryState:
+def _state(
+    form: Format, template: str | None, instructions: str | None, key: str, row: Mapping[bytes, bytes]
+) -> WorkingMemoryState:
     text = row.get(b"document", b"").decode()
-    form = space.remembering.format
     try:
         value = form.value(text)
     except WorkingMemoryValidationError as error:
@@ -106,15 +125,36 @@ def _state(space: Space, row: Mapping[bytes, bytes]) -> WorkingMemoryState:
         updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
         is_empty=form.is_empty(text),
         origin=row[b"origin"].decode() if b"origin" in row else None,
+        template=template,
+        instructions=instructions,
+        key=key,
     )
 
 
-def block(space: Space, state: WorkingMemoryState, *, read_only: bool = False) -> str:
-    """Render working memory for a system prompt."""
+def block(
+    space: Space,
+    state: WorkingMemoryState,
+    *,
+    read_only: bool = False,
+    tools: Iterable[str] | None = None,
+    name: str | None = None,
+) -> str:
+    """Render working memory for a prompt, which orders only tools that there are.
+
+    `tools` are the names of those at hand; None: those that the options give. `name` is that of the memory, where an agent has
+    several.
+    """
     options = space.remembering
-    writable = not (read_only or options.read_only) and "update" in options.tools
+    if tools is None:
+        tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
+    update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
     return working_memory_block(
-        options.format, state.text, options.scope, writable=writable, instructions=options.instructions
+        options.along(state.template),
+        state.text,
+        options.scope,
+        update=None if read_only or options.read_only else update,
+        instructions=state.instructions,
+        name=name,
     )
 
 
@@ -133,26 +173,39 @@ def change(
     origin: str,
     expected: int | None = None,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+    """Find working memory and change it, as `change_at` does."""
+    place = yield from find(space, thread_id, resource_id)
+    return (yield from change_at(space, place, make, origin, expected))
+
+
+def change_at(
+    space: Space, place: Place, make: Change, origin: str, expected: int | None = None
+) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return what it was and what it is.
 
     Two round trips without rivals. A rival's write is taken in and the change made again, on what the refusal brought
     back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
     """
-    place = yield from find(space, thread_id, resource_id)
-    before = state_of(space, place, (yield from send(*reading(place))))
+    row, *owner = yield from send(*reading(place))
+    state = _reader(space, place, owner)
+    before = state(as_dict(row))
+    form = space.remembering.along(before.template)
     for attempt in range(1, ATTEMPTS + 1):
         if expected not in (None, before.revision):
             raise WorkingMemoryConflictError(expected=expected or 0, actual=before.revision)
-        document = checked(space, make(before.text))
+        document = checked(space, make(form, before.text))
         if document == before.text:
             return before, before
         status, row = yield from _write(space, place, before.revision, origin, "write", document)
         if status:
-            return before, _state(space, row)
-        rival = _state(space, row)
+            return before, state(row)
+        rival = state(row)
         if expected is None and attempt % 2 == 0:
             yield Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
-            rival = state_of(space, place, (yield from send(*reading(place))))
+            row, *owner = yield from send(*reading(place))
+            if place.thread_id is not None:
+                check_owner(owner[0], place.thread_id, place.resource_id)
+            rival = state(as_dict(row))
         seen, before = before.revision, rival
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
 
@@ -222,13 +275,13 @@ def update(
     expected: int | None,
 ) -> Plan[WorkingMemoryState]:
     """Update working memory in a mode. Two round trips without rivals."""
-    form = writable(space).format
+    writable(space)
     if mode is not None:
         one_of(mode, get_args(Mode), "mode")
     if expected is not None:
         at_least(expected, 0, "expected_revision")
     _, after = yield from change(
-        space, thread_id, resource_id, lambda text: form.apply(text, content, mode), "update", expected
+        space, thread_id, resource_id, lambda form, text: form.apply(text, content, mode), "update", expected
     )
     return after
 
@@ -238,7 +291,7 @@ def clear(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[
     writable(space)
     place = yield from find(space, thread_id, resource_id)
     _, row = yield from _write(space, place, "", "clear", "write", "")
-    return _state(space, row)
+    return _reader(space, place, [None])(row)
 
 
 def revisions(
@@ -249,9 +302,8 @@ def revisions(
     place = yield from find(space, thread_id, resource_id)
     _, *owner = reading(place)
     entries, *replies = yield from send(("XREVRANGE", place.keys[-1], "+", "-", "COUNT", limit), *owner)
-    if place.thread_id is not None:
-        check_owner(replies[0], place.thread_id, place.resource_id)
-    return [_state(space, as_dict(fields)) for _, fields in entries]
+    state = _reader(space, place, replies)
+    return [state(as_dict(fields)) for _, fields in entries]
 
 
 def revert(space: Space, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
@@ -262,7 +314,7 @@ def revert(space: Space, revision: int, thread_id: str | None, resource_id: str 
     status, row = yield from _write(space, place, "", "revert", "revert", revision)
     if status < 0:
         raise RevisionNotFoundError(revision)
-    return _state(space, row)
+    return _reader(space, place, [None])(row)
 
 
 def copy_memory(space: Space, source: str, clone: Thread) -> Plan[None]:
@@ -287,7 +339,7 @@ def create_thread(
     content: Any,
 ) -> Plan[Thread]:
     """Create a thread, and seed the working memory unless there is one. Two round trips."""
-    document = checked(space, space.remembering.format.apply("", content, "replace"))
+    document = _whole(space, content)
     place = yield from find(space, thread_id, resource_id)
     try:
         thread = yield from create(space, thread_id, resource_id, title, metadata)
@@ -296,3 +348,31 @@ def create_thread(
         error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
         raise
     return thread
+
+
+def update_thread(
+    space: Space,
+    thread_id: str,
+    resource_id: str | None,
+    title: str | EllipsisType | None,
+    metadata: Mapping[str, Any] | EllipsisType | None,
+    content: Any,
+) -> Plan[Thread]:
+    """Change a thread, and replace the working memory that it or its owner has; None empties it. Two round trips."""
+    writable(space)
+    document = "" if content is None else _whole(space, content)
+    thread = yield from update_title(space, thread_id, resource_id, title, metadata)
+    place = yield from find(space, thread_id, thread.resource_id)
+    try:
+        yield from _write(space, place, "", "update", "write", document)
+    except WorkingMemError as error:
+        error.add_note(
+            "title and metadata are changed, working memory is not: working_memory.update() changes it alone"
+        )
+        raise
+    return thread
+
+
+def _whole(space: Space, content: Any) -> str:
+    """Write the whole of a working memory down as it is stored, along whichever template."""
+    return checked(space, space.remembering.format.apply("", content, "replace"))

@@ -14,11 +14,13 @@ from langchain_workingmem.text.merging import (
     append_text,
     at_path,
     count_leaves,
+    is_same,
     merge_patch,
     paths,
     without_paths,
 )
 from langchain_workingmem.text.schemas import dump, plain
+from langchain_workingmem.text.threeway import merge_fields, merge_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,9 +100,29 @@ class TextFormat:
             return append_text(current, content)
         return content
 
+    def replace(self, current: str, content: str, seen: str | None) -> str:
+        """Return what an update of what somebody saw makes of the document, which may have changed since.
+
+        In the mode "replace" what they changed of it is done to the document as it is. None: nobody knows what they saw.
+        """
+        if self.default_mode != "replace" or seen is None:
+            return self.apply(current, content, None)
+        if content.strip() and self.is_empty(content) and self.is_empty(seen):
+            return current  # they have nothing to say
+        self.apply(current, content, None)  # what would wipe everything is refused first
+        merged = merge_text(self._form_of(seen), self._form_of(current), content, self._is_form)
+        return self.apply(current, merged, None)
+
+    def _form_of(self, document: str) -> str:
+        """Return what stands for a document: where there is none, the model fills in the template."""
+        return document if document.strip() else self.template
+
+    def _is_form(self, line: str) -> bool:
+        return bool(line.strip()) and _squeezed(line) in self._template_lines
+
     def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
         """Replace, one after the other, the one place where each `find` stands; an empty memory is edited as its template."""
-        before = text = current if current.strip() else self.template
+        before = text = self._form_of(current)
         for find, replace in edits:
             places = [at for at in range(len(text)) if text.startswith(find, at)] if find else []
             if len(places) != 1:
@@ -109,7 +131,7 @@ class TextFormat:
         if self.is_empty(text) and not self.is_empty(before):
             msg = "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
             raise WorkingMemoryValidationError(msg)
-        return text
+        return current if text == before else text
 
     def value(self, document: str) -> str:
         return document
@@ -142,9 +164,22 @@ class JsonFormat:
                 "fields that are new or different, or clear it on purpose"
             )
             raise WorkingMemoryValidationError(msg)
-        if current and after == self._parsed(current):
+        if current and is_same(after, self._parsed(current)):
             return current  # in another order of keys, perhaps
         return self._store(after)
+
+    def replace(self, current: str, after: str, seen: str | None, clear: Sequence[str] = ()) -> str:
+        """Return what a document that replaces what somebody saw makes of the present one, which may have changed since.
+
+        What they changed of it is done to the document as it is, and what `clear` names is replaced whatever it is. None:
+        nobody knows what they saw.
+        """
+        before, base = self._parsed(current or "{}"), self._parsed(seen or "{}")
+        if seen in (None, current) or not (isinstance(before, dict) and isinstance(base, dict)):
+            return after
+        base, now = without_paths(base, clear), without_paths(before, clear)
+        merged = self.schema.own(merge_fields(base, now, self._load(after)))
+        return current if is_same(merged, before) else self._store(merged)
 
     def _wipes(self, patch: dict[str, Any], after: dict[str, Any]) -> bool:
         # a single null is how one field is deleted, unless there is but one

@@ -47,6 +47,11 @@ def append_text(target: str, addition: str) -> str:
     return f"{target.rstrip()}\n\n{block}"
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two JSON values are the same in any order of keys; true is not 1, as it is in Python."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def count_leaves(document: object, *, null: bool = True) -> int:
     """Count the values in a document, arrays as one; with null=False those that are not null."""
     if isinstance(document, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -54,23 +55,33 @@ def conversation(label: str, messages: Iterable[tuple[datetime, BaseMessage]]) -
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         lines.append(
-            f'<message role="{role}"{name} time="{str(at)[:16]}">{escape(message_text(message), quote=False)}</message>'
+            f'<message role="{role}"{name} time="{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC">{escape(message_text(message), quote=False)}</message>'
         )
     return "\n".join([*lines, "</conversation>"])
 
 
-def recalled_block(result: RecallResult, thread_id: str) -> str | None:
-    """Wrap rendered conversations as reference data; no lone surrogate, which providers refuse, gets through."""
+def recalled_block(result: RecallResult, thread_id: str, name: str | None = None) -> str | None:
+    """Wrap rendered conversations as reference data; no lone surrogate, which providers refuse, gets through.
+
+    `name` is that of the memory, where an agent has several.
+    """
     conversations = result.conversations()
     if not conversations:
         return None
-    return to_utf8("\n".join(["<recalled_messages>", _RECALLED, *conversations, "</recalled_messages>"]))
+    begin = _opened("recalled_messages", name)
+    return to_utf8("\n".join([begin, _RECALLED, *conversations, "</recalled_messages>"]))
 
 
-_PURPOSE = "This is your working memory: what you know about {whom}, kept between turns. Use it; do not recite it."
+def _opened(tag: str, name: str | None) -> str:
+    return f'<{tag} name="{escape(name)}">' if name else f"<{tag}>"
+
+
+_PURPOSE = (
+    "This is your working memory{named}: what you know about {whom}, kept between turns. Use it; do not recite it."
+)
 _WHOM = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
 _RULES = """\
-- When the user tells you something worth keeping that is not in it yet, or that has changed, call update_working_memory
+- When the user tells you something worth keeping that is not in it yet, or that has changed, call {update}
   at once, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
 - Keep what will matter later: names, places, preferences, goals, dates, decisions. No small talk, no secrets."""
 _JSON = "To delete fields, name them in `clear`; null deletes nothing."
@@ -96,17 +107,27 @@ _EMPTY = "(empty: nothing is known yet)"
 
 
 def working_memory_block(
-    form: Format, document: str, scope: str, *, writable: bool, instructions: str | None = None
+    form: Format,
+    document: str,
+    scope: str,
+    *,
+    update: str | None,
+    instructions: str | None = None,
+    name: str | None = None,
 ) -> str:
-    """Render working memory for a system prompt: what never changes first, so that prompt caches keep it, data last."""
+    """Render working memory for a prompt: what never changes first, so that prompt caches keep it, data last.
+
+    `update` is the name of the tool that changes it, None where there is none. `name` is that of the memory, where an agent
+    has several.
+    """
     how = f"- {HOW[form.name, form.default_mode]}"
-    rules = f"{instructions or _RULES}\n{how}" if writable else _READ_ONLY
-    form_block = _form(form) if writable else []
+    rules = f"{instructions or _RULES.format(update=update)}\n{how}" if update else _READ_ONLY
+    form_block = _form(form) if update else []
     data = _EMPTY if form.is_empty(document) else escape(document, quote=False)
     return "\n".join(
         [
-            "<working_memory>",
-            _PURPOSE.format(whom=_WHOM[scope]),
+            _opened("working_memory", name),
+            _PURPOSE.format(whom=_WHOM[scope], named=f" {name!r}" if name else ""),
             rules,
             *form_block,
             _ESCAPES,

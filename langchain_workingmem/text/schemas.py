@@ -69,6 +69,7 @@ class TypeSchema:
             reason = remedy if error.code == "typed-dict-version" else error.message
             msg = f"schema={schema!r} is nothing that Pydantic can validate: {reason}"
             raise OptionError(msg) from error
+        _check_fields(self.json_schema, f"schema={schema!r}")
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = _named(patch, self._schema, "")
@@ -103,9 +104,7 @@ class JsonSchema:
         except SchemaError as error:
             msg = f"schema is not a JSON schema: {error.message}"
             raise OptionError(msg) from error
-        if schema.get("type", "object") != "object":
-            msg = f"schema has the type {schema['type']!r}: working memory is an object"
-            raise OptionError(msg)
+        _check_fields(schema, "schema")
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +128,39 @@ class JsonSchema:
 
     def value(self, document: dict[str, Any]) -> dict[str, Any]:
         return document
+
+
+def _check_fields(schema: dict[str, Any], named: str) -> None:
+    if schema.get("type", "object") != "object":
+        seen = f"has the type {schema['type']!r}: working memory is an object"
+    elif not _has_fields(schema, schema):
+        seen = "describes no object: it names no fields"
+    else:
+        return
+    remedy = "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}"
+    msg = f"{named} {seen}; {remedy}. For any fields pass {{'type': 'object'}}, for free text template=''"
+    raise OptionError(msg)
+
+
+def _has_fields(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+    """Tell whether a schema names fields of an object, or says that it may have others, in itself or in what it is made of."""
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("properties") or schema.get("patternProperties"):
+        return True
+    if any(schema.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties")):
+        return True
+    if schema.get("type") == "object" and "properties" not in schema:  # says so in words: any object
+        return schema.get("additionalProperties") is not False
+    pointer = schema.get("$ref", schema.get("$dynamicRef"))
+    if isinstance(pointer, str) and pointer not in inside:
+        if not pointer.startswith("#/"):
+            return True  # somewhere else: only validating will show
+        if _has_fields(pointed(pointer, root), root, (*inside, pointer)):
+            return True
+    lists = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
+    parts = [*lists, *(schema.get(name) for name in ("then", "else"))]
+    return any(_has_fields(part, root, inside) for part in parts)
 
 
 # ---------------------------------------------------------------------- what a model is shown

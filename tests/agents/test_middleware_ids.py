@@ -15,7 +15,7 @@ from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import UPDATE, seed, stored
-from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, said, weather
+from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, weather
 from tests.conftest import Trips
 from tests.server.test_isolation import NAMES, secret, secrets_in
 
@@ -68,36 +68,47 @@ def test_a_new_thread_without_owner_owns_itself(bench: Bench) -> None:
     assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "t")]
 
 
-def test_without_a_user_the_owner_of_the_thread_counts(bench: Bench) -> None:
-    memory = bench.recalling()
+@pytest.mark.parametrize("on_error", ["raise", "log"])
+def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(bench: Bench, on_error: Any) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     seed(memory, "one", "two")
-    seed(memory, "my cat is named Molly", thread="pets")
     model = Scripted.says("four")
-    bench.run(agent_of(model, memory), ask("my cat"), configured("t"))
-    assert "Molly" in remembered(model.seen[0])
-    thread = memory.threads.get("t")
-    assert thread is not None
-    assert (thread.resource_id, thread.message_count) == ("ann", 4)
+    agent = create_agent(model, [], middleware=[MemoryMiddleware(memory, on_error=on_error)])
+    with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
+        bench.run(agent, ask("my cat"), configured("t"))
+    assert model.seen == []
+    assert stored(memory) == ["human: one", "ai: two"]
 
 
-@pytest.mark.parametrize(("user", "cost"), [("ann", 6), (None, 7)], ids=["known user", "only a thread"])
-def test_the_owner_of_a_thread_is_looked_up_once_a_turn(
-    bench: Bench, trips: Trips, user: str | None, cost: int
-) -> None:
+def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(bench: Bench) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    model = Scripted.says(calling((UPDATE, {"memory": "a cat"}), id="a"), "noted", "Molly")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask("my cat is named Molly"), configured("t"))
+    bench.run(agent, ask("how is it named"), configured("t"))
+    assert "a cat" in str(model.seen[-1])
+    assert "Molly" in str(model.seen[-1])
+    assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "t")]
+    assert memory.working_memory.get(resource_id="t").text == "a cat"
+
+
+@pytest.mark.parametrize("user", ["ann", None], ids=["known user", "only a thread"])
+def test_a_turn_with_a_tool_costs_six_round_trips(bench: Bench, trips: Trips, user: str | None) -> None:
     """Gather and fetch, save the question, save, read working memory, save; and nothing at the end."""
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    seed(memory, "my cat is named Molly", "sweet", thread="pets")
-    seed(memory, "one", "two")
+    owner = user or "t"
+    seed(memory, "my cat is named Molly", "sweet", thread="pets", resource=owner)
+    seed(memory, "one", "two", resource=owner)
     turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
     agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
-    assert trips.of(lambda: bench.run(agent, ask("my cat"), configured("t", user))) == cost
+    assert trips.of(lambda: bench.run(agent, ask("my cat"), configured("t", user))) == 6
 
 
 def test_without_working_memory_a_further_model_call_reads_nothing(bench: Bench, trips: Trips) -> None:
     memory = bench.memory()
     turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
     agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
-    assert trips.of(lambda: bench.run(agent, ask("hello"), configured("t"))) == 5  # owner, history, and saves
+    assert trips.of(lambda: bench.run(agent, ask("hello"), configured("t"))) == 4  # history, and saves
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])

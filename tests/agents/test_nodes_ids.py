@@ -11,10 +11,15 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from tests.agents.models import remembered
-from tests.agents.nodes_samples import Recording, chat, say, spoken, stored, texts, who
+from tests.agents.nodes_samples import Config, Recording, chat, say, spoken, stored, who
 from tests.agents.tools_samples import Invoke
+from tests.conftest import Trips
 
 # ---------------------------------------------------------------------- ids
+
+
+def thread_alone(thread_id: str = "t") -> Config:
+    return {"configurable": {"thread_id": thread_id}}
 
 
 @dataclass
@@ -45,11 +50,29 @@ def test_user_id_in_configurable_is_the_resource(plain: Memory, model: Recording
     assert plain.threads.list(resource_id="ann").total == 1
 
 
-def test_with_a_thread_alone_its_owner_counts(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    plain.threads.create(resource_id="ann", thread_id="t")
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
-    assert plain.threads.list(resource_id="ann").total == 1
-    assert stored(plain) == ["one", "re: one"]
+@pytest.mark.parametrize("node", ["load", "save"])
+def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invoke: Invoke, node: str) -> None:
+    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    graph = StateGraph(MessagesState)
+    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
+    graph.add_edge(START, "only")
+    with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
+        invoke(graph.compile(), say("one"), thread_alone())
+    assert stored(plain) == ["mine"]
+
+
+def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    for text in ("one", "two"):
+        invoke(chat(plain, model), say(text), thread_alone())
+    assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_a_thread_alone_costs_as_much_as_one_with_its_owner(
+    plain: Memory, model: Recording, invoke: Invoke, trips: Trips
+) -> None:
+    graph = chat(plain, model)
+    assert trips.of(lambda: invoke(graph, say("one"), thread_alone("u"))) == 2
+    assert trips.of(lambda: invoke(graph, say("one"), who())) == 2
 
 
 def test_a_new_thread_alone_owns_itself(plain: Memory, model: Recording, invoke: Invoke) -> None:

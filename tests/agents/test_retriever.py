@@ -159,7 +159,8 @@ def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
 
 def test_it_takes_all_that_a_search_takes() -> None:
     asked, search = (inspect.signature(one).parameters for one in (Memory.as_retriever, Query.of))
-    assert list(asked)[1:] == [name for name, one in search.items() if one.kind is one.KEYWORD_ONLY]
+    told = [name for name, one in search.items() if one.kind is one.KEYWORD_ONLY]
+    assert list(asked) == ["self", *told, "trust_client_ids"]
 
 
 @pytest.mark.parametrize(
@@ -234,9 +235,18 @@ def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -
         invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
 
 
-def test_a_thread_alone_means_its_owner(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("b"))) == ["my dog is Kestrel"]
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, invoke: Invoke, scope: Any) -> None:
+    for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
+        with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
+            invoke(retriever, "my dog is", who("b"))
+
+
+def test_a_thread_that_owns_itself_is_searched_by_its_id_alone(filled: Memory, invoke: Invoke, trips: Trips) -> None:
+    filled.history.append([HumanMessage("my dog is here")], thread_id="own", resource_id="own")
+    retriever = filled.as_retriever(message_range=0)
+    assert contents(invoke(retriever, "my dog is", who("own"))) == ["my dog is here"]
+    assert trips.of(lambda: invoke(retriever, "my dog is", who("own"))) == 2
 
 
 def test_a_thread_can_be_the_scope(filled: Memory, invoke: Invoke) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.tools import AWAY
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -34,7 +36,7 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return memory
 
 
-def search_tool(memory: Memory, **ids: str) -> BaseTool:
+def search_tool(memory: Memory, **ids: Any) -> BaseTool:
     (tool,) = memory.tools(include=["search_memory"], **ids)
     return tool
 
@@ -57,7 +59,7 @@ def test_hits_are_dated_and_labelled(filled: Memory, invoke: Invoke) -> None:
     reply = invoke(search_tool(filled, resource_id="ann"), {"query": "dog Nougat"})
     at = filled.history.page("pets").items[2].stored_at
     assert '<conversation label="Pets">' in reply
-    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M}">my dog is Nougat</message>' in reply
+    assert f'<message role="user" time="{at:%Y-%m-%d %H:%M} UTC">my dog is Nougat</message>' in reply
     assert '<message role="assistant"' in reply
 
 
@@ -132,6 +134,21 @@ def test_times_may_be_written_as_models_do(filled: Memory, invoke: Invoke, since
     assert "my dog is Nougat" in lines(found(filled, invoke, since=since))
 
 
+def test_times_without_a_zone_are_utc_as_the_model_is_shown_them(
+    filled: Memory, invoke: Invoke, middle: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        bare = middle.replace(tzinfo=None).isoformat()
+        assert "my dog is Nougat" in lines(found(filled, invoke, since=bare, until=bare))
+        reply = found(filled, invoke)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f'time="{middle:%Y-%m-%d %H:%M} UTC"' in reply
+
+
 def test_null_is_no_time(filled: Memory, invoke: Invoke) -> None:
     assert "my dog is Nougat" in lines(found(filled, invoke, since=None, until=None))
 
@@ -201,7 +218,8 @@ def test_a_tool_node_runs_it(filled: Memory, invoke: Invoke) -> None:
 
 
 def test_a_model_that_is_down_is_told_to_the_chat_model(
-    filled: Memory, embeddings: WordEmbeddings, invoke: Invoke
+    filled: Memory, embeddings: WordEmbeddings, invoke: Invoke, caplog: pytest.LogCaptureFixture
 ) -> None:
-    embeddings.broken = OSError("the embedding service is away")
-    assert "the embedding service is away" in invoke(search_tool(filled, resource_id="ann"), {"query": "a new one"})
+    embeddings.broken = OSError("no route to https://key@embeddings.internal")
+    assert invoke(search_tool(filled, resource_id="ann"), {"query": "a new one"}) == AWAY
+    assert "embeddings.internal" in caplog.text

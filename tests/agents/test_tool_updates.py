@@ -14,6 +14,7 @@ from pydantic import Field, create_model
 
 from langchain_workingmem import Memory
 from tests.agents.tools_samples import (
+    CLEAR,
     GET,
     TEMPLATE,
     Invoke,
@@ -250,6 +251,105 @@ def test_the_reply_says_what_was_there_before(person: Memory, invoke: Invoke) ->
 def test_an_update_that_changes_nothing_says_so(person: Memory, invoke: Invoke) -> None:
     person.working_memory.update({"name": "Ann"}, resource_id="ann")
     assert "nothing was changed" in invoke(update_tool(person), {"memory": {"name": "Ann"}})
+
+
+NOTHING_NEW = "The update holds nothing new, so nothing was changed."
+
+
+@pytest.mark.parametrize(
+    "memory", [{"name": None}, {"name": None, "age": None}, {"home": {"city": None}}, {"name": None, "pets": []}]
+)
+def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory: dict[str, Any]) -> None:
+    before = person.working_memory.update(FULL, resource_id="ann")
+    reply = invoke(update_tool(person), {"memory": memory})
+    assert "null deletes nothing, so nothing was changed" in reply
+    assert "name it in `clear`" in reply
+    assert person.working_memory.get(resource_id="ann") == before
+
+
+def test_the_way_to_delete_is_shown_by_the_only_field_that_was_sent(person: Memory, invoke: Invoke) -> None:
+    tool = update_tool(person)
+    assert '{"clear": ["home.city"]}' in invoke(tool, {"memory": {"home": {"city": None}}})
+    assert '"clear": [' not in invoke(tool, {"memory": NULLS})
+    assert "null" not in invoke(tool, {"memory": {"name": ""}})
+    assert "null" not in invoke(tool, {})
+
+
+def test_deleting_what_is_not_there_is_no_update(person: Memory, invoke: Invoke) -> None:
+    before = person.working_memory.update({"name": "Ann"}, resource_id="ann")
+    reply = invoke(update_tool(person), {"clear": ["city"]})
+    assert reply.splitlines()[0] == NOTHING_NEW
+    assert "nothing was stored under 'city'" in reply
+    assert person.working_memory.get(resource_id="ann") == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"memory": "# User\n- **Name**: Ann\n"},
+        {"edits": [{"find": "Ann", "replace": "Ann"}]},
+        {"edits": [{"find": "Ann", "replace": "Bob"}, {"find": "Bob", "replace": "Ann"}]},
+    ],
+)
+def test_an_update_that_leaves_the_text_as_it_is_says_so(
+    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
+) -> None:
+    before = markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
+    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
+    assert markdown.working_memory.get(resource_id="ann") == before
+
+
+@pytest.mark.parametrize("arguments", [{"memory": TEMPLATE}, {"edits": [{"find": "# User", "replace": "# User"}]}])
+def test_the_bare_template_is_not_written_and_not_said_to_be(
+    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
+) -> None:
+    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
+    assert markdown.working_memory.get(resource_id="ann").revision == 0
+
+
+def test_text_that_stands_there_already_is_not_said_to_be_added(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, template="")
+    tool = update_tool(memory)
+    assert invoke(tool, {"memory": "likes tea"}).splitlines()[1:] == ["+ likes tea"]
+    assert invoke(tool, {"memory": "likes tea"}) == NOTHING_NEW
+
+
+def test_lists_that_hold_it_already_are_not_said_to_grow(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, schema=Person, mode="append")
+    memory.working_memory.update({"pets": ["cat"]}, resource_id="ann")
+    assert invoke(update_tool(memory), {"memory": {"pets": ["cat"]}}) == NOTHING_NEW
+
+
+def test_of_an_empty_memory_nothing_is_said_to_leave(markdown: Memory, invoke: Invoke) -> None:
+    reply = invoke(update_tool(markdown), {"memory": "# User\n- **Name**: Ann"})
+    assert reply.splitlines()[1:] == ["+ - **Name**: Ann"]
+
+
+def test_blanks_that_change_are_told_as_such(markdown: Memory, invoke: Invoke) -> None:
+    markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
+    assert "only blanks" in invoke(update_tool(markdown), {"memory": "# User\n\n- **Name**: Ann\n"})
+
+
+def test_what_others_change_meanwhile_is_not_in_the_reply(markdown: Memory, invoke: Invoke) -> None:
+    markdown.context("hi", thread_id="t", resource_id="ann")
+    markdown.working_memory.update("# User\n- **Name**: Ann\n- **City**:\n", resource_id="ann")
+    tool = update_tool(markdown, thread_id="t", resource_id="ann")
+    reply = invoke(tool, {"memory": "# User\n- **Name**:\n- **City**: Ulm\n"})
+    assert reply.splitlines()[1:] == ["- - **City**:", "+ - **City**: Ulm"]
+
+
+@pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}, {"template": ""}])
+def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
+    memory = with_memory(make_memory, **options)
+    (clear,) = memory.tools(resource_id="ann", include=[CLEAR])
+    assert invoke(clear, {}) == "Working memory was empty already; nothing was changed."
+    assert memory.working_memory.get(resource_id="ann").revision == 0
+    content = {"name": "Ann"} if "schema" in options else "# User\n- **Name**: Ann\n"
+    memory.working_memory.update(content, resource_id="ann")
+    assert invoke(clear, {}) == "Working memory is empty now."
+    state = memory.working_memory.get(resource_id="ann")
+    assert (state.text, state.revision, state.origin) == ("", 2, "clear")
+    assert "already" in invoke(clear, {})
 
 
 def test_a_long_reply_is_cut_in_words(make_memory: Make, invoke: Invoke) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +17,7 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.tools import AWAY
 from tests.agents.tools_samples import (
     CLEAR,
     GET,
@@ -271,8 +273,52 @@ def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: In
     assert memory.working_memory.get(thread_id="t").text == "secret"
 
 
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    UPDATE: {"memory": "# User\n- **Name**: Ann\n"},
+    GET: {},
+    CLEAR: {},
+    SEARCH: {"query": "my dog"},
+}
+
+
 @pytest.mark.usefixtures("impatient")
-def test_a_server_that_is_gone_is_told_to_the_model(make_memory: Make, invoke: Invoke) -> None:
-    memory = make_memory("redis://127.0.0.1:1", working_memory=WorkingMemoryOptions())
-    reply = invoke(update_tool(memory), {"memory": "# User information\n- **First name**: Ann"})
-    assert "cannot be reached" in reply
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
+    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    memory = make_memory(
+        "redis://user:secret@127.0.0.1:1",
+        working_memory=WorkingMemoryOptions(),
+        embeddings=WordEmbeddings(),
+        recall=RecallOptions(),
+    )
+    (tool,) = memory.tools(resource_id="ann", include=[name])
+    assert invoke(tool, ARGUMENTS[name]) == AWAY
+    assert "127.0.0.1" in caplog.text
+    assert name in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("name", [UPDATE, GET, CLEAR])
+def test_what_the_server_refuses_is_not_told_to_the_model(
+    markdown: Memory, invoke: Invoke, raw: redis.Redis, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    key = markdown.working_memory.get(resource_id="ann").key
+    raw.set(key, "of another kind")
+    (tool,) = markdown.tools(resource_id="ann", include=[name])
+    model = Scripted(responses=[calls(ARGUMENTS[name], name=name), AIMessage("I cannot note that now.")])
+    found = invoke(create_agent(model, [tool]), {"messages": [HumanMessage("hi")]})
+    (result,) = results(found["messages"])
+    assert (result.status, result.content) == ("error", AWAY)
+    assert "WRONGTYPE" in caplog.text
+
+
+def test_an_index_that_does_not_fit_is_not_told_to_the_model(
+    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    first.save_turn([HumanMessage("my dog is Nougat")], thread_id="t", resource_id="ann")
+    other = make_memory(embeddings=WordEmbeddings(dims=32), recall=RecallOptions())
+    (search,) = other.tools(resource_id="ann")
+    assert invoke(search, {"query": "my dog"}) == AWAY
+    assert "32" in caplog.text

@@ -57,7 +57,7 @@ def with_memory(make: Make, **options: Any) -> Memory:
     return make(working_memory=WorkingMemoryOptions(**options))
 
 
-def update_tool(memory: Memory, **ids: str) -> BaseTool:
+def update_tool(memory: Memory, **ids: Any) -> BaseTool:
     (tool,) = memory.tools(**(ids or {"resource_id": "ann"}), include=[UPDATE])
     return tool
 

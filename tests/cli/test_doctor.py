@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
 from langchain_workingmem import Memory
@@ -41,7 +42,15 @@ def test_json_is_for_programs(ready: str, prefix: str) -> None:
     assert findings[0].keys() == {"check", "level", "message", "remedy"}
 
 
+def test_what_has_not_been_used_yet_is_no_error(server: EmbeddedRedis, prefix: str) -> None:
+    found = run("doctor", "--url", server.url, "--key-prefix", prefix)
+    assert found.exit_code == 0
+    assert "not made yet: made at first use" in found.stdout
+
+
 def test_an_error_is_exit_code_1(server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix, create_index=False) as memory:
+        memory.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
     found = run("doctor", "--url", server.url, "--key-prefix", prefix)
     assert found.exit_code == 1
     assert "run memory.setup()" in found.stdout

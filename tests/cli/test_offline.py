@@ -25,7 +25,7 @@ def update_working_memory(memory: str) -> str:
 
 def prompt(document: str = "", recalled: str = "") -> SystemMessage:
     """Make the system message as the middleware makes it."""
-    blocks = ["You are helpful.", working_memory_block(FORM, document, "resource", writable=True)]
+    blocks = ["You are helpful.", working_memory_block(FORM, document, "resource", update="update_working_memory")]
     if recalled:
         said: list[tuple[datetime, BaseMessage]] = [(datetime(2026, 5, 1, tzinfo=UTC), HumanMessage(recalled))]
         blocks.insert(1, recalled_block([conversation("another", said)]))
@@ -85,7 +85,7 @@ def test_an_answer_quotes_memory_and_nothing_else() -> None:
     answer = ask(prompt(f"# User\n- **Facts**:\n  - {known}", "we walked the dog"), HumanMessage("Where is my dog?"))
     assert answer.text.splitlines() == [
         f"Working memory says: {known}",
-        "On 2026-05-01 00:00 you said: we walked the dog",
+        "On 2026-05-01 00:00 UTC you said: we walked the dog",
     ]
     here = ask(prompt(), HumanMessage("the dog barks"), AIMessage("I see."), HumanMessage("and the dog?"))
     assert here.text == "Earlier here you said: the dog barks"

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
+from langchain_workingmem.tools import AWAY
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import wait_until
 
@@ -51,6 +52,7 @@ class Caller:
         said = self.invoke(tool, arguments)
         assert "refused" not in said, said
         assert "NOPERM" not in said, said
+        assert said != AWAY
         return said
 
     def said(self) -> list[Any]:

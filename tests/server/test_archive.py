@@ -396,3 +396,20 @@ def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: 
             assert (await memory.aimport_resource([HEADER, THREAD, message("1")])).skipped == 1
 
     asyncio.run(main())
+
+
+def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any) -> None:
+    turn: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    plain.save_turn([HumanMessage("q1", id="q1"), AIMessage("a1", id="a1")], **turn)
+    plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
+    plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
+    records = list(plain.export_resource("ann"))
+    other = make_memory(key_prefix=f"{plain.core.space.keys.prefix}-copy")
+    other.import_resource(records)
+    for superseded in (False, True):
+        was = plain.history.messages("t", superseded=superseded)
+        assert other.history.messages("t", superseded=superseded) == was
+    assert [m.text for m in other.history.messages("t")] == ["q1", "a1", "q2", "a2 again"]
+    again = [HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2"), HumanMessage("q3")]
+    other.save_turn([*again, AIMessage("a4")], **turn)
+    assert [m.text for m in other.history.messages("t")] == ["q1", "a1", "q2", "a2", "q3", "a4"]

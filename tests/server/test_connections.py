@@ -27,6 +27,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.io import clients
+from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import free_port
 
@@ -72,25 +73,58 @@ def test_a_prefix_that_would_break_keys_is_refused() -> None:
 # ------------------------------------------------------------------ timeouts
 
 
+@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
 @pytest.mark.parametrize("timeout", [10, None, timedelta(0), timedelta(seconds=-1)])
-def test_a_timeout_that_is_no_time_is_refused(timeout: Any) -> None:
-    with pytest.raises(OptionError, match="use a positive timedelta"):
-        Memory(timeout=timeout)
+def test_a_timeout_that_is_no_time_is_refused(timeout: Any, name: str) -> None:
+    options: dict[str, Any] = {name: timeout}
+    with pytest.raises(OptionError, match=f"^{name}=.*use a positive timedelta"):
+        Memory(**options)
 
 
-def test_a_timeout_beside_a_client_is_refused() -> None:
+@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
+def test_a_timeout_beside_a_client_is_refused(name: str) -> None:
+    options: dict[str, Any] = {name: timedelta(seconds=1)}
     with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
-        Memory(client=client, timeout=timedelta(seconds=1))
+        Memory(client=client, **options)
 
 
-@pytest.mark.parametrize("place", ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"])
-def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselves(place: str) -> None:
-    memory = Memory(f"{place}?socket_timeout=3", timeout=timedelta(seconds=7))
-    pool = memory._runner.client.connection_pool
-    for asked in [pool, *(one.connection_pool for one in clients._sentinels(memory._runner.client))]:
-        connection = asked.make_connection()
-        assert (connection.socket_timeout, connection.socket_connect_timeout) == (3, 7)
-        assert connection.retry.get_retries() == 0
+PLACES = ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"]
+
+
+async def timeouts(memory: Memory | RedisMemoryStore) -> list[tuple[float, float]]:
+    """Look at the connections, sync and async, of the server and of those who know it: for a reply, to connect."""
+    both = memory._runner.client, await memory._async_runner.client()
+    pools = [asked.connection_pool for client in both for asked in (client, *clients._sentinels(client))]
+    connections = [pool.make_connection() for pool in pools]
+    assert {connection.retry.get_retries() for connection in connections} == {0}
+    return [(connection.socket_timeout, connection.socket_connect_timeout) for connection in connections]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_timeout_in_the_url_wins_and_clients_repeat_nothing_by_themselves(place: str) -> None:
+    both = Memory(f"{place}?socket_timeout=3&socket_connect_timeout=4", connect_timeout=timedelta(seconds=1))
+    assert set(await timeouts(both)) == {(3, 4)}
+    reply = Memory(f"{place}?socket_timeout=3", timeout=timedelta(seconds=7))
+    assert set(await timeouts(reply)) == {(3, 2)}
+
+
+@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore, RedisMemoryStore.from_conn_string])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kind: Any) -> None:
+    assert (await timeouts(kind(place)))[0] == (10, 2)
+    assert (await timeouts(kind(place, connect_timeout=timedelta(seconds=5))))[0] == (10, 5)
+    assert (await timeouts(kind(place, timeout=timedelta(seconds=1))))[0] == (1, 1)
+
+
+async def test_whoever_knows_the_master_is_asked_as_a_part_of_connecting() -> None:
+    master, watcher, *rest = await timeouts(Memory("redis+sentinel://h/service"))
+    assert (master, watcher) == ((10, 2), (2, 2))
+    assert rest == [master, watcher]
+
+
+def test_an_embedded_memory_has_the_same_timeouts() -> None:
+    with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
+        assert memory._runner.client.connection_pool.make_connection().socket_connect_timeout == 5
 
 
 def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:

@@ -129,7 +129,9 @@ def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(mak
     assert sum(one != other for one, other in pairwise(begins)) == 3  # once in five turns
 
 
-@pytest.mark.parametrize(("step", "sizes"), [(1, [4, 4, 4, 4]), (2, [4, 4, 4, 4]), (4, [4, 6, 4, 6]), (6, [8, 4, 6, 8])])
+@pytest.mark.parametrize(
+    ("step", "sizes"), [(1, [4, 4, 4, 4]), (2, [4, 4, 4, 4]), (4, [4, 6, 4, 6]), (6, [8, 4, 6, 8])]
+)
 def test_a_window_grows_by_less_than_a_step(make_memory: Make, step: int, sizes: list[int]) -> None:
     memory = make_memory(history=HistoryOptions(last_messages=4, step=step))
     talk(memory, turn(0), turn(1))
@@ -309,7 +311,10 @@ def test_the_window_of_any_thread_is_what_the_options_say(
     stored: list[BaseMessage] = []
     for at, (questions, calls, has_answer) in enumerate(script):
         question, *traffic, answer = turn(at, calls)
-        asked = [question, *(HumanMessage(f"and {at}.{number}", id=f"q{at}.{number}") for number in range(1, questions))]
+        asked = [
+            question,
+            *(HumanMessage(f"and {at}.{number}", id=f"q{at}.{number}") for number in range(1, questions)),
+        ]
         stored += [*asked, *traffic, *[answer] * has_answer]
     memory.history.append(stored, thread_id=thread, resource_id="ann")
     assert shown(memory, thread=thread) == ids(window(stored, options))

@@ -55,7 +55,7 @@ def heal(memory: Memory, **only: Any) -> int:
 
 
 def test_without_recall_no_model_is_called(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings)
+    memory = make_memory(embeddings=embeddings, recall=False)
     say(memory, *FRUIT)
     memory.context("cherry", thread_id="t", resource_id="ann")
     assert embeddings.calls == []
@@ -71,7 +71,7 @@ def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix
 
 @pytest.mark.parametrize("model", [None, WordEmbeddings()])
 def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, model: Any) -> None:
-    memory = make_memory(embeddings=model)
+    memory = make_memory(embeddings=model, recall=False)
     say(memory, *FRUIT)
     with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
         memory.recall.search("cherry", resource_id="ann")
@@ -79,9 +79,31 @@ def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, mo
         heal(memory)
 
 
+def test_a_model_turns_recall_on(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings)
+    say(memory, *FRUIT)
+    assert memory.core.space.recall == RecallOptions()
+    assert found(memory)
+
+
+def test_without_a_model_recall_is_off() -> None:
+    for off in (None, False):
+        assert Memory(recall=off).core.space.recall is None
+
+
+def test_a_model_that_is_not_needed_is_not_made() -> None:
+    assert Memory(embeddings="nobody:knows", recall=False).core.space.model == ""
+
+
 def test_recall_without_a_model_is_refused_at_once() -> None:
     with pytest.raises(OptionError, match="embeddings="):
         Memory(recall=RecallOptions(), embeddings=None)
+
+
+@pytest.mark.parametrize("wrong", [True, 0, {}, {"top_k": 3}])
+def test_what_are_no_options_of_recall_is_refused(wrong: Any, embeddings: WordEmbeddings) -> None:
+    with pytest.raises(OptionError, match=r"recall is of type .*: pass RecallOptions"):
+        Memory(embeddings=embeddings, recall=wrong)
 
 
 def test_messages_saved_while_recall_was_off_are_taken_in(plain: Memory, memory: Memory) -> None:

@@ -208,3 +208,36 @@ def test_a_model_that_is_none_is_refused() -> None:
         TitleOptions(model=5)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="model='nonsense:x'"):
         Memory("redis://127.0.0.1:1", title=TitleOptions(model="nonsense:x"))
+
+
+PICTURE: list[Any] = [{"type": "image", "url": "https://example.com/dog.png"}]
+
+
+@pytest.mark.parametrize("pictures", [1, 2, 25])
+def test_the_first_message_that_has_words_names_the_thread(
+    titled: Callable[..., Titled], model: Namer, pictures: int
+) -> None:
+    chat = titled(min_messages=pictures + 2)
+    chat.save([HumanMessage(PICTURE) for _ in range(pictures)] + [AIMessage("A dog!"), HumanMessage("Which breed?")])
+    assert chat.title() == "A dog from the shelter"
+    assert [asked[1].content for asked in model.asked] == ["Which breed?"]
+
+
+@pytest.mark.parametrize("pictures", [1, 21])
+def test_a_thread_without_words_waits_for_some(titled: Callable[..., Titled], model: Namer, pictures: int) -> None:
+    chat = titled(min_messages=1)
+    chat.save([HumanMessage(PICTURE) for _ in range(pictures)])
+    chat.finish()
+    assert model.asked == []
+    chat.save([HumanMessage("Which breed?")])
+    assert chat.title() == "A dog from the shelter"
+
+
+def test_without_a_model_no_title_is_made_and_the_log_says_so_once(
+    titled: Callable[..., Titled], caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = titled(model=None)
+    for thread in ("t", "other"):
+        chat.save(TURN, thread)
+    assert chat.title() is None
+    assert caplog.text.count("pass TitleOptions(model=...)") == 1

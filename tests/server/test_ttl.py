@@ -110,7 +110,9 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     memory.working_memory.update("tea", thread_id="t", resource_id="u")
     found = ends(raw, prefix)
     own = {key: end for key, end in found.items() if ":vector:" not in key}
-    assert sorted(key.partition("{")[0] for key in own) == sorted(f":{kind}:" for kind in [*KINDS, "memory:t", "revisions:t"])
+    assert sorted(key.partition("{")[0] for key in own) == sorted(
+        f":{kind}:" for kind in [*KINDS, "memory:t", "revisions:t"]
+    )
     assert len(set(own.values())) == 1
     left = min(own.values()) / 1000 - time.time()
     assert 86_300 < left <= 86_400

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, RootModel
+from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -93,8 +95,77 @@ def test_an_option_that_cannot_work_is_refused_with_the_remedy(options: dict[str
         assert word in str(caught.value)
 
 
-def test_an_empty_json_schema_is_a_schema() -> None:
-    assert WorkingMemoryOptions(schema={}).format.name == "json"
+class Empty(BaseModel):
+    pass
+
+
+class Holder(BaseModel):
+    anything: Empty
+
+
+class Nothing(TypedDict):
+    pass
+
+
+@dataclass
+class Hollow:
+    pass
+
+
+class Names(RootModel[list[str]]):
+    pass
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+        {"name": "string"},
+        {"type": "object", "properties": {}},
+        {"type": "object", "additionalProperties": False},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        {"$ref": "#/$defs/no", "$defs": {"no": {"type": "string"}}},
+        {"$ref": "#/$defs/self", "$defs": {"self": {"$ref": "#/$defs/self"}}},
+        {"$ref": "#/$defs/nowhere"},
+        Empty,
+        Nothing,
+        Hollow,
+        Names,
+    ],
+    ids=str,
+)
+def test_a_schema_that_describes_no_object_is_refused_with_the_remedy(schema: Any) -> None:
+    with pytest.raises(OptionError, match="pass a Pydantic model with fields"):
+        WorkingMemoryOptions(schema=schema)
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"additionalProperties": True},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^a": {"type": "string"}}},
+        {"properties": {"name": {"type": "string"}}},
+        {"anyOf": [{"type": "null"}, {"properties": {"name": {}}}]},
+        {"if": {}, "then": {"properties": {"name": {}}}},
+        {"$ref": "#/$defs/person", "$defs": {"person": {"properties": {"name": {}}}}},
+        {"$ref": "https://example.com/person.json"},
+        Open,
+        Holder,
+        RootModel[dict[str, int]],
+        RootModel[Holder | Open],
+    ],
+    ids=str,
+)
+def test_a_schema_that_describes_some_object_is_a_schema(schema: Any) -> None:
+    assert WorkingMemoryOptions(schema=schema).format.name == "json"
 
 
 @pytest.mark.parametrize(

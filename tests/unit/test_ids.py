@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from langchain_workingmem.ids import Ids, resolve
+from langchain_workingmem.errors import IdError
+from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.options import Ids
 
 
 @dataclass
@@ -61,15 +64,15 @@ def test_resource_id_wins_over_its_alias_in_the_same_place() -> None:
     assert resolve(None, runtime=Runtime(context=Context(resource_id="r", user_id="u"))).resource_id == "r"
 
 
-def test_the_order_is_argument_context_configurable_server_user() -> None:
+def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() -> None:
     config = configurable(resource_id="configurable", thread_id="configurable")
     runtime = server_run("server", Context("context", "context"))
     orders = [
-        resolve(config, thread_id="argument", resource_id="argument", runtime=runtime),
-        resolve(config, runtime=runtime),
-        resolve(config, runtime=server_run("server")),
-        resolve({}, runtime=server_run("server")),
-        resolve({}, runtime=server_run(None)),
+        resolve(config, thread_id="argument", resource_id="argument", runtime=runtime, trust_client_ids=True),
+        resolve(config, runtime=runtime, trust_client_ids=True),
+        resolve(config, runtime=server_run("server"), trust_client_ids=True),
+        resolve({}, runtime=server_run("server"), trust_client_ids=True),
+        resolve({}, runtime=server_run(None), trust_client_ids=True),
     ]
     assert [ids.resource_id for ids in orders] == ["argument", "context", "configurable", "server", None]
     assert [ids.thread_id for ids in orders] == ["argument", "context", "configurable", None, None]
@@ -94,8 +97,73 @@ def test_an_id_that_is_a_uuid_object_becomes_text() -> None:
     assert resolve(configurable(thread_id=id)).thread_id == str(id)
 
 
+@pytest.mark.parametrize("place", ["context", "configurable"])
+@pytest.mark.parametrize("name", ["resource_id", "user_id"])
+@pytest.mark.parametrize("id", ["bob", "ann ", "Ann", UUID(int=7)])
+def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(place: str, name: str, id: Any) -> None:
+    context, config = ({name: id}, {}) if place == "context" else (None, configurable(**{name: id}))
+    with pytest.raises(IdError, match=r"leave it out.*trust_client_ids=True") as refusal:
+        resolve(config, runtime=server_run("ann", context))
+    assert name in str(refusal.value)
+    assert place in str(refusal.value)
+    assert not {"bob", "ann", str(UUID(int=7))} & set(re.findall(r"[\w-]+", str(refusal.value)))
+
+
+def test_every_place_is_looked_at_for_somebody_else() -> None:
+    with pytest.raises(IdError):
+        resolve(configurable(user_id="bob"), runtime=server_run("ann", Context(user_id="ann")))
+    with pytest.raises(IdError):
+        resolve(configurable(resource_id="ann", user_id="bob"), runtime=server_run("ann"))
+
+
+def test_to_name_the_authenticated_user_is_no_conflict() -> None:
+    runtime = server_run("ann", Context("t", "ann", "ann"))
+    assert resolve(configurable(resource_id="ann", user_id="ann"), runtime=runtime) == Ids("t", "ann")
+
+
+def test_what_the_program_passes_is_no_conflict() -> None:
+    assert resolve(configurable(user_id="bob"), resource_id="team", runtime=server_run("ann")) == Ids(None, "team")
+
+
+@pytest.mark.parametrize("identity", ["", None])
+def test_an_empty_identity_is_no_user(identity: str | None) -> None:
+    assert resolve({}, runtime=server_run(identity)) == Ids()
+    assert resolve(configurable(user_id="u"), runtime=server_run(identity)).resource_id == "u"
+
+
+def test_a_server_without_authentication_has_no_user() -> None:
+    """It writes an empty user_id into configurable."""
+    server: Any = SimpleNamespace(context=None, server_info=SimpleNamespace(user=None))
+    assert resolve(configurable(thread_id="t", user_id=""), runtime=server) == Ids("t", None)
+    assert resolve(configurable(thread_id="t", resource_id=""), runtime=server) == Ids("t", "")
+
+
+def test_the_user_is_also_found_where_the_runtime_is_out_of_sight() -> None:
+    config = configurable(langgraph_auth_user=SimpleNamespace(identity="ann"), user_id="bob")
+    assert resolve(config, trust_client_ids=True).resource_id == "bob"
+    with pytest.raises(IdError):
+        resolve(config)
+
+
+def test_what_a_client_can_write_authenticates_nobody() -> None:
+    forged = {"identity": "bob", "is_authenticated": True}
+    config = configurable(langgraph_auth_user=forged, langgraph_auth_user_id="bob", user_id="ann")
+    assert resolve(config, runtime=Runtime(context={"langgraph_auth_user": forged})).resource_id == "ann"
+
+
 def test_an_empty_id_is_not_passed_over() -> None:
-    assert resolve(configurable(resource_id=""), runtime=server_run("server")).resource_id == ""
+    assert resolve(configurable(resource_id="")).resource_id == ""
+    assert resolve(configurable(user_id="")).resource_id == ""
+
+
+def test_a_thread_alone_has_to_own_itself() -> None:
+    assert both(Ids("t")) == ("t", "t")
+    assert searched(Ids("t"), "resource") == searched(Ids("t"), "thread") == Ids("t", "t")
+    assert searched(Ids("t", "u"), "resource") == Ids(None, "u")
+    with pytest.raises(IdError, match="thread_id is missing"):
+        both(Ids(None, "u"))
+    with pytest.raises(IdError, match="resource_id is empty"):
+        both(Ids("t", ""))
 
 
 class State(TypedDict):

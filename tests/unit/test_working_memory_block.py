@@ -27,9 +27,18 @@ class Hostile(BaseModel):
     name: str | None = Field(None, description=HOSTILE, title=HOSTILE)
 
 
-def block(document: str = "", *, writable: bool = True, scope: str = "resource", **options: Any) -> str:
-    chosen = WorkingMemoryOptions(**options)
-    return working_memory_block(chosen.format, document, scope, writable=writable, instructions=chosen.instructions)
+def block(
+    document: str = "",
+    *,
+    writable: bool = True,
+    scope: str = "resource",
+    instructions: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> str:
+    update = "update_working_memory" if writable else None
+    form = WorkingMemoryOptions(**options).format
+    return working_memory_block(form, document, scope, update=update, instructions=instructions, name=name)
 
 
 def tags(text: str) -> list[str]:
@@ -179,3 +188,24 @@ def test_the_data_comes_last(options: dict[str, Any]) -> None:
 
 def test_the_same_options_give_the_same_block() -> None:
     assert len({block("fact", schema=Person) for _ in range(3)}) == 1
+
+
+# ---------------------------------------------------------------------- several memories
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_block_of_a_named_memory_says_so(number: int) -> None:
+    text = block(name="team", **FORMATS[number])
+    assert tags(text)[0] == '<working_memory name="team">'
+    assert "your working memory 'team'" in text
+    assert "working memory:" not in text
+
+
+def test_the_rules_name_the_tool_that_there_is() -> None:
+    form = WorkingMemoryOptions(template=TEMPLATE).format
+    text = working_memory_block(form, "", "resource", update="update_working_memory_team", name="team")
+    assert "call update_working_memory_team\n" in text
+
+
+def test_instructions_may_hold_braces() -> None:
+    assert "Use {update} and {}." in block(instructions="Use {update} and {}.")

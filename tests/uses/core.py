@@ -26,7 +26,7 @@ with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), wo
     assert memory.recall.reindex() == 0
     assert memory.chat_history("t").messages
     assert memory.as_retriever(**IDS).invoke("dog")
-    search = next(tool for tool in memory.tools(**IDS) if tool.name == "search_memory")
+    (search,) = memory.tools(resource_id="u", include=["search_memory"])  # in thread "t" it is in sight
     assert "Nougat" in search.invoke({"query": "dog"})
     graph: Any = StateGraph(MessagesState)
     graph.add_node("load", memory.load_node()).add_node("save", memory.save_node())

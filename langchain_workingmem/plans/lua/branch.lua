@@ -57,7 +57,10 @@ local function locate(entries)
                 entry.known = redis.call('ZRANGE', KEYS[7], seq, seq, 'BYSCORE')[1]
                 entry.back = true
               end
-              if not entry.known then entry.seq, entry.back = nil, nil end -- deleted since
+              -- deleted since, or what stands under the alias was edited
+              if not entry.known or string.match(mark_of(entry.known), '^%w*') ~= entry.words then
+                entry.seq, entry.back, entry.known = nil, nil, nil
+              end
             end
           end
         end

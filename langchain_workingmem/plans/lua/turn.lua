@@ -39,7 +39,23 @@ if thread[1] and kind ~= 'part' then
   local found
   if said > 1 then found, notes_count = recognise(entries, start, #entries) end
   if found then kind = 'list' end
-  if kind ~= 'list' then start = 1 end
+  if kind == 'state' then
+    -- a state in which a client's lists were taken up twice: the last of them counts, and sequence numbers rise within it
+    start = 1
+    local lowest, begins_at, has_alias = math.huge, nil, false
+    for at = #entries, 1, -1 do
+      local entry = entries[at]
+      if entry.seq then
+        has_alias = has_alias or entry.known ~= entry.id
+        if entry.seq >= lowest and not begins_at then begins_at = at + 1 end
+        lowest = math.min(lowest, entry.seq)
+      end
+    end
+    if has_alias and begins_at then
+      while not entries[begins_at].seq do begins_at = begins_at + 1 end
+      start, kind = begins_at, 'list'
+    end
+  end
 end
 
 local left, back, marks = {}, {}, {}

@@ -1,0 +1,150 @@
+"""The circuit breaker, on a clock of the test's own, and how little is repeated for those who can do without memory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.io import breaker as module
+from langchain_workingmem.io.breaker import LONGEST_TURN, PAUSE, Breaker
+from langchain_workingmem.plans.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, hurried, send
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock: Clock) -> Breaker:
+    return Breaker(clock)
+
+
+def test_it_admits_everybody_while_it_is_closed(breaker: Breaker) -> None:
+    assert all(breaker.admits("t", "begins") for _ in range(3))
+    assert breaker.open_for is None
+    assert repr(breaker) == "<Breaker: closed>"
+
+
+def test_after_a_failure_one_call_is_let_through_every_few_seconds(breaker: Breaker, clock: Clock) -> None:
+    breaker.fail("t", "begins")
+    assert repr(breaker) == "<Breaker: open>"
+    assert not breaker.admits("t", "begins")
+    clock.now += PAUSE
+    assert [breaker.admits(thread, "begins") for thread in ("t", "u", "v")] == [True, False, False]
+    assert breaker.open_for == PAUSE
+    breaker.fail("t", "begins")
+    clock.now += PAUSE - 0.1
+    assert not breaker.admits("u", "begins")
+
+
+def test_an_answer_to_anybody_closes_it(breaker: Breaker) -> None:
+    breaker.fail("t", "begins")
+    breaker.close()
+    assert breaker.open_for is None
+    assert breaker.admits("t", "within")
+
+
+def test_a_turn_that_went_without_memory_does_not_ask_again(breaker: Breaker, clock: Clock) -> None:
+    breaker.fail("failed", "within")
+    assert not breaker.admits("refused", "within")
+    clock.now += 2 * PAUSE
+    assert [breaker.admits(thread, part) for thread in ("failed", "refused") for part in ("within", "alone")] == [
+        False
+    ] * 4
+    assert breaker.admits("failed", "begins")
+    clock.now += PAUSE
+    assert breaker.admits("another", "within")
+
+
+def test_a_turn_that_takes_very_long_asks_again(breaker: Breaker, clock: Clock) -> None:
+    breaker.fail("t", "begins")
+    clock.now += LONGEST_TURN
+    assert breaker.admits("t", "within")
+
+
+def test_a_turn_that_keeps_asking_does_not_begin_anew(breaker: Breaker, clock: Clock) -> None:
+    breaker.fail("t", "begins")
+    for _ in range(int(LONGEST_TURN / PAUSE) - 1):
+        clock.now += PAUSE
+        assert not breaker.admits("t", "within")
+    clock.now += PAUSE
+    assert breaker.admits("t", "within")
+
+
+def test_calls_outside_of_a_turn_leave_no_mark(breaker: Breaker, clock: Clock) -> None:
+    breaker.fail("t", "alone")
+    assert not breaker.admits("t", "alone")
+    clock.now += PAUSE
+    assert breaker.admits("t", "alone")
+
+
+def test_it_does_not_keep_every_thread_in_mind(breaker: Breaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_TURNS", 2)
+    for thread in "abcde":
+        breaker.fail(thread, "begins")
+    assert len(breaker._lost) <= 2
+
+
+# ------------------------------------------------------------------ repeats
+
+
+def asked(error: Exception, clock: Clock, seconds: float = 0.0) -> list[Any]:
+    """Drive a plan whose every `Send` fails after so many seconds, and return what it did until it gave up."""
+    plan = hurried(send(("PING",)), clock)
+    effects: list[Any] = [next(plan)]
+    with suppress(type(error)):
+        while True:
+            if isinstance(effects[-1], Send):
+                clock.now += seconds
+                effects.append(plan.throw(error))
+            else:
+                effects.append(plan.send(None))
+    return effects
+
+
+def test_a_refused_connection_is_tried_again_within_a_second(clock: Clock) -> None:
+    ping = Send((("PING",),))
+    effects = asked(RedisConnectionError("refused", repeats=len(PAUSES)), clock)
+    assert effects == [ping, Pause(PAUSES[0]), ping, Pause(PAUSES[1]), ping]
+    assert sum(PAUSES[:FEW]) < 1
+
+
+def test_a_timeout_is_not_repeated(clock: Clock) -> None:
+    assert asked(RedisConnectionError("silent", repeats=1, timed_out=True), clock) == [Send((("PING",),))]
+
+
+def test_what_fails_slowly_is_not_repeated(clock: Clock) -> None:
+    assert len(asked(RedisConnectionError("no such host", repeats=3), clock, IMPATIENT * 2)) == 1
+
+
+def test_a_refusal_and_a_result_pass_through(clock: Clock) -> None:
+    def plan() -> Plan[str]:
+        try:
+            yield Pause(1)
+        except RedisReplyError as error:
+            (reply,) = yield Send((("GET", "k"),))
+            return f"{error.code} {reply}"
+        return "never"
+
+    run = hurried(plan(), clock)
+    next(run)
+    run.throw(RedisReplyError("OOM full"))
+    with pytest.raises(StopIteration) as done:
+        run.send(["v"])
+    assert done.value.value == "OOM v"
+    refused = hurried(send(("PING",)), clock)
+    next(refused)
+    with pytest.raises(RedisReplyError, match="OOM"):
+        refused.throw(RedisReplyError("OOM full"))

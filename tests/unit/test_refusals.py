@@ -1,0 +1,127 @@
+"""Which errors of providers mean that a question is refused, told from the real classes and from look-alikes."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langchain_core import exceptions
+from langchain_openai import ChatOpenAI
+
+from langchain_workingmem.plans.refusals import is_refusal
+
+
+def response(status: int) -> Any:  # of the httpx that the packages have, whichever that is
+    return httpx.Response(status, request=httpx.Request("POST", "http://provider"))
+
+
+def openai_error(kind: type[openai.APIStatusError], status: int, code: str | None = None) -> openai.APIStatusError:
+    return kind("no", response=response(status), body={"code": code})
+
+
+class LookAlikeError(Exception):
+    """An error with the attributes that it is given."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__("no")
+        vars(self).update(attributes)
+
+
+REFUSALS = [
+    openai_error(openai.BadRequestError, 400, "context_length_exceeded"),
+    openai_error(openai.UnprocessableEntityError, 422),
+    openai_error(openai.APIStatusError, 413),
+    httpx.HTTPStatusError("no", request=response(400).request, response=response(400)),
+    LookAlikeError(status_code=400),
+    LookAlikeError(code=400, status="INVALID_ARGUMENT"),  # google.genai.errors.ClientError
+    LookAlikeError(code=HTTPStatus.BAD_REQUEST),  # google.api_core.exceptions.InvalidArgument
+    LookAlikeError(code="400"),
+    LookAlikeError(http_status=413),
+    LookAlikeError(status=422),  # aiohttp.ClientResponseError
+    LookAlikeError(response=SimpleNamespace(status_code=422)),
+    LookAlikeError(
+        response={"Error": {"Code": "ValidationException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    ),  # botocore
+    exceptions.ContextOverflowError("too long"),
+    exceptions.ModelInvalidRequestError("no"),
+]
+
+PASSING = [
+    openai_error(openai.RateLimitError, 429, "insufficient_quota"),
+    openai_error(openai.InternalServerError, 503),
+    openai_error(openai.AuthenticationError, 401),
+    openai_error(openai.NotFoundError, 404),
+    openai.APITimeoutError(response(200).request),
+    openai.APIConnectionError(request=response(200).request),
+    exceptions.ModelRateLimitError("later"),
+    exceptions.ModelTimeoutError("later"),
+    httpx.ReadTimeout("later"),
+    TimeoutError(),
+    ValueError("400"),
+    LookAlikeError(code="invalid_request_error"),
+    LookAlikeError(code=lambda: 400),  # grpc.RpcError
+    LookAlikeError(code=True, status_code=None, response=None),
+    LookAlikeError(code=3),  # a number of gRPC
+    LookAlikeError(code=40_000),
+    LookAlikeError(response={"Error": "none"}),
+    LookAlikeError(response={"ResponseMetadata": None}),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=repr)
+def test_what_would_be_refused_again_is_a_refusal(error: Exception) -> None:
+    assert is_refusal(error)
+    assert is_refusal(caused(RuntimeError("the chain failed"), error))
+
+
+@pytest.mark.parametrize("error", PASSING, ids=repr)
+def test_what_may_pass_is_none(error: BaseException) -> None:
+    assert not is_refusal(error)
+    assert not is_refusal(caused(RuntimeError("the chain failed"), error))
+
+
+def caused(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def test_the_first_status_of_a_chain_decides() -> None:
+    refused, busy = LookAlikeError(status_code=400), LookAlikeError(status_code=503)
+    assert not is_refusal(caused(LookAlikeError(status_code=503), refused))
+    assert is_refusal(caused(LookAlikeError(status_code=400), busy))
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    one, other = RuntimeError("one"), RuntimeError("other")
+    assert not is_refusal(caused(one, caused(other, one)))
+
+
+def test_anthropics_errors() -> None:
+    anthropic = pytest.importorskip("anthropic")
+    for kind, status in ((anthropic.BadRequestError, 400), (anthropic.RequestTooLargeError, 413)):
+        assert is_refusal(kind("no", response=response(status), body=None))
+    for kind, status in ((anthropic.RateLimitError, 429), (anthropic.OverloadedError, 529)):
+        assert not is_refusal(kind("no", response=response(status), body=None))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refused"),
+    [
+        (400, {"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, True),
+        (400, {"error": {"message": "'messages[0].name' does not match", "type": "invalid_request_error"}}, True),
+        (429, {"error": {"message": "slow down"}}, False),
+        (500, {"error": {"message": "oops"}}, False),
+    ],
+)
+def test_what_chat_openai_raises(status: int, body: dict[str, Any], refused: bool) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=body))
+    with httpx.Client(transport=transport) as client:
+        model = ChatOpenAI(model="gpt-5-mini", api_key="none", http_client=client, max_retries=0)  # type: ignore[arg-type]
+        with pytest.raises(openai.APIError) as caught:
+            model.invoke("hello")
+    assert is_refusal(caught.value) is refused

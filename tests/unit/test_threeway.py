@@ -1,0 +1,250 @@
+"""Three-way merges: both sides' changes survive, and what both changed differently is a conflict."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, JsonFormat, TextFormat
+from langchain_workingmem.text.schemas import schema_of
+from langchain_workingmem.text.threeway import MergeConflictError, merge_fields, merge_text
+
+FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
+
+lines = st.sampled_from(["a", "b", "a: 1", "a: 2", "b: 1", "", " ", "  a", "# c"])
+texts = st.lists(lines, max_size=8).map("\n".join) | st.text("ab:\n ", max_size=20)
+
+
+def filled(*fields: int, value: str = "yes", text: str = DEFAULT_TEMPLATE) -> str:
+    """Fill in fields of the template."""
+    for field in fields:
+        text = text.replace(FIELDS[field], f"{FIELDS[field]} {value} {field}")
+    return text
+
+
+# ---------------------------------------------------------------------- text
+
+
+@given(texts, texts)
+def test_what_was_seen_is_replaced_by_what_is_sent(seen: str, sent: str) -> None:
+    assert merge_text(seen, seen, sent) == sent
+
+
+@given(texts, texts)
+def test_what_sends_nothing_new_changes_nothing(seen: str, current: str) -> None:
+    assert merge_text(seen, current, seen) == current
+
+
+@given(texts, texts)
+def test_the_same_change_twice_is_one(seen: str, sent: str) -> None:
+    assert merge_text(seen, sent, sent) == sent
+
+
+@given(st.lists(st.booleans(), min_size=6, max_size=6), st.data())
+def test_changes_of_different_lines_survive_both_in_any_order(mine: list[bool], data: st.DataObject) -> None:
+    seen = [f"- fact {at}: old" for at in range(6)]
+    new = [data.draw(st.sampled_from([[], ["{}: new"], ["{}: new", "  and more"]])) for _ in range(6)]
+
+    def changed(whose: bool) -> list[str]:
+        return [
+            line
+            for at, old in enumerate(seen)
+            for line in ([one.format(f"- fact {at}") for one in new[at]] if mine[at] is whose else [old])
+        ]
+
+    both = [line.format(f"- fact {at}") for at in range(6) for line in new[at]]
+    before = "\n".join(seen)
+    for one, other in ((True, False), (False, True)):
+        merged = merge_text(before, "\n".join(changed(one)), "\n".join(changed(other)))
+        assert merged.splitlines() == both
+
+
+@given(texts, texts, texts)
+def test_a_merge_makes_nothing_up_and_never_breaks(seen: str, current: str, sent: str) -> None:
+    try:
+        merged = merge_text(seen, current, sent)
+    except MergeConflictError:
+        return
+    assert {*merged.split("\n")} <= {*seen.split("\n"), *current.split("\n"), *sent.split("\n"), ""}
+
+
+def test_nine_parallel_updates_of_nine_fields_are_all_kept() -> None:
+    current = DEFAULT_TEMPLATE
+    for field in range(9):
+        current = merge_text(DEFAULT_TEMPLATE, current, filled(field))
+    assert current == filled(*range(9))
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
+def test_a_missing_newline_at_the_end_is_no_conflict(ending: str) -> None:
+    current = DEFAULT_TEMPLATE
+    for field in range(9):
+        current = merge_text(DEFAULT_TEMPLATE, current, filled(field).rstrip("\n") + ending)
+    assert current.rstrip("\n") == filled(*range(9)).rstrip("\n")
+
+
+def test_lines_that_are_added_at_the_same_place_are_all_kept() -> None:
+    seen = "# Facts\n- has a dog"
+    current = seen
+    for fact in ("plays the cello", "likes tea", "plays the cello"):
+        current = merge_text(seen, current, f"{seen}\n- {fact}\n")
+    assert current.splitlines() == ["# Facts", "- has a dog", "- plays the cello", "- likes tea"]
+
+
+def test_a_line_that_both_changed_differently_is_a_conflict_that_shows_it_as_it_is_now() -> None:
+    seen = "- City: Ulm\n- Name: Ann"
+    with pytest.raises(MergeConflictError) as caught:
+        merge_text(seen, "- City: Rome\n- Name: Ann", "- City: Bonn\n- Name: Anna")
+    assert "now: - City: Rome" in str(caught.value)
+    assert "you: - City: Bonn" in str(caught.value)
+    assert "`edits`" in str(caught.value)
+    assert "Anna" not in str(caught.value)
+    assert isinstance(caught.value, WorkingMemoryValidationError)
+
+
+def test_a_line_that_one_changed_and_the_other_took_out_is_a_conflict() -> None:
+    with pytest.raises(MergeConflictError, match=r"you: \(gone\)"):
+        merge_text("a: 1\nb", "a: 2\nb", "b")
+    with pytest.raises(MergeConflictError, match=r"now: \(gone\)"):
+        merge_text("a: 1\nb", "b", "a: 2\nb")
+
+
+def test_a_conflict_is_short_however_much_is_in_conflict() -> None:
+    seen = "\n".join(f"- {at}: x" for at in range(100))
+    with pytest.raises(MergeConflictError, match="and 95 more") as caught:
+        merge_text(seen, seen.replace("x", "y" * 900), seen.replace("x", "z" * 900))
+    assert len(str(caught.value)) < 5000
+
+
+def test_blanks_are_no_change_against_a_real_one() -> None:
+    template = "- Name: \n- City: \n"
+    current = merge_text(template, "- Name: Ann\n- City:\n", "- Name:\n- City: Ulm\n")
+    assert current == "- Name: Ann\n- City: Ulm\n"
+
+
+def test_to_indent_a_line_is_a_change_where_nobody_else_changed_it() -> None:
+    assert merge_text("- a\n- b\n- c", "- a\n- b\n- d", "- a\n  - b\n- c") == "- a\n  - b\n- d"
+
+
+def test_empty_lines_of_the_template_may_be_left_out_by_one_and_filled_in_by_another() -> None:
+    form = TextFormat(DEFAULT_TEMPLATE)
+    current = ""
+    for field in range(9):
+        current = form.replace(current, f"# User information\n{FIELDS[field]} yes {field}\n", "")
+    assert [line for line in current.splitlines() if line in filled(*range(9))] == current.splitlines()
+    assert len(current.splitlines()) == 10
+
+
+def numbered(word: str, every: int = 1) -> str:
+    return "\n".join(f"- {at}: {'' if at % every else word}" for at in range(6000))
+
+
+@pytest.mark.parametrize(
+    ("seen", "current", "sent"),
+    [
+        (numbered("a"), numbered("b"), numbered("c")),
+        (numbered("a"), numbered("b", 2), numbered("a") + "\nmore"),
+        ("a\n" * 30_000, "b\n" + "a\n" * 30_000, "a\n" * 30_000 + "c\n"),
+        ("a\nb\n" * 9000, "b\na\nc\n" * 7000, "a\na\nb\n" * 8000),
+    ],
+    ids=["all different", "every second line", "all alike", "nothing unique"],
+)
+def test_large_texts_do_not_take_seconds(seen: str, current: str, sent: str) -> None:
+    begun = time.perf_counter()
+    with suppress(MergeConflictError):
+        merge_text(seen, current, sent)
+    assert time.perf_counter() - begun < 2  # a tenth of that, when the machine is idle
+
+
+# ---------------------------------------------------------------------- what a format makes of it
+
+
+def test_what_the_model_did_not_see_is_unknown_and_is_replaced() -> None:
+    assert TextFormat(DEFAULT_TEMPLATE).replace(filled(1), filled(2), None) == filled(2)
+
+
+def test_an_empty_memory_was_seen_as_its_template() -> None:
+    assert TextFormat(DEFAULT_TEMPLATE).replace(filled(1), filled(2), "") == filled(1, 2)
+
+
+def test_a_memory_that_was_emptied_meanwhile_gets_what_is_new() -> None:
+    assert TextFormat(DEFAULT_TEMPLATE).replace("", filled(1, 2), filled(1)) == filled(2)
+
+
+def test_the_bare_template_over_a_bare_template_changes_nothing_whatever_came_since() -> None:
+    form = TextFormat(DEFAULT_TEMPLATE)
+    assert form.replace(filled(1), DEFAULT_TEMPLATE, "") == filled(1)
+    with pytest.raises(WorkingMemoryValidationError, match="bare template"):
+        form.replace(filled(1, 2), DEFAULT_TEMPLATE, filled(1))
+    with pytest.raises(WorkingMemoryValidationError, match="empty"):
+        form.replace(filled(1), "", "")
+
+
+def test_text_that_is_added_is_added_whatever_was_seen() -> None:
+    assert TextFormat("").replace("has a dog", "likes tea", "has a cat") == "has a dog\n\nlikes tea"
+
+
+# ---------------------------------------------------------------------- JSON
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+documents = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@given(documents, documents)
+def test_fields_obey_the_same_laws(seen: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert as_json(merge_fields(seen, seen, sent)) == as_json(sent)
+    assert as_json(merge_fields(seen, sent, seen)) == as_json(sent)
+    assert as_json(merge_fields(seen, sent, sent)) == as_json(sent)
+
+
+def test_fields_that_differ_survive_both() -> None:
+    seen = {"name": "Ann", "home": {"city": "Ulm", "floor": 2}, "old": 1}
+    current = {"name": "Anna", "home": {"city": "Ulm", "floor": 3}, "old": 1, "pets": ["cat"]}
+    sent = {"name": "Ann", "home": {"city": "Bonn", "floor": 2}, "age": 3}
+    assert merge_fields(seen, current, sent) == {
+        "name": "Anna",
+        "home": {"city": "Bonn", "floor": 3},
+        "pets": ["cat"],
+        "age": 3,
+    }
+
+
+def test_a_field_that_both_changed_is_named() -> None:
+    with pytest.raises(MergeConflictError) as caught:
+        merge_fields({"home": {"city": "Ulm"}}, {"home": {"city": "Rome"}}, {"home": {}})
+    assert 'now: home.city: "Rome"' in str(caught.value)
+    assert "you: home.city: nothing" in str(caught.value)
+
+
+def test_true_is_another_value_than_one() -> None:
+    form = JsonFormat(schema_of({"type": "object"}))
+    assert json.loads(form.apply('{"a": true}', {"a": 1}, None)) == {"a": 1}
+    assert merge_fields({"a": 1}, {"a": True}, {"a": 1}) == {"a": True}
+
+
+def test_a_whole_document_replaces_what_was_seen() -> None:
+    form = JsonFormat(schema_of({"type": "object"}), "replace")
+    assert json.loads(form.replace('{"a": 1, "b": 1}', '{"a": 2}', '{"a": 1}')) == {"a": 2, "b": 1}
+    assert json.loads(form.replace('{"a": 1, "b": 1}', '{"a": 2}', None)) == {"a": 2}
+    assert json.loads(form.replace('{"b": 1}', '{"a": 2}', "")) == {"a": 2, "b": 1}
+    assert json.loads(form.replace("", '{"a": 1, "b": 1}', '{"a": 1}')) == {"b": 1}
+    assert form.replace('{"a": 2}', '{"a": 2}', '{"a": 1}') == '{"a": 2}'
+    with pytest.raises(MergeConflictError, match="`clear`"):
+        form.replace("", '{"a": 2}', '{"a": 1}')
+    assert json.loads(form.replace('{"a": 3, "b": 1}', '{"a": 2}', '{"a": 1}', ["a"])) == {"a": 2, "b": 1}
+    assert form.replace("some text", '{"a": 2}', "other text") == '{"a": 2}'
