@@ -195,7 +195,8 @@ def test_a_reply_that_is_lost_keeps_no_second_version(
     talked.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
     before = [message.text for message in talked.history.messages("t", superseded=True)]
     (write,) = [command for command in commands if "q1" in command and "b1" in command]
-    raw.execute_command(*write)
+    bare: Any = raw
+    bare.execute_command(*write)
     assert [message.text for message in talked.history.messages("t", superseded=True)] == before
 
 
