@@ -232,7 +232,8 @@ class Memory(Faces, Resources, Entered):
         placement="system", or without such a message, they are blocks in `.system` for the end of your system prompt.
         Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
         first to name one of several authors. `recall=False` recalls nothing, `last_messages` counts instead of that of
-        `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`.
+        `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`; recall is bounded by `top_k` and
+        `max_tokens` together.
         """
         new, query = self._ask(
             messages,
@@ -303,7 +304,7 @@ class Memory(Faces, Resources, Entered):
                 raise OptionError(msg)
             return new, None
         question = turn.question(new)
-        return new, Query.of(options, str(question.text) if question else "", **arguments)
+        return new, Query.of_turn(options, str(question.text) if question else "", **arguments)
 
     def _context(
         self,

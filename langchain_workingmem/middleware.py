@@ -420,9 +420,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, branch: Branch, on_error: OnError
     ) -> Plan[list[BaseMessage]]:
         model = before.model if before else None
-        return self._core.saving(
-            fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
-        )
+        return self._core.saving(fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model)
 
     # ------------------------------------------------------------------ the request
 

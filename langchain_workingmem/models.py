@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem.text.diffs import changes
-from langchain_workingmem.text.rendering import conversation, message_text
+from langchain_workingmem.text.rendering import conversations, line
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class StoredMessage:
 class RecallHit:
     """A message that was recalled, with its window."""
 
-    message: BaseMessage
+    message: BaseMessage  # as it is stored, or within a budget a marked copy with an excerpt
     thread_id: str
     score: float  # what hits are ranked by, comparable within one result
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
@@ -119,38 +120,62 @@ class RecallResult(_Shown):
     def __iter__(self) -> Iterator[RecallHit]:
         return iter(self.hits)
 
+    @property
+    def titles(self) -> dict[str, str | None]:
+        """Return the titles of the threads of the hits, by thread id."""
+        return {hit.thread_id: hit.thread_title for hit in self.hits}
+
+    def windows(self) -> dict[str, list[list[tuple[datetime, BaseMessage]]]]:
+        """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
+        joined = {
+            (hit.thread_id, one.id, other.id)
+            for hit in self.hits
+            for one, other in pairwise([*hit.before, hit.message, *hit.after])
+        }
+        found: dict[str, list[list[tuple[datetime, BaseMessage]]]] = {}
+        last: dict[str, StoredMessage] = {}
+        for row in self.rows:
+            id, runs = row.thread_id, found.setdefault(row.thread_id, [])
+            before = last.get(id)
+            # numbers of deleted messages are missing, and a window says that nothing is in between all the same
+            if before and (row.seq == before.seq + 1 or (id, before.message.id, row.message.id) in joined):
+                runs[-1].append((row.stored_at, row.message))
+            else:
+                runs.append([(row.stored_at, row.message)])
+            last[id] = row
+        return found
+
     def to_documents(self) -> list[Document]:
-        """Give one document per hit: its window as text, and ids, similarity and time as metadata."""
+        """Give one document per hit: its window with the speakers, and ids, similarity and time as metadata.
+
+        A message stands in one document only: a hit in its own, its neighbours in that of the best hit.
+        """
         from langchain_core.documents import Document
 
-        return [
-            Document(
-                id=hit.message.id,
-                page_content="\n".join(map(message_text, [*hit.before, hit.message, *hit.after])),
-                metadata={
-                    "thread_id": hit.thread_id,
-                    "thread_title": hit.thread_title,
-                    "message_id": hit.message.id,
-                    "role": hit.message.type,
-                    "similarity": hit.similarity,
-                    "score": hit.score,
-                    "stored_at": hit.stored_at.isoformat(),
-                },
-            )
-            for hit in self.hits
-        ]
-
-    def conversations(self) -> list[str]:
-        """Render each thread's windows as an escaped, dated, labelled element, in chronological order."""
-        titles = {hit.thread_id: hit.thread_title for hit in self.hits}
-        threads: dict[str, list[tuple[datetime, BaseMessage]]] = {}
-        for row in self.rows:
-            threads.setdefault(row.thread_id, []).append((row.stored_at, row.message))
-        return [conversation(titles.get(id) or id, messages) for id, messages in threads.items()]
+        taken = {(hit.thread_id, hit.message.id) for hit in self.hits}
+        documents = []
+        for hit in self.hits:
+            window = []
+            for message in (*hit.before, hit.message, *hit.after):
+                place = hit.thread_id, message.id
+                if message is hit.message or place not in taken:
+                    taken.add(place)
+                    window.append(message)
+            metadata = {
+                "thread_id": hit.thread_id,
+                "thread_title": hit.thread_title,
+                "message_id": hit.message.id,
+                "role": hit.message.type,
+                "similarity": hit.similarity,
+                "score": hit.score,
+                "stored_at": hit.stored_at.isoformat(),
+            }
+            documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, window)), metadata=metadata))
+        return documents
 
     def as_text(self) -> str:
         """Render the windows for a model or a log: escaped, dated, labelled by conversation."""
-        return to_utf8("\n".join(self.conversations()))
+        return to_utf8("\n".join(conversations(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,8 +160,12 @@ class HistoryOptions:
     """
 
     last_messages: int | None = 10  # None: all of them, 0: none
-    step: int | None = None  # messages by which the beginning moves; None: as many as `last_messages`, 1: exactly the last ones
-    max_tokens: int | None = None  # first tool traffic leaves, the oldest first, then the oldest turns; never the newest one's words
+    step: int | None = (
+        None  # messages by which the beginning moves; None: as many as `last_messages`, 1: exactly the last ones
+    )
+    max_tokens: int | None = (
+        None  # first tool traffic leaves, the oldest first, then the oldest turns; never the newest one's words
+    )
     token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
     exclude_tools: bool | Sequence[str] = False  # True: every tool call and its result; or the tools' names
     roles: Sequence[str] | None = None  # message types to show, None: all
@@ -245,13 +249,15 @@ class RecallOptions:
     top_k: int = 4  # hits
     message_range: int | tuple[int, int] = 1  # messages around a hit: n on both sides, or (before, after)
     scope: Scope = "resource"  # all threads of the resource, or the one thread
-    threshold: float | None = None  # least similarity of a hit, 0 to 1
-    max_tokens: int | None = None  # of all that comes back: as many hits as fit, in place of `top_k`
+    threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, the floor of a known model
+    max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
-    placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
+    placement: Placement = (
+        "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
+    )
     embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
     chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
@@ -289,7 +295,9 @@ class WorkingMemoryOptions:
     scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
-    placement: Placement = "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
+    placement: Placement = (
+        "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
+    )
     instructions: str | Callable[[Ids], str] | None = None  # in the prompt, in place of ours about what to remember
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused

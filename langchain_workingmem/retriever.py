@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import replace
 from datetime import datetime  # noqa: TC003 - likewise
 from inspect import getfullargspec
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ _FIELDS = {
 class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
-    One document per hit, the best first. `page_content` is the window; the metadata holds thread_id, thread_title,
+    One document per hit, the best first. `page_content` is the window with its speakers, and no message stands in two
+    documents: a hit in a better one's window is part of that one, unless `top_k` needs it. The metadata holds thread_id, thread_title,
     message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     """
 
@@ -89,7 +91,7 @@ class SemanticRecallRetriever(BaseRetriever):
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
-        return search(space, asked)
+        return search(space, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

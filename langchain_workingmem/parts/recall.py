@@ -48,7 +48,9 @@ class Recall:
         `metadata` compares keys named in `RecallOptions.filterable`: they are looked up in a message's
         `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
         `max_tokens` (estimated) bounds all that comes back: then hits are added, the best first, as long as they fit,
-        with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise.
+        with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise. A message
+        that takes more than its share comes as an excerpt around its best piece, in a copy marked `lc_source`. Nothing
+        else of a turn's rules (docs/recall.md) applies to a search.
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
         known, when the pieces of a few long messages fill the whole list of candidates, or, with another call of the model, when
         a question is the first to name one of several authors; two more when a hit is gone since, as of a thread that has

@@ -296,8 +296,13 @@ class _Intake:
         settings, vectors = self._vectors(record.get("vectors"), len(draft.chunks))
         if record.get("superseded"):
             settings, vectors = "", []
-        said, state = f"{draft.words}/{draft.weight}/0{'!' * bool(record.get('refused'))}", "t" * bool(record.get("turn"))
-        head = f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}","said":"{said}","state":"{state}",'
+        said, state = (
+            f"{draft.words}/{draft.weight}/0{'!' * bool(record.get('refused'))}",
+            "t" * bool(record.get("turn")),
+        )
+        head = (
+            f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}","said":"{said}","state":"{state}",'
+        )
         row: list[Argument] = [draft.id, int(bool(record.get("superseded"))), head.encode() + draft.body]
         for text, vector in zip(draft.chunks, vectors, strict=False):
             pairs: dict[str, Argument] = {

@@ -65,7 +65,8 @@ def entry_arguments(messages: Sequence[BaseMessage]) -> list[Argument]:
     """Write ids and words as the scripts read them; an id that cannot be stored is none."""
     found: list[Argument] = []
     for message in messages:
-        found += [id if is_utf8(id := message.id or "") else "", words_of(message)]
+        id = message.id or ""
+        found += [id if is_utf8(id) else "", words_of(message)]
     return found
 
 

@@ -171,7 +171,9 @@ def read_with_superseded(
         message_ids=edges,
     )
     # an older version of a message stands in front of it, between two sequence numbers
-    places = {id.decode(): float(seq) for reply in (current, behind) for id, seq in zip(reply[1::3], reply[2::3], strict=True)}
+    places = {
+        id.decode(): float(seq) for reply in (current, behind) for id, seq in zip(reply[1::3], reply[2::3], strict=True)
+    }
     rows = wanted.read(current, thread_id)
     rows += [replace(row, superseded=True) for row in wanted.read(behind, thread_id)]
     rows.sort(key=lambda row: places[row.message.id or ""])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
@@ -13,7 +12,7 @@ from langchain_workingmem.errors import (
     OptionError,
     ThreadNotFoundError,
 )
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.models import RecallResult
 from langchain_workingmem.options import (
     MOST_HITS,
     Scope,
@@ -30,14 +29,17 @@ from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
 from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, send, traced
+from langchain_workingmem.plans.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
     Ranked,
+    floor_of,
     rank_hybrid,
     rank_semantic,
-    within,
+    reaches,
+    with_pieces,
 )
 from langchain_workingmem.plans.search import (
     columns,
@@ -51,8 +53,6 @@ from langchain_workingmem.plans.search import (
 )
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.plans.threads import get
-from langchain_workingmem.text.chunks import count_tokens
-from langchain_workingmem.text.rendering import message_text
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class Query:
     where: Mapping[str, Any]  # filters beside the scope
     exclude: frozenset[str]  # message ids
     exclude_in: str | None = None  # the thread whose messages they are; None: of any thread
+    turn: bool = False  # for what a model is shown: under a floor, and without the question itself
+    apart: bool = False  # a hit in a better one's window is part of that one
 
     @classmethod
     def of(
@@ -123,7 +125,6 @@ class Query:
         excluded = (
             (exclude_message_ids,) if one else as_tuple(exclude_message_ids, "exclude_message_ids", "message ids")
         )
-        max_tokens = options.max_tokens if max_tokens is None else max_tokens
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")
         if top_k is None:
@@ -154,6 +155,21 @@ class Query:
             },
             exclude=frozenset(check_id(id, "message id") for id in excluded),
         )
+
+    @classmethod
+    def of_turn(
+        cls,
+        options: RecallOptions,
+        text: str,
+        *,
+        top_k: int | None = None,
+        max_tokens: int | None = None,
+        **arguments: Any,
+    ) -> Query:
+        """Check the arguments of a turn, whose hits are limited both in number and in tokens."""
+        top_k = options.top_k if top_k is None else top_k
+        max_tokens = options.max_tokens if max_tokens is None else max_tokens
+        return replace(cls.of(options, text, top_k=top_k, max_tokens=max_tokens, **arguments), turn=True)
 
     def without(self, thread_ids: Collection[str]) -> Query:
         """Leave threads out."""
@@ -223,12 +239,13 @@ def candidates(
     options = space.recalling
     where = query.filter()
     wanted = query.top_k + spare
+    rank: Callable[[int], list[Ranked]]
     least = query.threshold or 0.0
     excluded = {id.encode() for id in query.exclude}
     where_excluded = None if query.exclude_in is None else encode(query.exclude_in).encode()
     hybrid = options.search == "hybrid"
     name, fields = space.keys.vectors_index, ["message"] if query.exclude else []
-    depth = wanted + len(excluded) + query.top_k + 8
+    depth = wanted + len(excluded) + query.top_k * (3 if query.apart else 1) + 8
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
@@ -246,6 +263,7 @@ def candidates(
         others = replies[len(searches) :] if others is None else others
         distance = options.index.distance
         keys, _, rows = columns(replies[0])
+        worded: list[Candidate] = []
         near = _candidates(keys, [similarity(row, distance) for row in rows], rows, excluded, where_excluded, gone)
         if hybrid:
             found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
@@ -255,17 +273,23 @@ def candidates(
                 meant = now
                 vector = yield from embed_query(space, in_first_person(query.text, meant))
                 continue
-            ranked = rank_hybrid(near, worded, wanted, least, options.weights, {one.encode() for one in meant})
+            authors = {one.encode() for one in meant}
+            rank = partial(rank_hybrid, near, worded, threshold=least, weights=options.weights, authors=authors)
         else:
-            ranked = rank_semantic(near, wanted, least)
+            rank = partial(rank_semantic, near, threshold=least)
+        ranked = rank(wanted)
         is_all = size_of(replies[0]) < depth or depth == DEEPEST
         if len(ranked) >= wanted or is_all or farthest(replies[0], distance) < least:
+            if is_crowded(ranked, query):
+                ranked = rank(wanted + CANDIDATES)
+            if query.max_tokens is not None:
+                ranked = with_pieces(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
 
 
 # wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
-_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):\d+:(\d+)~?(.*)")
+_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(\d+):(\d+)~?(.*)")
 
 
 def _candidates(
@@ -279,8 +303,8 @@ def _candidates(
     """Read which messages the keys of vectors stand for, and leave out what does not count."""
     places = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
     found = [
-        (thread, int(seq), int(tokens), author, value)
-        for (thread, seq, tokens, author), value in zip(places, values, strict=True)
+        (thread, int(seq), int(tokens), author, value, chunk)
+        for (thread, seq, chunk, tokens, author), value in zip(places, values, strict=True)
     ]
     if excluded:
         found = [
@@ -303,78 +327,53 @@ def fetched(
 
     Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
     """
+    options = space.recalling
+    # similarities by l2 are of another scale
+    has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
+    floor = floor_of(space.model) if has_floor else None
+    hybrid = options.search == "hybrid"
     gone: set[Place] = set()
     while True:
-        result, lost, expired = yield from windows(space, query, [*filter(wanted, ranked)][: query.top_k])
+        fresh = [*filter(wanted, ranked)]
+        # where none is near, those that have the question's words may count all the same
+        chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
+        page, expired = yield from windows(space, query, chosen)
+        # deleted, changed, handed over, or expired
+        lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
-            return result
+            hits, repeated = hits_of(query, chosen, page, wanted)
+            others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
+            if not reaches(others, floor, hybrid=hybrid):
+                hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
+            return result_of(query, hits, page, options.chunk_tokens)
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[RecallResult, set[Place], list[str]]]:
-    """Fetch the messages around each hit, and say which hits and threads are gone. One round trip, none without hits."""
-    if query.max_tokens is not None:
-        ranked = within(ranked, query.max_tokens)
+def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
+    """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
     threads: dict[bytes, list[int]] = {}
+    asked = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     owner = encode(query.resource_id or "")
     ids = {thread: decode(thread) for thread in threads}
     calls = [
-        scripts.WINDOWS.call(space.keys.of(ids[thread]).all, owner, before, after, *places)
+        scripts.WINDOWS.call(
+            space.keys.of(ids[thread]).all, owner, before, max(after, REACH) if thread in asked else after, *places
+        )
         for thread, places in threads.items()
     ]
     replies = (yield from send(*calls)) if calls else []
-    titles: dict[bytes, str | None] = {}
-    ranks: dict[tuple[bytes, int], int] = {}  # (thread, seq) -> rank in the thread
-    rows: dict[tuple[bytes, int], StoredMessage] = {}  # (thread, rank) -> message
-    found: set[tuple[bytes, int]] = set()
+    page = Fetched()
     for thread, reply in zip(threads, replies, strict=True):
         if not reply:
             continue
-        titles[thread] = reply[0].decode() or None
-        found.update((thread, int(seq)) for seq in reply[1])
+        page.titles[thread] = reply[0].decode() or None
+        page.found.update((thread, int(seq)) for seq in reply[1])
         for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            ranks[thread, int(seq)] = int(rank)
-            rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
-
-    hits, lost = [], set()
-    shown: dict[tuple[bytes, int], StoredMessage] = {}
-    left = inf if query.max_tokens is None else query.max_tokens
-    for one in ranked:
-        thread, seq, _, score, alike = one
-        if (thread, seq) not in found:  # deleted, changed, handed over, or expired
-            lost.add(one[:3])
-            continue
-        rank = ranks[thread, seq]
-        for first, last in ((rank - before, rank + after), (rank, rank)):
-            window = {(thread, near): rows[thread, near] for near in range(first, last + 1) if (thread, near) in rows}
-            cost = 0 if query.max_tokens is None else sum(_tokens(window[at]) for at in window.keys() - shown.keys())
-            if cost <= left:
-                break
-        else:
-            continue  # not even the message itself fits any more
-        left -= cost
-        shown |= window
-        row = rows[thread, rank]
-        hits.append(
-            RecallHit(
-                message=row.message,
-                thread_id=row.thread_id,
-                score=score,
-                similarity=alike,
-                before=[near.message for (_, at), near in window.items() if at < rank],
-                after=[near.message for (_, at), near in window.items() if at > rank],
-                stored_at=row.stored_at,
-                thread_title=titles[thread],
-            )
-        )
-    merged = sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id))
-    return RecallResult(hits=hits, rows=merged), lost, [ids[thread] for thread in threads if thread not in titles]
-
-
-def _tokens(row: StoredMessage) -> int:
-    return count_tokens(message_text(row.message))
+            page.ranks[thread, int(seq)] = int(rank)
+            page.rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
+    return page, [ids[thread] for thread in threads if thread not in page.titles]

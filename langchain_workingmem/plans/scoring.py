@@ -8,6 +8,7 @@ tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings, whole recipe .
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (as keys spell it) -
 
 
 # One chunk that a search returned, of which a message may have several: thread, sequence number, tokens of the whole
-# message, author (as keys spell it, empty without a name), and value: similarity, or BM25 score. Recall ranks hundreds a
-# turn, so it is a plain tuple.
-Candidate: TypeAlias = tuple[bytes, int, int, bytes, float]
+# message, author (as keys spell it, empty without a name), value: similarity, or BM25 score, and the number of the chunk
+# (as keys spell it). Recall ranks hundreds a turn, so it is a plain tuple.
+Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes]
 
 
 class Ranked(NamedTuple):
@@ -36,12 +37,45 @@ class Ranked(NamedTuple):
     tokens: int
     score: float
     similarity: float
+    worded: bool = False  # words of the question are in it
+    piece: int = 0  # the chunk that matched best
+
+
+class Floor(NamedTuple):
+    """The similarity without which a turn recalls nothing."""
+
+    worded: float  # where a word of the question was found, or words are not looked for
+    alone: float  # where none was
+
+
+# By the name of the model, as integrations spell it. Similarities of different models cannot be compared, so only models
+# have a floor on which it was measured: docs/recall.md shows what floors cost, and how to measure another model.
+_FLOORS = (
+    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.22, 0.3)),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
+)
+
+
+def floor_of(model: str) -> Floor | None:
+    """Return the floor of an embedding model, None where it was never measured."""
+    return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
+
+
+def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
+    """Tell whether any message is near enough for the question to be one that memory can answer.
+
+    One floor for all: an answer is often less similar to the question than what stands beside it.
+    """
+    if floor is None:
+        return True
+    least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
+    return any(one.similarity >= least for one in ranked)
 
 
 def best(candidates: Iterable[Candidate]) -> Scores:
     """Keep each message's best chunk."""
     found: Scores = {}
-    for thread, seq, _, _, value in candidates:
+    for thread, seq, _, _, value, _ in candidates:
         seqs = found.get(thread)
         if seqs is None:
             seqs = found[thread] = {}
@@ -78,12 +112,12 @@ def length_cost(tokens: int, weight: float) -> float:
     return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
-def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0) -> list[Ranked]:
+def rank_semantic(dense: Iterable[Candidate], limit: int | None, threshold: float = 0.0) -> list[Ranked]:
     """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
     found: dict[tuple[bytes, int], tuple[float, int, bytes, int]] = {}
     lowest = 0.0
-    for thread, seq, tokens, _, value in dense:
-        if value < threshold or (len(found) >= limit and value < lowest):
+    for thread, seq, tokens, _, value, _ in dense:
+        if value < threshold or (limit is not None and len(found) >= limit and value < lowest):
             break
         if (thread, seq) not in found:  # else a worse chunk of the same message
             found[thread, seq] = value, seq, thread, tokens
@@ -97,7 +131,7 @@ def rank_semantic(dense: Iterable[Candidate], limit: int, threshold: float = 0.0
 def rank_hybrid(
     dense: list[Candidate],
     words: list[Candidate],
-    limit: int,
+    limit: int | None,
     threshold: float,
     weights: HybridWeights,
     authors: Collection[bytes] = (),
@@ -106,11 +140,11 @@ def rank_hybrid(
 
     Scores are shares of the best possible one; similarities are those of the vectors, 0 where only words were found.
     """
-    similarities = best(dense)
-    scores = lift_by_neighbours(fuse(similarities, best(words), weights.dense), weights.neighbours)
+    similarities, worded = best(dense), best(words)
+    scores = lift_by_neighbours(fuse(similarities, worded, weights.dense), weights.neighbours)
     messages = {one[:2]: one for one in (*dense, *words)}
     ranked = []
-    for thread, seq, tokens, author, _ in messages.values():
+    for thread, seq, tokens, author, _, _ in messages.values():
         if threshold and similarities.get(thread, {}).get(seq, 0.0) < threshold:
             continue
         score = scores[thread][seq] - length_cost(tokens, weights.length)
@@ -118,16 +152,35 @@ def rank_hybrid(
     ranked.sort(reverse=True)  # of equals the newer message first
     top = 1 + 2 * weights.neighbours + (weights.author if authors else 0)
     return [
-        Ranked(thread, seq, tokens, max(0.0, score / top), min(1.0, similarities.get(thread, {}).get(seq, 0.0)))
+        Ranked(
+            thread,
+            seq,
+            tokens,
+            max(0.0, score / top),
+            min(1.0, similarities.get(thread, {}).get(seq, 0.0)),
+            seq in worded.get(thread, ()),
+        )
         for score, seq, thread, tokens in ranked[:limit]
     ]
 
 
-def within(ranked: Iterable[Ranked], budget: int) -> list[Ranked]:
-    """Take messages, the best first, as long as they fit into a budget of tokens."""
-    taken = []
-    for one in ranked:
-        if one.tokens <= budget:
-            taken.append(one)
-            budget -= one.tokens
-    return taken
+def with_pieces(
+    ranked: list[Ranked], chunk_tokens: int, dense: Iterable[Candidate], words: Iterable[Candidate], weight: float
+) -> list[Ranked]:
+    """Say of each message that has several chunks which of them the question is about, by both searches together."""
+    found: dict[tuple[bytes, int], dict[bytes, float]] = {
+        (one.thread, one.seq): {} for one in ranked if one.tokens > chunk_tokens
+    }
+    if not found:
+        return ranked
+    for candidates, share in ((dense, weight), (words, 1 - weight)):
+        own = [one for one in candidates if one[:2] in found]
+        top = max((one[4] for one in own), default=0.0)
+        for one in own:
+            chunks = found[one[:2]]
+            chunks[one[5]] = chunks.get(one[5], 0.0) + (share * one[4] / top if top else 0.0)
+
+    def best_of(chunks: dict[bytes, float]) -> int:
+        return int(max(chunks, key=lambda chunk: (chunks[chunk], -int(chunk)), default=b"0"))
+
+    return [one._replace(piece=best_of(found.get(one[:2], {}))) for one in ranked]

@@ -195,12 +195,17 @@ def nearest(
     return _search(index, query.query, "PARAMS", 2, "vector", vector)
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a question that are looked for, each once, in lower case."""
+    return [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in STOP_WORDS][:MAX_QUERY_WORDS]
+
+
 def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:
     """Build a BM25 search for any of the words of a text, None where it has none."""
     from redisvl.query import FilterQuery
     from redisvl.query.filter import Text
 
-    words = [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in STOP_WORDS][:MAX_QUERY_WORDS]
+    words = words_of(text)
     if not words:
         return None
     query = FilterQuery((Text("text") % "|".join(words)) & where, return_fields=list(fields), num_results=depth)

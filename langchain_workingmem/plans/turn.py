@@ -231,9 +231,7 @@ def _recall(
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
     # the messages around a hit may be in sight, or left behind
-    kept = [
-        row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < end)
-    ]
+    kept = [row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < end)]
     return replace(gathered, recalled=replace(recalled, rows=kept))
 
 
@@ -241,9 +239,7 @@ def _asked_id(seen: Comparison) -> str:
     return seen.branch.question
 
 
-def _chosen(
-    rows: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions
-) -> list[StoredMessage]:
+def _chosen(rows: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions) -> list[StoredMessage]:
     """Leave out what the options say of stored messages; tokens are counted when all is put together."""
     if not (options.exclude_tools or options.roles):
         return list(rows)

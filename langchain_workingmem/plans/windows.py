@@ -82,7 +82,10 @@ def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     """Copy a message of the user with text of memory in front; `without_memory` gives the user's own back."""
     text, content = "\n\n".join(blocks), message.content
     more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
-    extras = {ORIGINAL: content, **message.additional_kwargs}  # of several memories the first one's copy has the original
+    extras = {
+        ORIGINAL: content,
+        **message.additional_kwargs,
+    }  # of several memories the first one's copy has the original
     return message.model_copy(update={"content": more, "additional_kwargs": extras})
 
 

@@ -1,13 +1,25 @@
-"""Cutting a long text into pieces that an embedding model can take whole."""
+"""Cutting a long text: into pieces that an embedding model can take whole, and down to an excerpt for a prompt."""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 # The rule of thumb of OpenAI and of langchain_core's `count_tokens_approximately` for English text.
 CHARACTERS_PER_TOKEN = 4
 # Where a cut reads best, from a paragraph's end to any space.
 _SEAMS = ("\n\n", "\n", ". ", "? ", "! ", "; ", ", ", " ")
+
+CUT = "[...]"  # stands where something was left out
+_NEAR = 40  # characters within which a cut looks for the end of a word
+_JOINERS = "\u200d\ufe0e\ufe0f"  # of emoji: joiner, and how the one before is drawn
+_SKIN = range(0x1F3FB, 0x1F400)
 
 
 def count_tokens(text: str) -> int:
@@ -15,22 +27,98 @@ def count_tokens(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
-def split(text: str, chunk_tokens: int) -> list[str]:
-    """Cut a text into stripped pieces of at most `chunk_tokens` estimated tokens; none for blank text.
+def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
+    """Say where the pieces of a text begin and end: stripped, each of at most `chunk_tokens` estimated tokens.
 
     Each cut falls behind the best seam in the second half of a piece, or, where there is none (a text without
     spaces), at the limit.
     """
     limit = chunk_tokens * CHARACTERS_PER_TOKEN
-    pieces = []
-    rest = text.strip()
-    while len(rest) > limit:
-        cut = limit
+    end = len(text.rstrip())
+    start = _filled(text, 0)
+    while end - start > limit:
+        cut = start + limit
         for seam in _SEAMS:
-            found = rest.rfind(seam, limit // 2, limit)
-            if found > 0:
+            found = text.rfind(seam, start + limit // 2, start + limit)
+            if found > start:
                 cut = found + len(seam)
                 break
-        pieces.append(rest[:cut].strip())
-        rest = rest[cut:].lstrip()
-    return [*pieces, rest] if rest else pieces
+        yield start, start + len(text[start:cut].rstrip())
+        start = _filled(text, cut)
+    if start < end:
+        yield start, end
+
+
+def _filled(text: str, start: int) -> int:
+    """Find the next character that is not blank."""
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def split(text: str, chunk_tokens: int) -> list[str]:
+    """Cut a text into the pieces that `spans` finds; none for blank text."""
+    return [text[start:end] for start, end in spans(text, chunk_tokens)]
+
+
+def piece(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
+    """Find a piece again; where there is none of that number (it was cut otherwise then), the first one."""
+    found = list(islice(spans(text, chunk_tokens), number + 1))
+    return found[number] if number < len(found) else (found[0] if found else (0, 0))
+
+
+def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:
+    """Cut a text down to about `tokens` around the characters from `start` to `end`, with a mark at each cut.
+
+    Where not even those fit, as many of the `words` (lower case) as possible stay in. A cut falls between words, where
+    there are any nearby, and never inside of a character that is written with several.
+    """
+    size = tokens * CHARACTERS_PER_TOKEN
+    if len(text) <= size:
+        return text
+    room = max(1, size - 2 * (len(CUT) + 1))
+    if end - start > room:
+        start = _densest(text, start, end, room, words)
+        end = start + room
+    first = max(0, min(start - (room - (end - start)) // 2, len(text) - room))
+    last = min(len(text), first + room)
+    if first:
+        blank = re.search(r"\s", text[first - 1 : max(first, min(start, first + _NEAR))])
+        first += blank.start() if blank else 0
+        while first < last and _continues(text, first):
+            first += 1
+    if last < len(text):
+        near = max(min(end, last), last - _NEAR, first + 1)
+        blank = re.search(r"\s(?=\S*$)", text[near : last + 1])
+        last = near + blank.start() if blank else last
+        while last > first + 1 and _continues(text, last):
+            last -= 1
+    return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
+
+
+def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:
+    """Find where between two places a window of `room` characters begins that holds the most different words."""
+    if not words:
+        return start
+    pattern = r"\b(?:" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + ")"
+    found = [(one.start(), one[0].lower()) for one in re.finditer(pattern, text[start:end], re.IGNORECASE)]
+    best = max(
+        range(len(found)),
+        key=lambda at: (len({word for place, word in found[at:] if place < found[at][0] + room * 3 // 4}), -at),
+        default=None,
+    )
+    return start if best is None else max(start, min(start + found[best][0] - room // 4, end - room))
+
+
+def _continues(text: str, at: int) -> bool:
+    """Tell whether a character belongs to the one in front of it: an accent, a part of an emoji, half of a pair."""
+    if not 0 < at < len(text):
+        return False
+    mark, before = text[at], text[at - 1]
+    return bool(
+        unicodedata.combining(mark)
+        or mark in _JOINERS
+        or before == "\u200d"
+        or ord(mark) in _SKIN
+        or "\udc00" <= mark <= "\udfff"
+    )

@@ -103,14 +103,20 @@ def contents(documents: list[Document]) -> list[str]:
     return [document.page_content for document in documents]
 
 
+def said(*texts: str) -> list[str]:
+    return [f"user: {text}" for text in texts]
+
+
 def test_a_hit_is_a_document_with_its_window(filled: Memory, invoke: Invoke) -> None:
     (document,) = invoke(filled.as_retriever(resource_id="ann", top_k=1), "dog Nougat")
-    assert document.page_content == "what a name\nmy dog is Nougat\nsweet"
+    assert document.page_content == "assistant: what a name\nuser: my dog is Nougat\nassistant: sweet"
     assert document.id == "m2"
 
 
 @pytest.mark.parametrize(
-    ("width", "window"), [(0, "my dog is Nougat"), ((0, 1), "my dog is Nougat\nsweet")], ids=["none", "after"]
+    ("width", "window"),
+    [(0, "user: my dog is Nougat"), ((0, 1), "user: my dog is Nougat\nassistant: sweet")],
+    ids=["none", "after"],
 )
 def test_the_window_is_as_wide_as_asked(filled: Memory, invoke: Invoke, width: Any, window: str) -> None:
     retriever = filled.as_retriever(resource_id="ann", top_k=1, message_range=width)
@@ -134,7 +140,7 @@ def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke
 
 def test_the_best_hit_comes_first(filled: Memory, invoke: Invoke) -> None:
     documents = invoke(filled.as_retriever(resource_id="ann", message_range=0), "my cat is Molly")
-    assert documents[0].page_content == "my cat is Molly"
+    assert documents[0].page_content == "user: my cat is Molly"
     scores = [document.metadata["score"] for document in documents]
     assert scores == sorted(scores, reverse=True)
 
@@ -204,29 +210,29 @@ def test_a_memory_without_recall_has_no_retriever(plain: Memory, invoke: Invoke)
 @pytest.mark.parametrize(("user", "dog"), [("ann", "Nougat"), ("bob", "Kestrel")])
 def test_the_config_says_whose_memory_it_is(filled: Memory, invoke: Invoke, user: str, dog: str) -> None:
     retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("any", user))) == [f"my dog is {dog}"]
+    assert contents(invoke(retriever, "my dog is", who("any", user))) == said(f"my dog is {dog}")
 
 
 def test_user_id_is_an_alias(filled: Memory, invoke: Invoke) -> None:
     retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", {"configurable": {"user_id": "bob"}})) == ["my dog is Kestrel"]
+    assert contents(invoke(retriever, "my dog is", {"configurable": {"user_id": "bob"}})) == said("my dog is Kestrel")
 
 
 def test_bound_ids_count_more_than_the_config(filled: Memory, invoke: Invoke) -> None:
     retriever = filled.as_retriever(resource_id="ann", message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("any", "bob"))) == ["my dog is Nougat"]
+    assert contents(invoke(retriever, "my dog is", who("any", "bob"))) == said("my dog is Nougat")
 
 
 def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
     retriever = filled.as_retriever(resource_id="ann", scope="resource", message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == ["my dog is Nougat"]
+    assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == said("my dog is Nougat")
 
 
 def test_a_user_of_the_config_is_searched_from_within_anybodys_conversation(filled: Memory, invoke: Invoke) -> None:
     """As `search_memory` does it: over all of a user's conversations the present one does not matter."""
     (search,) = filled.tools(include=["search_memory"])
     retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("b", "ann"))) == ["my dog is Nougat"]
+    assert contents(invoke(retriever, "my dog is", who("b", "ann"))) == said("my dog is Nougat")
     assert "Nougat" in invoke(search, {"query": "my dog is"}, who("b", "ann"))
 
 
@@ -245,14 +251,14 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, inv
 def test_a_thread_that_owns_itself_is_searched_by_its_id_alone(filled: Memory, invoke: Invoke, trips: Trips) -> None:
     filled.history.append([HumanMessage("my dog is here")], thread_id="own", resource_id="own")
     retriever = filled.as_retriever(message_range=0)
-    assert contents(invoke(retriever, "my dog is", who("own"))) == ["my dog is here"]
+    assert contents(invoke(retriever, "my dog is", who("own"))) == said("my dog is here")
     assert trips.of(lambda: invoke(retriever, "my dog is", who("own"))) == 2
 
 
 def test_a_thread_can_be_the_scope(filled: Memory, invoke: Invoke) -> None:
     filled.history.append([HumanMessage("my dog is here")], thread_id="other", resource_id="ann")
     retriever = filled.as_retriever(scope="thread", message_range=0)
-    assert contents(invoke(retriever, "my dog is", who("other", "ann"))) == ["my dog is here"]
+    assert contents(invoke(retriever, "my dog is", who("other", "ann"))) == said("my dog is here")
 
 
 def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
@@ -267,7 +273,7 @@ def test_a_batch_takes_the_ids_of_each_config(filled: Memory, face: str, loop_ru
         found = retriever.batch(["my dog is"] * 2, configs)
     else:
         found = loop_runner.run(retriever.abatch(["my dog is"] * 2, configs))
-    assert [contents(documents) for documents in found] == [["my dog is Nougat"], ["my dog is Kestrel"]]
+    assert [contents(documents) for documents in found] == [said("my dog is Nougat"), said("my dog is Kestrel")]
 
 
 def test_in_a_chain_the_ids_are_those_of_its_config(filled: Memory, invoke: Invoke) -> None:
@@ -276,7 +282,7 @@ def test_in_a_chain_the_ids_are_those_of_its_config(filled: Memory, invoke: Invo
     retriever = filled.as_retriever(message_range=0, top_k=1)
     chain: Runnable[str, Any] = {"context": retriever | contents, "question": RunnablePassthrough()} | prompt | model
     invoke(chain, "my dog is", who("any", "bob"))
-    assert model.seen[0][0].text == "my dog is? ['my dog is Kestrel']"
+    assert model.seen[0][0].text == "my dog is? ['user: my dog is Kestrel']"
 
 
 class Question(TypedDict, total=False):
@@ -306,13 +312,13 @@ def graph_of(retriever: BaseRetriever, face: str, *, passing: bool) -> Any:
 def test_in_a_graph_the_ids_are_those_of_the_run(filled: Memory, invoke: Invoke, face: str, passing: bool) -> None:
     graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=passing)
     found = invoke(graph, {"question": "my dog is"}, who("any", "bob"))["found"]
-    assert contents(found) == ["my dog is Kestrel"]
+    assert contents(found) == said("my dog is Kestrel")
 
 
 def test_in_a_graph_the_context_counts_more(filled: Memory, invoke: Invoke, face: str) -> None:
     graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=True)
     found = invoke(graph, {"question": "my dog is"}, who("any", "ann"), context={"user_id": "bob"})["found"]
-    assert contents(found) == ["my dog is Kestrel"]
+    assert contents(found) == said("my dog is Kestrel")
 
 
 # ---------------------------------------------------------------------- traces

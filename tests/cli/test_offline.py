@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
 from langchain_workingmem.cli.offline import Offline, noted
+from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
-from langchain_workingmem.text.rendering import conversation, recalled_block, working_memory_block
+from langchain_workingmem.text.rendering import recalled_block, working_memory_block
 
 FORM = WorkingMemoryOptions().format
 
@@ -27,8 +28,9 @@ def prompt(document: str = "", recalled: str = "") -> SystemMessage:
     """Make the system message as the middleware makes it."""
     blocks = ["You are helpful.", working_memory_block(FORM, document, "resource", update="update_working_memory")]
     if recalled:
-        said: list[tuple[datetime, BaseMessage]] = [(datetime(2026, 5, 1, tzinfo=UTC), HumanMessage(recalled))]
-        blocks.insert(1, recalled_block([conversation("another", said)]))
+        at = datetime(2026, 5, 1, tzinfo=UTC)
+        row = StoredMessage(message=HumanMessage(recalled, id="1"), thread_id="another", seq=1, stored_at=at)
+        blocks.insert(1, recalled_block(RecallResult(rows=[row]), "here") or "")
     return SystemMessage(content=[{"type": "text", "text": block} for block in blocks])
 
 

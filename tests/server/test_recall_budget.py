@@ -79,7 +79,8 @@ def test_it_is_an_option_and_an_argument_of_every_face(
         recall=RecallOptions(max_tokens=25, message_range=0),
         history=HistoryOptions(last_messages=2),
     )
-    assert len(memory.recall.search("red fox", resource_id="u").hits) == 2
+    assert len(memory.recall.search("red fox", resource_id="u").hits) == 4  # the option is for turns
+    assert len(memory.recall.search("red fox", resource_id="u", max_tokens=25).hits) == 2
     assert len(memory.context("red fox", thread_id="t", resource_id="u").recalled.hits) == 2
     assert len(memory.context("red fox", thread_id="t", resource_id="u", max_tokens=35).recalled.hits) == 3
 

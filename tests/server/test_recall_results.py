@@ -86,8 +86,8 @@ def nasty(memory: Memory) -> RecallResult:
 
 def test_to_documents_gives_one_per_hit_with_its_window(nasty: RecallResult) -> None:
     (document,) = nasty.to_documents()
-    assert document.page_content.startswith("hello\ncherry")
-    assert document.page_content.endswith("\nbye")
+    assert document.page_content.startswith("user: hello\nassistant: cherry")
+    assert document.page_content.endswith("\nuser: bye")
     assert document.id == document.metadata["message_id"] == "t-1"
     assert document.metadata["thread_id"] == "t"
     assert document.metadata["similarity"] == nasty.hits[0].similarity

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, split
+from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
 
@@ -48,7 +50,7 @@ def test_a_text_without_spaces_is_cut_at_the_limit() -> None:
 
 @given(texts, st.integers(1, 20))
 def test_no_piece_is_longer_than_the_limit(text: str, limit: int) -> None:
-    assert all(0 < len(piece) <= limit * CHARACTERS_PER_TOKEN for piece in split(text, limit))
+    assert all(0 < len(part) <= limit * CHARACTERS_PER_TOKEN for part in split(text, limit))
 
 
 @given(texts, st.integers(1, 20))
@@ -58,6 +60,69 @@ def test_nothing_but_blank_space_is_lost(text: str, limit: int) -> None:
 
 @given(texts, st.integers(1, 20))
 def test_no_piece_is_blank_or_begins_or_ends_with_a_blank(text: str, limit: int) -> None:
-    for piece in split(text, limit):
-        assert piece
-        assert piece == piece.strip()
+    for part in split(text, limit):
+        assert part
+        assert part == part.strip()
+
+
+# ---------------------------------------------------------------------- excerpts
+
+WORDS = "one two three four five six seven eight nine ten "
+
+
+def test_a_piece_is_found_again_by_its_number() -> None:
+    text = WORDS * 40
+    pieces = split(text, 20)
+    assert [text[slice(*piece(text, 20, number))] for number in range(len(pieces))] == pieces
+
+
+def test_a_piece_that_is_not_there_any_more_is_the_first() -> None:
+    assert piece("short", 20, 7) == (0, 5)
+    assert piece(" ", 20, 0) == (0, 0)
+
+
+def test_a_text_that_fits_is_no_excerpt() -> None:
+    assert excerpt(WORDS, 13, 0, 0) == WORDS
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        (0, "one two three four five six seven eight [...]"),
+        (200, "[...] eight nine ten one two three four five [...]"),
+        (500, "[...] four five six seven eight nine ten"),
+    ],
+    ids=["beginning", "middle", "end"],
+)
+def test_an_excerpt_says_where_it_was_cut_and_keeps_words_whole(at: int, found: str) -> None:
+    assert excerpt(WORDS * 10, 13, at, at) == found
+
+
+def test_where_a_piece_does_not_fit_the_words_decide() -> None:
+    text = f"{WORDS * 10}the red fox sleeps {WORDS * 10}"
+    assert "red fox" in excerpt(text, 15, 0, len(text), ["fox", "red"])
+    assert excerpt(text, 15, 0, len(text), ["cat"]).startswith("one two")
+    assert excerpt(text, 15, 0, len(text)).startswith("one two")
+
+
+@pytest.mark.parametrize("whole", ["e\u0301", "\U0001f44d\U0001f3fd", "\U0001f469\u200d\U0001f680"], ids=repr)
+def test_a_character_of_several_is_not_cut(whole: str) -> None:
+    for size in range(5, 12):
+        for at in range(60):
+            middle = excerpt(whole * 100, size, at, at).removeprefix("[...] ").removesuffix(" [...]")
+            assert middle.replace(whole, "") == ""
+
+
+@given(st.text(max_size=300), st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
+def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int, at: int, to: int, word: str) -> None:
+    start, end = sorted((min(at, len(text)), min(to, len(text))))
+    found = excerpt(text, size, start, end, [word])
+    assert len(found) <= max(size * 4, 13)
+    assert found.removeprefix("[...] ").removesuffix(" [...]").strip() in text
+
+
+def test_megabytes_are_cut_fast() -> None:
+    text = "word " * 1_000_000
+    begin = time.perf_counter()
+    assert len(split(text, 400)) == 3125
+    assert time.perf_counter() - begin < 1

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import WorkingMemError
+from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
 from langchain_workingmem.plans.codec import decode_message, drafts, encode_body, restored
-from langchain_workingmem.text.rendering import conversation, recalled_block
+from langchain_workingmem.text.rendering import recalled_block
 
 fuzz = settings(max_examples=max(500, settings().max_examples), deadline=None)
 
@@ -105,7 +106,11 @@ def test_what_is_damaged_is_an_error_of_ours_or_a_message(message: BaseMessage, 
 @fuzz
 @given(texts, st.lists(messages, max_size=3))
 def test_any_messages_are_shown_without_a_tag_of_their_own(label: str, shown: list[BaseMessage]) -> None:
-    block = recalled_block([conversation(label, [(AT, message) for message in shown])])
+    rows = [StoredMessage(message=one, thread_id=label, seq=at, stored_at=AT) for at, one in enumerate(shown)]
+    block = recalled_block(RecallResult(rows=rows), None)
+    if block is None:
+        assert not shown
+        return
     inner = ["conversation", *["message"] * (2 * len(shown)), "conversation"]
     assert re.findall(r"</?(\w+)", block) == ["recalled_messages", *inner, "recalled_messages"]
     block.encode()

@@ -12,14 +12,17 @@ from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.plans.scoring import (
     SHORT,
     Candidate,
+    Floor,
     Ranked,
     best,
+    floor_of,
     fuse,
     length_cost,
     lift_by_neighbours,
     rank_hybrid,
     rank_semantic,
-    within,
+    reaches,
+    with_pieces,
 )
 
 DEFAULT = HybridWeights()
@@ -31,13 +34,16 @@ candidates = st.lists(
         st.integers(0, 2000),  # tokens
         st.sampled_from([b"", b"ann", b"ben"]),  # author
         st.floats(0, 50),  # value
+        st.sampled_from([b"0", b"1"]),  # chunk
     ),
     max_size=20,
 )
 
 
-def one(seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"") -> Candidate:
-    return thread, seq, tokens, author, value
+def one(
+    seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"", chunk: int = 0
+) -> Candidate:
+    return thread, seq, tokens, author, value, b"%d" % chunk
 
 
 def hybrid(
@@ -127,12 +133,6 @@ def test_weights_of_nothing_leave_the_similarities() -> None:
     assert [(found.seq, found.score) for found in ranked] == [(2, 1.0), (1, 0.5), (3, 0.25)]
 
 
-def test_a_budget_takes_the_best_that_fit() -> None:
-    ranked = [Ranked(b"t", seq, tokens, 1 - seq / 10, 0) for seq, tokens in enumerate([40, 70, 30, 31, 1])]
-    assert [found.seq for found in within(ranked, 100)] == [0, 2, 4]
-    assert within(ranked, 0) == []
-
-
 def test_nothing_found_is_nothing_ranked() -> None:
     assert rank_semantic([], limit=9) == hybrid([], []) == []
 
@@ -161,8 +161,8 @@ def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate],
 
 @given(candidates, candidates)
 def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate], words: list[Candidate]) -> None:
-    same_tokens = [(thread, seq, 100, b"", value) for thread, seq, _, _, value in dense]
-    same_words = [(thread, seq, 100, b"", value) for thread, seq, _, _, value in words]
+    same_tokens = [(thread, seq, 100, b"", value, chunk) for thread, seq, _, _, value, chunk in dense]
+    same_words = [(thread, seq, 100, b"", value, chunk) for thread, seq, _, _, value, chunk in words]
     assert hybrid(same_tokens[::-1], same_words[::-1], 100) == hybrid(same_tokens, same_words, 100)
 
 
@@ -178,3 +178,48 @@ def test_a_threshold_is_applied_before_the_best_are_chosen(
 def test_inner_products_above_one_are_ranked_by_their_size() -> None:
     ranked = rank_semantic([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2)
     assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
+
+
+# ---------------------------------------------------------------------- the floor of a model, and pieces
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "all-MiniLM-L6-v2.gguf2.f16.gguf",
+        "/models/all-MiniLM-L6-v2",
+        "all-minilm",
+        "all-minilm:22m",
+        "all-minilm:l6-v2",
+        "wordllama-l2-supercat-256",
+    ],
+)
+def test_known_models_have_a_floor(name: str) -> None:
+    assert floor_of(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["text-embedding-3-small", "all-MiniLM-L12-v2", "all-minilm:33m", "paraphrase-MiniLM-L6-v2", ""]
+)
+def test_other_models_have_none(name: str) -> None:
+    assert floor_of(name) is None
+
+
+def test_the_floor_is_higher_where_no_word_was_found() -> None:
+    floor = Floor(0.2, 0.3)
+    low, high = Ranked(b"t", 1, 1, 1, 0.25), Ranked(b"t", 2, 1, 1, 0.3)
+    assert not reaches([low], floor, hybrid=True)
+    assert reaches([low], floor, hybrid=False)
+    assert reaches([low, low._replace(worded=True, similarity=0)], floor, hybrid=True)
+    assert reaches([low, high], floor, hybrid=True)
+    assert reaches([low], None, hybrid=True)
+
+
+def test_the_piece_is_that_of_both_searches() -> None:
+    ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
+    dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
+    assert [found.piece for found in with_pieces(ranked, 400, dense, [], 0.7)] == [2, 0]
+    assert [found.piece for found in with_pieces(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
+    assert with_pieces(ranked, 1000, dense, [], 0.7) is ranked

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from langchain_workingmem.plans.sight import MOST, InSight, Recent, Sight
+from langchain_workingmem.plans.recent import MOST, Recent
+from langchain_workingmem.plans.sight import InSight, Sight
 
 
 def test_nothing_is_known_of_what_nobody_noted() -> None:
@@ -65,10 +66,10 @@ def test_only_the_records_that_were_used_last_are_kept() -> None:
 
 
 def test_many_threads_lose_nothing() -> None:
-    recent: Recent[int] = Recent(10)
+    recent: Recent[str | int, int] = Recent(10)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: recent.put("a", lambda before: (before or 0) + 1), range(2000)))
-        list(pool.map(lambda at: recent.put(at, lambda _: at), range(2000)))
+        list(pool.map(lambda _: recent.change("a", lambda before: (before or 0) + 1), range(2000)))
+        list(pool.map(lambda at: recent.change(at, lambda _: at), range(2000)))
     assert len(recent) == 10
-    recent.put("a", lambda before: before)
+    recent.change("a", lambda before: before)
     assert recent.get("a") is None

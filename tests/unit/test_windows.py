@@ -262,8 +262,8 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
         message.id: StoredMessage(message=message, thread_id="t", seq=seq, stored_at=datetime.fromtimestamp(seq, UTC))
         for seq, message in enumerate(past)
     }
-    seqs = {id or "": row.seq for id, row in stored.items()}
-    gathered = Gathered("t", list(stored.values()), seqs=seqs)
+    places = {id or "": row.seq for id, row in stored.items()}
+    gathered = Gathered("t", list(stored.values()), seqs=places)
     shown = assemble(Space(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
     accept(shown)
     given = {message.id for message in new if message.id}
