@@ -68,10 +68,12 @@ def is_marked(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
-def provenance(message: BaseMessage, **update: Any) -> BaseMessage:
+def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
     """Copy a message, marked as put there by memory: it is not saved again, and no provider is sent the mark."""
-    extras = {**message.additional_kwargs, "lc_source": SOURCE}
-    return message.model_copy(update={"additional_kwargs": extras, **update})
+    marks: dict[str, Any] = {"lc_source": SOURCE}
+    if data is not None:
+        marks["lc_data"] = data
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **marks}, **update})
 
 
 # the user's own content, in the copy of the message that memory put text in front of
