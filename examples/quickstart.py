@@ -114,8 +114,7 @@ def live(memory: Memory) -> None:
         "I meet the caterer tomorrow. What do I have to tell them about me, and how is my dog called?"
     )
     context = memory.context([question], thread_id="maya-wedding", resource_id="maya")
-    system = SystemMessage("\n\n".join(["You are a helpful assistant.", *context.system]))
-    answer = model.invoke([system, *context.messages])
+    answer = model.invoke([SystemMessage("You are a helpful assistant."), *context.messages])
     memory.save_turn([question, answer], thread_id="maya-wedding", resource_id="maya")
     show(question)
     show(answer)
