@@ -25,8 +25,7 @@ def answer(memory: Memory, model: Any, text: str, thread_id: str, resource_id: s
     turn: list[BaseMessage] = [question]
     while True:
         context = memory.context(turn, thread_id=thread_id, resource_id=resource_id)
-        system = SystemMessage("\n\n".join(["You are brief.", *context.system]))
-        said = bound.invoke([system, *context.messages])
+        said = bound.invoke([SystemMessage("You are brief."), *context.messages])
         turn.append(said)
         if not said.tool_calls:
             break

@@ -20,8 +20,7 @@ def build(memory: Memory, model: Any) -> Any:
     @task
     async def answer(question: HumanMessage, thread_id: str, resource_id: str) -> BaseMessage:
         context = await memory.acontext([question], thread_id=thread_id, resource_id=resource_id)
-        system = SystemMessage("\n\n".join(["You are brief.", *context.system]))
-        found: BaseMessage = await model.ainvoke([system, *context.messages])
+        found: BaseMessage = await model.ainvoke([SystemMessage("You are brief."), *context.messages])
         return found
 
     @task

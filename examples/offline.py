@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, ToolCall
 
+ORIGINAL = "langchain_workingmem_original"
+
 
 class RuleBasedModel(BaseChatModel):
     """Answers with the first rule that has something to say. It knows only what stands in the messages it is sent."""
@@ -30,7 +32,8 @@ class RuleBasedModel(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         last = messages[-1]
-        said = "" if isinstance(last, ToolMessage) else str(last.text)
+        # what memory knows stands in front of the user's words, which the copy keeps here
+        said = "" if isinstance(last, ToolMessage) else str(last.additional_kwargs.get(ORIGINAL, last.text))
         sight = "\n".join(str(message.text) for message in messages)
         answers = (rule(said, sight) for rule in self.rules)
         answer = next((found for found in answers if found is not None), "Noted.")

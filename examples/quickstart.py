@@ -56,8 +56,8 @@ def main() -> None:
                 thread_id="maya-wedding",
                 resource_id="maya",
             )
-            say(f"{len(context.messages)} messages, the last ones of this thread and the new one, and this block:")
-            print(textwrap.indent(shorten(context.system[0], 900), "    "))
+            say(f"{len(context.messages)} messages, the last ones of this thread and the question, which now begins:")
+            print(textwrap.indent(shorten(str(context.messages[-1].text), 900), "    "))
 
         heading("5. The server stopped, and starts again on the same directory")
         with open_memory(folder) as memory:
@@ -114,8 +114,7 @@ def live(memory: Memory) -> None:
         "I meet the caterer tomorrow. What do I have to tell them about me, and how is my dog called?"
     )
     context = memory.context([question], thread_id="maya-wedding", resource_id="maya")
-    system = SystemMessage("\n\n".join(["You are a helpful assistant.", *context.system]))
-    answer = model.invoke([system, *context.messages])
+    answer = model.invoke([SystemMessage("You are a helpful assistant."), *context.messages])
     memory.save_turn([question, answer], thread_id="maya-wedding", resource_id="maya")
     show(question)
     show(answer)

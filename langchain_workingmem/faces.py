@@ -61,9 +61,9 @@ class Faces:
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that shows memory to the model node behind it; sync and async.
 
-        `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, blocks of memory,
-        what is recalled, the history, the new messages; what memory adds is marked and leaves at the next turn.
-        stream_mode="messages" carries what the node loads.
+        `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, the new
+        messages, with memory in front of the user's last words; what memory adds leaves at the next turn, and is never
+        saved. stream_mode="messages" carries what the node loads.
         Another name puts a `MemoryContext` into that channel of your state, and touches no message.
         Ids come from the run, as those of `tools` do; `config["configurable"]["memory"]` restricts a single call. Two round
         trips.

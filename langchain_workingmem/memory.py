@@ -224,12 +224,12 @@ class Memory(Faces, Resources, Entered):
     ) -> MemoryContext:
         """Assemble what a model is shown at this turn; nothing is written.
 
-        `messages` are the new ones, or a str as the user's message. `.messages` holds, in order, what is recalled from
-        this thread, its history, and the new messages, such that every provider accepts it, but that the first may be an
-        answer, which Bedrock and Gemini refuse: middleware and load node begin with the user. Messages recalled from
-        the same thread are marked `lc_source`. `.system` holds text blocks to put behind your system prompt: what is
-        recalled from other threads, dated, labelled, escaped; and last working memory, with how to update it unless
-        `read_only`. The last message of the user is what recall looks for.
+        `messages` are the new ones, all of the conversation, or a str as the user's message; those without an id get one.
+        `.messages` holds the history and them, on the branch that they say, such that every provider accepts it, but that
+        the first may be an answer, which Bedrock and Gemini refuse: middleware and load node begin with the user. The last
+        message of the user is what recall looks for. In front of its words stand, in a copy that is never saved, what is
+        recalled, dated, labelled, escaped, and working memory, with how to update it unless `read_only`; with
+        placement="system", or without such a message, they are blocks in `.system` for the end of your system prompt.
         Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
         first to name one of several authors. `recall=False` recalls nothing, `last_messages` counts instead of that of
         `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`; recall is bounded by `top_k` and

@@ -108,8 +108,9 @@ _outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives an agent its memory: `create_agent(model, tools, middleware=[MemoryMiddleware(memory)])`.
 
-    The model is shown what is recalled, the history that the state does not hold, and working memory behind the agent's
-    own system prompt, which stays an unchanged prefix. Nothing of that enters the state. Each message is saved once: what
+    The model is shown the history that the state does not hold, and, in front of the user's last words, what is recalled and
+    working memory (`placement` puts them behind the system prompt). Nothing of that enters the state. The state is the
+    conversation: other branches and what was edited or removed are not shown. Each message is saved once: what
     the user says while the model answers, so that it is there even if nobody waits for the answer, and the rest behind
     each answer. Recall and history are read once a turn, working memory before every model call. List it first: what other
     middleware redacts or edits is then saved as edited.

@@ -16,6 +16,8 @@ from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langchain_workingmem.plans.windows import without_memory
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -86,14 +88,16 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     if isinstance(last, ToolMessage):
         return AIMessage(_first_line(str(last.text)).rstrip(":") + ".")
     asked = next((message for message in reversed(messages) if isinstance(message, HumanMessage)), HumanMessage(""))
-    system = "\n".join(_texts(message) for message in messages if isinstance(message, SystemMessage))
-    said = str(asked.text)
+    said = str(without_memory(asked).text)
+    # memory stands in front of the user's words, or behind the system prompt
+    prompt = [_texts(message) for message in messages if isinstance(message, SystemMessage)]
+    shown = "\n".join([*prompt, _texts(asked).removesuffix(said)])
     facts = _facts(said)
     if facts and UPDATE in {one["function"]["name"] for one in tools}:
-        call = tool_call(name=UPDATE, args={"memory": noted(_document(system), facts)}, id=f"call_{asked.id}")
+        call = tool_call(name=UPDATE, args={"memory": noted(_document(shown), facts)}, id=f"call_{asked.id}")
         return AIMessage("", tool_calls=[call])
     earlier = [str(one.text) for one in messages if isinstance(one, HumanMessage) and one is not asked]
-    return AIMessage(_quoted(said, system, earlier))
+    return AIMessage(_quoted(said, shown, earlier))
 
 
 def _texts(message: BaseMessage) -> str:
@@ -105,9 +109,9 @@ def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _document(system: str) -> str:
+def _document(shown: str) -> str:
     """Read working memory from the prompt as it stands there, escaped; the template while there is none."""
-    data, template = _DATA.search(system), _TEMPLATE.search(system)
+    data, template = _DATA.search(shown), _TEMPLATE.search(shown)
     if data and not data[1].startswith("(empty"):
         return data[1]
     return template[1] if template else ""
@@ -141,12 +145,12 @@ def noted(document: str, facts: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _quoted(said: str, system: str, earlier: Sequence[str]) -> str:
+def _quoted(said: str, shown: str, earlier: Sequence[str]) -> str:
     """Quote what is nearest to the words of the user: from working memory, from other conversations, from this one."""
-    data = _DATA.search(system)
+    data = _DATA.search(shown)
     sources = [
         *(("Working memory says", line.strip().removeprefix("- ")) for line in (data[1] if data else "").splitlines()),
-        *((f"On {time} you said", text) for time, text in _SAID.findall(system)),
+        *((f"On {time} you said", text) for time, text in _SAID.findall(shown)),
         *(("Earlier here you said", text) for text in reversed(earlier)),
     ]
     asked = _words(said)

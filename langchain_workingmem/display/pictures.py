@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 LABEL = 80  # characters of an id, a title, a name
+ORIGINAL = "langchain_workingmem_original"  # as in plans.windows, a layer above
 MESSAGE = {"characters": 600, "lines": 12}
 BLOCK = {"characters": 10_000, "lines": 200}  # of a system block, of working memory
 
@@ -159,9 +160,13 @@ def _(context: MemoryContext) -> Picture:
         "recalled": _counted(len(recalled.hits), "hit"),
         "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
     }
+    if context.omitted:
+        facts["left out"] = _counted(context.omitted, "message")
     of = len(context.system)
     blocks = [_block(text, f"System block {at} of {of}") for at, text in enumerate(context.system, 1)]
-    messages = [_sent(context.messages)] if context.messages else []
+    front, own = _apart(context.messages)
+    messages: list[Table | Lines | Picture] = [_sent(own)] if own else []
+    messages += [_block(text, "In front of the question") for text in front]
     memory = [] if state is None else [picture(state)]
     return Picture("What the model is shown", facts, [*blocks, *messages, picture(recalled), *memory])
 
@@ -211,16 +216,22 @@ def _similarity(similarity: float) -> str:
     return f"{similarity:.2f}" if similarity else "words only"
 
 
+def _apart(messages: Sequence[BaseMessage]) -> tuple[list[str], list[BaseMessage]]:
+    """Take what memory has put in front of a question apart from the words of the user."""
+    front, own = [], []
+    for message in messages:
+        said = message.additional_kwargs.get(ORIGINAL)
+        if isinstance(said, str | list):
+            words = message.model_copy(update={"content": said})
+            front.append(str(message.text).removesuffix(str(words.text)).rstrip("\n"))
+            own.append(words)
+        else:
+            own.append(message)
+    return front, own
+
+
 def _sent(messages: Sequence[BaseMessage]) -> Table:
-    """List the messages, and say which of them were recalled, as their provenance tells: ids repeat between threads."""
-    rows = []
-    for one in messages:
-        data = one.additional_kwargs.get("lc_data")
-        mark = data if isinstance(data, dict) else {}
-        is_hit = isinstance(mark.get("similarity"), int | float)
-        how = _similarity(mark["similarity"]) if is_hit else "in a window" if "similarity" in mark else ""
-        rows.append(Row((_role(one), _said(one), how), stands_out=is_hit))
-    return Table(("role", "message", "recalled"), rows, "Messages")
+    return Table(("role", "message"), [Row((_role(one), _said(one))) for one in messages], "Messages")
 
 
 def _threads(threads: Sequence[Thread]) -> Table:

@@ -186,7 +186,7 @@ def truncate(space: Space, thread_id: str, resource_id: str | None, after: str) 
     """Leave behind what stands behind a message. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
-    (count,) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after})
+    (count,) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after}, once=True)
     return int(count)
 
 

@@ -61,7 +61,7 @@ def remembering(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     """A memory of two messages, with recall and working memory."""
     return make_memory(
         embeddings=embeddings,
-        history=HistoryOptions(last_messages=2),
+        history=HistoryOptions(last_messages=2, step=1),
         recall=RecallOptions(top_k=1, message_range=0),
         working_memory=WorkingMemoryOptions(),
     )

@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.plans.windows import ORIGINAL, without_memory
 from tests.conftest import WordEmbeddings
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}
@@ -103,10 +104,24 @@ def ask(text: str, id: str | None = None) -> dict[str, list[AnyMessage]]:
     return {"messages": [HumanMessage(text, id=id)]}
 
 
+def own(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Show messages as people and models said them, without what memory has put in front of a question."""
+    return [without_memory(message) for message in messages]
+
+
+def remembered(messages: Sequence[BaseMessage]) -> str:
+    """What memory has put in front of the words of the last question; "" for nothing."""
+    asked = next(message for message in reversed(messages) if isinstance(message, HumanMessage))
+    front = str(asked.text).removesuffix(str(without_memory(asked).text))
+    assert bool(front) == (ORIGINAL in asked.additional_kwargs)
+    assert not front or front.endswith("\n\n")
+    return front[:-2]
+
+
 def said(messages: Sequence[BaseMessage]) -> list[str]:
-    """Write messages as lines, calls included; blocks of a system prompt stand in one line each."""
+    """Write messages as lines, calls included; blocks of a system prompt stand in one line each, memory's text is left out."""
     lines = []
-    for message in messages:
+    for message in own(messages):
         blocks = [message.content] if isinstance(message.content, str) else message.content
         texts = [block if isinstance(block, str) else str(block.get("text", block)) for block in blocks]
         calls = [f"{call['name']}#{call['id']}" for call in getattr(message, "tool_calls", ())]

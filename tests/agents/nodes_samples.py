@@ -13,13 +13,14 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory
+from tests.agents.models import own
 from tests.unit.test_windows import accept
 
 Config = dict[str, Any]
 
 
 class Recording(BaseChatModel):
-    """Answers what it is told to, else "re: <the question>"; keeps what it was shown, and is as strict as a provider."""
+    """Answers what it is told to, else "re: <the user's words>"; keeps what it was shown, and is as strict as a provider."""
 
     seen: list[list[BaseMessage]] = Field(default_factory=list)
     script: list[AIMessage | Exception] = Field(default_factory=list)
@@ -36,7 +37,7 @@ class Recording(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         accept(messages)
         self.seen.append(list(messages))
-        said = self.script.pop(0) if self.script else AIMessage(f"re: {messages[-1].text}")
+        said = self.script.pop(0) if self.script else AIMessage(f"re: {texts(messages[-1:])[0]}")
         if isinstance(said, Exception):
             raise said
         return ChatResult(generations=[ChatGeneration(message=said)])
@@ -66,7 +67,8 @@ def say(*texts: str) -> dict[str, list[BaseMessage]]:
 
 
 def texts(messages: Sequence[BaseMessage]) -> list[str]:
-    return [str(message.text) for message in messages]
+    """What messages say, without what memory has put in front of a question."""
+    return [str(message.text) for message in own(messages)]
 
 
 def spoken(messages: Sequence[BaseMessage]) -> list[str]:

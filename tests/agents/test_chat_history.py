@@ -122,11 +122,14 @@ def test_an_open_tool_call_is_shown_when_its_result_is_there(plain: Memory, of: 
     assert history.read()[1:] == [call, answer]
 
 
-@pytest.mark.parametrize(("last", "shown"), [(None, 6), (0, 0), (1, 1), (4, 4), (99, 6)])
+@pytest.mark.parametrize(
+    ("last", "step", "shown"),
+    [(None, None, 6), (0, None, 0), (1, None, 1), (4, None, 6), (4, 1, 4), (4, 2, 4), (3, 2, 4), (99, None, 6)],
+)
 def test_the_view_is_that_of_the_options(
-    make_memory: Make, of: Callable[..., Face], last: int | None, shown: int
+    make_memory: Make, of: Callable[..., Face], last: int | None, step: int | None, shown: int
 ) -> None:
-    history = of(make_memory(history=HistoryOptions(last_messages=last)).chat_history("t"))
+    history = of(make_memory(history=HistoryOptions(last_messages=last, step=step)).chat_history("t"))
     words = [f"m{at}" for at in range(6)]
     history.add(*(HumanMessage(word) for word in words))
     assert texts(history.read()) == words[6 - shown :]

@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import HistoryOptions, Memory, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from tests.agents.middleware_samples import PROMPT, TURN, UPDATE, seed, stored
-from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
+from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, remembered, said, weather
 from tests.conftest import Trips
 
 # ---------------------------------------------------------------------- what the model is shown
@@ -28,49 +28,117 @@ def test_the_history_of_the_thread_is_shown(bench: Bench) -> None:
 
 
 def test_the_history_is_as_long_as_its_options_say(bench: Bench) -> None:
-    memory = bench.memory(history=HistoryOptions(last_messages=2))
+    memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
     seed(memory, "1", "2", "3", "4")
     model = Scripted.says("6")
     bench.run(agent_of(model, memory), ask("5"))
     assert said(model.seen[0]) == ["human: 3", "ai: 4", "human: 5"]
 
 
-def test_recall_from_other_threads_stands_behind_the_prompt(bench: Bench) -> None:
+ASKED = "how is my cat named"
+
+
+def test_recall_from_other_threads_stands_in_front_of_the_question(bench: Bench) -> None:
     memory = bench.recalling()
     seed(memory, "my cat is named Molly", "nice", thread="pets")
     model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask("how is my cat named", "q"))
-    (block,) = memory.context([HumanMessage("how is my cat named", id="q")], **TURN).system
-    assert "my cat is named Molly" in block
-    assert said(model.seen[0]) == [f"system: {PROMPT}", f"system: {block}", "human: how is my cat named"]
+    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED, "q"))
+    context = memory.context([HumanMessage(ASKED, id="q")], **TURN)
+    assert "my cat is named Molly" in remembered(model.seen[0])
+    assert model.seen[0] == [SystemMessage(PROMPT), *context.messages]
+    assert said(model.seen[0]) == [f"system: {PROMPT}", f"human: {ASKED}"]
 
 
-def test_recall_from_the_same_thread_stands_before_its_history(bench: Bench) -> None:
-    memory = bench.recalling(history=HistoryOptions(last_messages=2))
+def test_recall_from_the_same_thread_stands_in_front_of_the_question(bench: Bench) -> None:
+    memory = bench.recalling(history=HistoryOptions(last_messages=2, step=1))
     seed(memory, "my cat is named Molly", "nice", "it rains", "yes")
     model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory), ask("how is my cat named"))
-    assert said(model.seen[0]) == [
-        "human: my cat is named Molly",
-        "human: it rains",
-        "ai: yes",
-        "human: how is my cat named",
-    ]
+    bench.run(agent_of(model, memory), ask(ASKED))
+    assert said(model.seen[0]) == ["human: it rains", "ai: yes", f"human: {ASKED}"]
+    assert "my cat is named Molly" in remembered(model.seen[0])
 
 
-def test_working_memory_stands_last_behind_the_prompt(bench: Bench) -> None:
+def test_working_memory_stands_between_recall_and_the_question(bench: Bench) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     memory.working_memory.update("Ann has a cat", **TURN)
     seed(memory, "my cat is named Molly", thread="pets")
     model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask("how is my cat named", "q"))
-    recalled, known = memory.context([HumanMessage("how is my cat named", id="q")], **TURN).system
-    assert "Ann has a cat" in known
-    assert said(model.seen[0])[:3] == [f"system: {PROMPT}", f"system: {recalled}", f"system: {known}"]
+    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED, "q"))
+    system, question = model.seen[0]
+    assert system == SystemMessage(PROMPT)
+    assert question.text.index("Molly") < question.text.index("Ann has a cat") < question.text.index(ASKED)
+    assert question.text.endswith(f"</working_memory>\n\n{ASKED}")
+
+
+def test_the_user_s_content_blocks_stay_behind_those_of_memory(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    blocks: list[str | dict[str, Any]] = [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+    ]
+    model = Scripted.says("a cat")
+    result = bench.run(agent_of(model, memory), {"messages": [HumanMessage(blocks, id="q")]})
+    first: Any
+    first, *rest = list(model.seen[0][0].content)
+    assert rest == blocks
+    assert first["type"] == "text"
+    assert first["text"].startswith("<working_memory>")
+    assert result["messages"][0] == memory.history.messages("t")[0] == HumanMessage(blocks, id="q")
+
+
+def test_older_turns_are_shown_as_they_were_said(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    model = Scripted.says("two", "four")
+    agent = agent_of(model, memory, checkpointer=saver)
+    for text in ("one", "three"):
+        bench.run(agent, ask(text))
+    assert [message.text for message in model.seen[1][:2]] == ["one", "two"]
+    assert remembered(model.seen[1]).startswith("<working_memory>")
+
+
+def in_the_prompt(bench: Bench) -> Memory:
+    """A memory that stands behind the system prompt."""
+    return bench.recalling(
+        recall=RecallOptions(top_k=1, message_range=0, placement="system"),
+        working_memory=WorkingMemoryOptions(template="", placement="system"),
+    )
+
+
+def test_placement_system_puts_recall_and_then_working_memory_behind_the_prompt(bench: Bench) -> None:
+    memory = in_the_prompt(bench)
+    memory.working_memory.update("Ann has a cat", **TURN)
+    seed(memory, "my cat is named Molly", thread="pets")
+    model = Scripted.says("Molly")
+    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED, "q"))
+    recalled, known = memory.context([HumanMessage(ASKED, id="q")], **TURN).system
+    assert ("Molly" in recalled, "Ann has a cat" in known) == (True, True)
+    assert said(model.seen[0]) == [
+        *(f"system: {block}" for block in (PROMPT, recalled, known)),
+        f"human: {ASKED}",
+    ]
+    assert remembered(model.seen[0]) == ""
+
+
+def test_each_part_has_a_placement_of_its_own(bench: Bench) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template="", placement="system"))
+    seed(memory, "my cat is named Molly", thread="pets")
+    model = Scripted.says("Molly")
+    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED))
+    assert said(model.seen[0])[1].startswith("system: <working_memory>")
+    assert "Molly" not in said(model.seen[0])[1]
+    assert "Molly" in remembered(model.seen[0])
+
+
+def test_without_words_of_the_user_memory_stands_behind_the_prompt(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    model = Scripted.says("hi")
+    bench.run(agent_of(model, memory, system_prompt=PROMPT), {"messages": [AIMessage("Welcome back!")]})
+    (known,) = memory.context([AIMessage("Welcome back!")], **TURN).system
+    assert said(model.seen[0]) == [f"system: {PROMPT}", f"system: {known}", "ai: Welcome back!"]
 
 
 def test_a_prompt_of_content_blocks_is_an_unchanged_prefix(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    memory = in_the_prompt(bench)
     own: list[str | dict[Any, Any]] = [
         {"type": "text", "text": "first"},
         {"type": "text", "text": "second", "cache_control": {"type": "ephemeral"}},
@@ -88,7 +156,7 @@ def test_a_prompt_is_untouched_when_there_is_nothing_to_say(bench: Bench) -> Non
 
 
 def test_without_a_prompt_memory_is_the_prompt(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    memory = in_the_prompt(bench)
     model = Scripted.says("hi")
     bench.run(agent_of(model, memory), ask("hello"))
     (known,) = memory.context("hello", **TURN).system
@@ -103,7 +171,7 @@ def test_remembered_text_cannot_leave_its_block(bench: Bench) -> None:
     seed(memory, evil, thread="other")
     model = Scripted.says("no")
     bench.run(agent_of(model, memory), ask("cat"))
-    lines = "\n".join(said(model.seen[0]))
+    lines = remembered(model.seen[0])
     assert (lines.count("</working_memory>"), lines.count("</recalled_messages>")) == (1, 1)
     assert "<system>" not in lines
 
@@ -112,7 +180,7 @@ def test_working_memory_that_a_tool_changed_is_seen_by_the_next_call(bench: Benc
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says(calling((UPDATE, {"memory": "lives in Rome"}), id="a"), "noted")
     bench.run(agent_of(model, memory), ask("I live in Rome"))
-    first, second = (said(messages)[0] for messages in model.seen)
+    first, second = (remembered(messages) for messages in model.seen)
     assert "lives in Rome" not in first
     assert "<data>\nlives in Rome\n</data>" in second
 

@@ -15,7 +15,7 @@ from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import UPDATE, seed, stored
-from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, weather
+from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, weather
 from tests.conftest import Trips
 from tests.server.test_isolation import NAMES, secret, secrets_in
 
@@ -155,7 +155,7 @@ def test_names_that_look_alike_never_mix_in_an_agent(bench: Bench, names: list[s
 
 
 def echo(messages: list[Any]) -> str:
-    return f"heard {messages[-1].text}"
+    return f"heard {own(messages)[-1].text}"
 
 
 def test_users_at_once_in_one_agent_never_mix(bench: Bench) -> None:
@@ -177,7 +177,8 @@ def test_users_at_once_in_one_agent_never_mix(bench: Bench) -> None:
         lines = [[f"human: {turn} {user}.", f"ai: heard {turn} {user}."] for turn in range(3)]
         assert stored(memory, f"thread of {user}") == [line for pair in lines for line in pair]
     for messages in model.seen:
-        (user,) = [user for user in USERS if f"{user}." in messages[-1].text]
+        (user,) = [user for user in USERS if f"{user}." in own(messages)[-1].text]
+        assert f"this is {user}." in remembered(messages)
         assert [one for one in USERS if f"{one}." in str(messages)] == [user]
 
 

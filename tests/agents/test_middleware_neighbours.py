@@ -20,9 +20,10 @@ from langchain.agents.middleware import (
     TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
+    dynamic_prompt,
     hook_config,
 )
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -30,7 +31,7 @@ from langgraph.types import Command
 from langchain_workingmem import HistoryOptions, Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import TURN, stored
-from tests.agents.models import Bench, ModelDownError, Scripted, ask, breaks, calling, said, weather
+from tests.agents.models import Bench, ModelDownError, Scripted, ask, breaks, calling, remembered, said, weather
 
 
 @pytest.fixture(params=["memory first", "memory last"])
@@ -91,10 +92,9 @@ def test_a_resume_in_a_new_process_knows_memory_again(bench: Bench) -> None:
     second = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says("done")
     bench.run(beside(model, second, asking(), checkpointer=saver), Command(resume={"decisions": [APPROVE]}))
-    (known,) = second.context("x", **TURN).system
     turn = ["human: weather?", "ai: weather#a-0", "tool: sunny in Oslo"]
-    assert "Ann has a dog" in known
-    assert said(model.seen[0]) == [f"system: {known}", "human: one", "ai: two", *turn]
+    assert "Ann has a dog" in remembered(model.seen[0])
+    assert said(model.seen[0]) == ["human: one", "ai: two", *turn]
     assert stored(second) == ["human: one", "ai: two", *turn, "ai: done"]
 
 
@@ -125,8 +125,8 @@ def test_each_try_is_sent_the_same_and_stored_once(bench: Bench, memory_first: b
     bench.embeddings.calls.clear()
     model = Scripted.says(ModelDownError("1"), ModelDownError("2"), "yes")
     bench.run(beside(model, memory, retrying(), first=memory_first), ask("one", "q"))
-    (known,) = memory.context([HumanMessage("one", id="q")], **TURN).system
-    assert [said(messages) for messages in model.seen] == [[f"system: {known}", "human: one"]] * 3
+    assert [said(messages) for messages in model.seen] == [["human: one"]] * 3
+    assert model.seen == [memory.context([HumanMessage("one", id="q")], **TURN).messages] * 3
     assert stored(memory) == ["human: one", "ai: yes"]
     assert sum("one" in call for call in bench.embeddings.calls) == 2  # as a query and as a document
 
@@ -167,6 +167,11 @@ def summing(*summaries: str, trigger: int, keep: int) -> SummarizationMiddleware
 
 def is_summary(line: str) -> bool:
     return "SUMMARY" in line
+
+
+def remembered_anywhere(messages: list[BaseMessage]) -> str:
+    first = messages[0]
+    return str(first.text) if isinstance(first, SystemMessage) else remembered(messages)
 
 
 @pytest.mark.parametrize("options", [HistoryOptions(), HistoryOptions(last_messages=None)], ids=["ten", "all"])
@@ -211,7 +216,10 @@ def test_a_summary_in_mid_turn_asks_recall_no_second_time(bench: Bench, memory_f
     bench.run(beside(model, memory, summary, first=memory_first), ask("go"))
     assert is_summary(said(model.seen[3])[1])
     assert "SUMMARY" not in str(bench.embeddings.calls)
-    assert [said(messages)[0] for messages in model.seen] == [said(model.seen[0])[0]] * 4
+    recalled = remembered(model.seen[0])
+    assert "go to the cat" in recalled
+    # the summary has taken the question away: memory then stands behind the prompt
+    assert [remembered_anywhere(messages) for messages in model.seen] == [recalled] * 4
 
 
 def test_history_that_no_summary_covers_stays_in_sight(bench: Bench, memory_first: bool) -> None:
@@ -281,6 +289,24 @@ def test_only_redacted_text_is_stored_when_the_model_fails(bench: Bench, raw: re
         bench.run(agent, ask(f"is it {MAIL}?"))
     assert stored(memory) == ["human: is it [REDACTED_EMAIL]?"]
     assert MAIL not in everything(raw, bench.prefix)
+
+
+# ---------------------------------------------------------------------- another prompt
+
+
+def test_middleware_that_replaces_the_prompt_cannot_take_memory_away(bench: Bench, memory_first: bool) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    memory.history.append([HumanMessage("my cat is named Molly", id="x")], thread_id="pets", resource_id="ann")
+
+    @dynamic_prompt
+    def prompt(_: Any) -> str:
+        return "You are terse."
+
+    model = Scripted.says("Molly")
+    bench.run(beside(model, memory, prompt, first=memory_first), ask("how is my cat named"))
+    assert said(model.seen[0]) == ["system: You are terse.", "human: how is my cat named"]
+    assert "Molly" in remembered(model.seen[0])
+    assert "<working_memory>" in remembered(model.seen[0])
 
 
 # ---------------------------------------------------------------------- limits and early ends

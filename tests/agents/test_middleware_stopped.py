@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import HistoryOptions, Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, said, weather
+from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.server.embedded_helpers import wait_until
 from tests.unit.test_windows import accept
 
@@ -75,7 +75,7 @@ def test_another_thread_knows_what_waits_for_an_approval(bench: Bench) -> None:
     agent = create_agent(model, [weather], checkpointer=InMemorySaver(), middleware=others)
     assert "__interrupt__" in bench.run(agent, ask("my cat is named Molly"))
     bench.run(agent, ask("how is my cat named?"), configured("other", "ann"))
-    assert "my cat is named Molly" in said(model.seen[-1])[0]
+    assert "my cat is named Molly" in remembered(model.seen[-1])
 
 
 def test_what_another_middleware_shows_the_model_is_not_saved(bench: Bench) -> None:
@@ -109,7 +109,7 @@ def test_a_result_that_is_given_keeps_its_call(bench: Bench) -> None:
 
 def test_a_model_sees_the_user_first(bench: Bench) -> None:
     """Bedrock refuses a conversation that begins with an answer, Gemini one that begins with a call."""
-    memory = bench.memory(history=HistoryOptions(last_messages=3))
+    memory = bench.memory(history=HistoryOptions(roles=["ai", "tool"]))
     memory.save_turn(
         [
             HumanMessage("weather?"),
@@ -120,9 +120,12 @@ def test_a_model_sees_the_user_first(bench: Bench) -> None:
         thread_id="t",
         resource_id="ann",
     )
-    model = Scripted.says("ok", "ok")
+    model = Scripted.says("ok", "ok", "ok")
     agent = agent_of(model, memory)
     bench.run(agent, ask("and now?"))
     assert said(model.seen[0]) == ["human: and now?"]
+    whole = agent_of(model, bench.memory(history=HistoryOptions(last_messages=1, step=1)))
+    bench.run(whole, ask("and tomorrow?"))
+    assert said(model.seen[1]) == ["human: and now?", "ai: ok", "human: and tomorrow?"]
     bench.run(agent, {"messages": [AIMessage("Welcome back!"), HumanMessage("hello")]}, configured("new", "ann"))
-    assert said(model.seen[1]) == ["ai: Welcome back!", "human: hello"]  # what the state holds is the program's
+    assert said(model.seen[2]) == ["ai: Welcome back!", "human: hello"]  # what the state holds is the program's

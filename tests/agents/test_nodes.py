@@ -14,10 +14,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem import HistoryOptions, Memory, MemoryContext
+from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.plans.windows import ORIGINAL
+from tests.agents.models import remembered
 from tests.agents.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.agents.tools_samples import Invoke, Make
-from tests.conftest import Trips
+from tests.conftest import Trips, WordEmbeddings
 
 
 @pytest.fixture(params=["forgetful", "checkpointed"])
@@ -117,14 +119,47 @@ def test_threads_do_not_see_each_other(
 # ---------------------------------------------------------------------- what memory adds
 
 
-def test_what_is_recalled_elsewhere_is_a_system_message_in_front_of_the_conversation(
+def test_what_is_recalled_elsewhere_stands_in_front_of_the_question(
     remembering: Memory, model: Recording, invoke: Invoke
 ) -> None:
     remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
     invoke(chat(remembering, model), say("who is my dog"), who())
-    assert [message.type for message in model.seen[0]] == ["system", "system", "human"]
-    assert "Nougat" in str(model.seen[0][0].text)
-    assert str(model.seen[0][1].text).startswith("<working_memory>")
+    assert texts(model.seen[0]) == ["who is my dog"]
+    recalled, _, known = remembered(model.seen[0]).partition("<working_memory>")
+    assert "Nougat" in recalled
+    assert known
+
+
+def test_placement_system_makes_system_messages_in_front_of_the_conversation(
+    make_memory: Make, embeddings: WordEmbeddings, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    memory = make_memory(
+        embeddings=embeddings,
+        recall=RecallOptions(top_k=1, message_range=0, placement="system"),
+        working_memory=WorkingMemoryOptions(placement="system"),
+    )
+    memory.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    graph = chat(memory, model, checkpointer=saver)
+    invoke(graph, say("hello"), who())
+    invoke(graph, say("who is my dog"), who())
+    assert [message.type for message in model.seen[1]] == ["system", "system", "human", "ai", "human"]
+    assert "Nougat" in str(model.seen[1][0].text)
+    assert str(model.seen[1][1].text).startswith("<working_memory>")
+    assert texts(model.seen[1][2:]) == ["hello", "re: hello", "who is my dog"]
+    assert stored(memory) == ["hello", "re: hello", "who is my dog", "re: who is my dog"]
+
+
+def test_the_channel_holds_the_text_of_memory_of_one_turn_only(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    for text in ("one", "two", "three"):
+        state = invoke(graph, say(text), who())
+        assert remembered(state["messages"])
+        assert [ORIGINAL in message.additional_kwargs for message in state["messages"][:-2]] == [False] * (
+            len(state["messages"]) - 2
+        )
+    assert stored(remembering) == ["one", "re: one", "two", "re: two", "three", "re: three"]
 
 
 def test_blocks_of_earlier_turns_leave(
@@ -134,9 +169,9 @@ def test_blocks_of_earlier_turns_leave(
     remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
     for number in range(4):
         invoke(graph, say(f"who is my dog {number}"), who())
-    blocks = [str(message.text) for message in model.seen[-1] if isinstance(message, SystemMessage)]
-    assert sum(block.startswith("<working_memory>") for block in blocks) == 1
-    assert sum("Nougat" in block for block in blocks) <= 1
+    shown = "\n".join(str(message.text) for message in model.seen[-1])
+    assert (shown.count("<working_memory>"), shown.count("<recalled_messages>")) == (1, 1)
+    assert shown.count("Nougat") <= 1
 
 
 def test_working_memory_is_that_of_now(
@@ -146,7 +181,7 @@ def test_working_memory_is_that_of_now(
     for name in ("Ann", "Anna"):
         remembering.working_memory.update(f"- name: {name}!", resource_id="ann")
         invoke(graph, say("hello"), who())
-    shown = "\n".join(texts(model.seen[-1]))
+    shown = "\n".join(str(message.text) for message in model.seen[-1])
     assert "Anna!" in shown
     assert "Ann!" not in shown
 
@@ -162,15 +197,16 @@ def test_your_own_system_message_stays_first(
         assert sum(message.text == prompt.text for message in model.seen[-1]) == 1
 
 
-def test_a_recalled_message_of_the_same_thread_stands_in_its_place(
+def test_a_recalled_message_of_the_same_thread_stands_in_front_of_the_question(
     remembering: Memory, model: Recording, invoke: Invoke
 ) -> None:
     graph = chat(remembering, model)
     for text in ("my dog is Nougat", "one", "two", "who is my dog"):
         invoke(graph, say(text), who())
-    assert spoken(model.seen[-1]) == ["my dog is Nougat", "two", "re: two", "who is my dog"]
-    marks = [message.additional_kwargs.get("lc_source") for message in model.seen[-1][1:]]
-    assert marks == [*["langchain_workingmem"] * 3, None]
+    assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
+    assert "my dog is Nougat" in remembered(model.seen[-1])
+    marks = [message.additional_kwargs.get("lc_source") for message in model.seen[-1]]
+    assert marks == [*["langchain_workingmem"] * 2, None]
 
 
 def test_a_recalled_message_is_not_saved_again(
@@ -230,7 +266,8 @@ def beside(schema: Any, memory: Memory, model: Recording, checkpointer: InMemory
 
     def answer(state: Any) -> dict[str, Any]:
         context = state["memory"] if isinstance(state, dict) else state.memory
-        return {"messages": [model.invoke([SystemMessage("\n".join(context.system)), *context.messages])]}
+        prompt = SystemMessage("\n".join(["You are kind.", *context.system]))
+        return {"messages": [model.invoke([prompt, *context.messages])]}
 
     graph = StateGraph(schema)
     graph.add_node("load", memory.load_node(into="memory"))
@@ -250,7 +287,7 @@ def test_another_channel_gets_the_context_and_messages_stay(
     invoke(graph, say("one"), who())
     state = invoke(graph, say("two"), who())
     assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-    assert "<working_memory>" in str(model.seen[-1][0].text)
+    assert "<working_memory>" in remembered(model.seen[-1])
     assert isinstance(state["memory"], MemoryContext)
     alone = ["two", "re: two"]
     assert texts(state["messages"]) == (["one", "re: one", *alone] if saver else alone)

@@ -10,7 +10,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
-from tests.agents.nodes_samples import Config, Recording, chat, say, spoken, stored, texts, who
+from tests.agents.models import remembered
+from tests.agents.nodes_samples import Config, Recording, chat, say, spoken, stored, who
 from tests.agents.tools_samples import Invoke
 from tests.conftest import Trips
 
@@ -107,7 +108,7 @@ def test_a_read_only_node_does_not_tell_the_model_to_update(
 ) -> None:
     invoke(chat(remembering, model, read_only=True), say("one"), who())
     invoke(chat(remembering, model), say("two"), who())
-    assert ["update_working_memory" in "\n".join(texts(seen)) for seen in model.seen] == [False, True]
+    assert ["update_working_memory" in remembered(seen) for seen in model.seen] == [False, True]
 
 
 def test_loading_writes_nothing(remembering: Memory, raw: Any, prefix: str, invoke: Invoke) -> None:

@@ -44,7 +44,7 @@ def brief(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return make_memory(
         embeddings=embeddings,
         recall=RecallOptions(top_k=1, message_range=0),
-        history=HistoryOptions(last_messages=2),
+        history=HistoryOptions(last_messages=2, step=1),
     )
 
 

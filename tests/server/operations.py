@@ -130,11 +130,16 @@ OPERATIONS = {
     "history.update": Operation(
         talk, lambda memory, name: memory.history.update([HumanMessage("hidden", id="1")], thread_id=name.thread)
     ),
-    "history.messages": Operation(talk, lambda memory, name: memory.history.messages(name.thread, last=1)),
+    "history.messages": Operation(
+        talk, lambda memory, name: memory.history.messages(name.thread, last=1, superseded=True)
+    ),
     "history.page": Operation(talk, lambda memory, name: memory.history.page(name.thread)),
     "history.for_resource": Operation(talk, lambda memory, name: memory.history.for_resource(name.user)),
     "history.delete": Operation(
         talk, lambda memory, name: memory.history.delete(["1", "7"], thread_id=name.thread), once=True
+    ),
+    "history.truncate": Operation(
+        talk, lambda memory, name: memory.history.truncate(name.thread, after="1"), once=True
     ),
     "history.clear": Operation(talk, lambda memory, name: memory.history.clear(name.thread), once=True),
     "recall.search": Operation(talk, lambda memory, name: memory.recall.search("which bicycle", resource_id=name.user)),

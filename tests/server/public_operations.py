@@ -142,6 +142,10 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "clear_working_memory": lambda c: c.tool("clear_working_memory"),
     "search_memory": lambda c: c.tool("search_memory", query="the pin"),
     "doctor": lambda c: c.memory.doctor(),
+    "history.truncate": lambda c: (
+        c.memory.history.truncate(after="m0", **c.ids),
+        c.memory.history.messages(**c.ids, superseded=True),
+    ),
     "history.delete": lambda c: c.memory.history.delete(["m0"], **c.ids),
     "history.clear": lambda c: c.memory.history.clear(c.thread),
     "threads.delete": lambda c: c.memory.threads.delete(c.thread),

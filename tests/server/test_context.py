@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from tests.agents.models import own, remembered
 from tests.conftest import Trips, WordEmbeddings
 from tests.unit.test_windows import accept, ai, any_message, calls_of, result
 
@@ -26,7 +27,8 @@ SOURCE = "lc_source"
 
 
 def texts(messages: list[BaseMessage]) -> list[str]:
-    return [str(message.text) for message in messages]
+    """What messages say, without what memory has put in front of a question."""
+    return [str(message.text) for message in own(messages)]
 
 
 def chat(memory: Memory, *words: str, thread: str = "t", resource: str = "ann") -> None:
@@ -41,37 +43,71 @@ OLD = ["my cat is named Molly", "nice", "it rains today", "it does", "what is fo
 # ---------------------------------------------------------------------- order and contents
 
 
-def test_the_order_is_system_recalled_history_new(brief: Memory) -> None:
+def test_the_order_is_system_history_and_the_question_with_what_is_recalled_in_front(brief: Memory) -> None:
     chat(brief, *OLD)
     new = [SystemMessage("be kind", id="s"), HumanMessage("how is my cat Molly", id="n")]
     context = brief.context(new, **TURN)
-    assert texts(context.messages) == ["be kind", OLD[0], OLD[4], OLD[5], "how is my cat Molly"]
+    assert texts(context.messages) == ["be kind", OLD[4], OLD[5], "how is my cat Molly"]
+    assert OLD[0] in remembered(context.messages)
+    assert context.messages[-1].text == f"{remembered(context.messages)}\n\nhow is my cat Molly"
     assert context.system == []
+
+
+def test_placement_system_leaves_the_question_alone(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    recall = RecallOptions(top_k=1, message_range=0, placement="system")
+    memory = make_memory(embeddings=embeddings, recall=recall, history=HistoryOptions(last_messages=2, step=1))
+    chat(memory, *OLD)
+    new = HumanMessage("how is my cat Molly", id="n")
+    context = memory.context([new], **TURN)
+    (block,) = context.system
+    assert block.startswith("<recalled_messages>")
+    assert OLD[0] in block
+    assert texts(context.messages) == [*OLD[4:], "how is my cat Molly"]
+    assert context.messages[-1] == new
+
+
+def test_the_message_of_the_caller_stays_as_it_is(brief: Memory) -> None:
+    chat(brief, *OLD)
+    given = HumanMessage("how is my cat Molly", id="n")
+    copy = brief.context([given], **TURN).messages[-1]
+    assert copy.additional_kwargs == {"langchain_workingmem_original": "how is my cat Molly"}
+    assert copy.id == "n"
+    assert given == HumanMessage("how is my cat Molly", id="n")
+
+
+def test_without_words_of_the_user_the_blocks_are_for_the_prompt(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions())
+    context = memory.context([AIMessage("Welcome back!")], **TURN)
+    assert [block[:16] for block in context.system] == ["<working_memory>"]
+    assert texts(context.messages) == ["Welcome back!"]
 
 
 def test_what_is_in_the_history_is_not_recalled(brief: Memory) -> None:
     chat(brief, *OLD[:4], "my cat Molly sleeps", "good cat")
     context = brief.context("my cat Molly sleeps", **TURN)
-    assert texts(context.messages) == [OLD[0], "my cat Molly sleeps", "good cat", "my cat Molly sleeps"]
+    assert texts(context.messages) == ["my cat Molly sleeps", "good cat", "my cat Molly sleeps"]
     assert [hit.message.id for hit in context.recalled] == ["t-0"]
 
 
 def test_top_k_is_filled_although_the_history_holds_the_nearest(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(top_k=3, message_range=0))
+    memory = make_memory(
+        embeddings=embeddings,
+        recall=RecallOptions(top_k=3, message_range=0),
+        history=HistoryOptions(step=1),
+    )
     chat(memory, *[f"cherry {at}" for at in range(20)], *["cherry"] * 10)
     context = memory.context("cherry", **TURN)
     assert len(context.recalled) == 3
-    assert len(context.messages) == 3 + 10 + 1
+    assert len(context.messages) == 10 + 1
 
 
-def test_recalled_messages_of_the_thread_are_marked(brief: Memory) -> None:
+def test_a_recalled_message_of_the_thread_stands_in_the_block_and_nowhere_else(brief: Memory) -> None:
     chat(brief, *OLD)
     context = brief.context("my cat Molly", **TURN)
-    marks = [message.additional_kwargs.get(SOURCE) for message in context.messages]
-    assert [bool(mark) for mark in marks] == [True, False, False, False]
-    data = context.messages[0].additional_kwargs["lc_data"]
-    assert data["thread_id"] == "t"
-    assert data["similarity"] == context.recalled.hits[0].similarity
+    assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("t", "t-0")]
+    assert remembered(context.messages).count(OLD[0]) == 1
+    assert "t-0" not in [message.id for message in context.messages]
+    assert not any(SOURCE in message.additional_kwargs for message in context.messages)
 
 
 def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory) -> None:
@@ -79,8 +115,8 @@ def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory)
     context = brief.context([HumanMessage("my cat Molly", id="n")], **TURN)
     brief.save_turn([*context.messages, AIMessage("Molly is fine", id="r")], **TURN)
     stored = brief.history.messages("t")
-    assert texts(stored) == [*OLD, "my cat Molly", "Molly is fine"]
-    assert not any(SOURCE in message.additional_kwargs for message in stored)
+    assert [message.text for message in stored] == [*OLD, "my cat Molly", "Molly is fine"]
+    assert not any(message.additional_kwargs for message in stored)
 
 
 def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None:
@@ -89,7 +125,7 @@ def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None
     chat(brief, "hello", "hi")
     context = brief.context("my cat Molly", **TURN)
     assert texts(context.messages) == ["hello", "hi", "my cat Molly"]
-    (block,) = context.system
+    block = remembered(context.messages)
     (hit,) = context.recalled.hits
     assert "not instructions" in block
     assert '<conversation label="About pets">' in block
@@ -100,7 +136,7 @@ def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None
 
 def test_a_thread_without_title_is_labelled_by_its_id(brief: Memory) -> None:
     chat(brief, *OLD, thread='p"<1>')
-    (block,) = brief.context("my cat Molly", **TURN).system
+    block = remembered(brief.context("my cat Molly", **TURN).messages)
     assert 'label="p&quot;&lt;1&gt;"' in block
 
 
@@ -119,7 +155,7 @@ def test_recalled_text_cannot_leave_its_block(brief: Memory, breakout: str) -> N
     brief.threads.create(thread_id="evil", resource_id="ann", title=f"title {breakout}")
     evil = HumanMessage(f"my cat Molly {breakout} obey", id="e", name=f"eve{breakout}")
     brief.history.append([evil], thread_id="evil", resource_id="ann")
-    (block,) = brief.context("my cat Molly", **TURN).system
+    block = remembered(brief.context("my cat Molly", **TURN).messages)
     assert block.count("Molly") == 1
     for tag in ("recalled_messages", "conversation", "message"):
         assert block.count(f"<{tag}>") + block.count(f"<{tag} ") == 1
@@ -130,13 +166,6 @@ def test_recalled_text_cannot_leave_its_block(brief: Memory, breakout: str) -> N
 
 
 # ---------------------------------------------------------------------- history options
-
-
-@pytest.mark.parametrize(("last", "shown"), [(0, 0), (1, 1), (4, 4), (6, 6), (100, 6), (None, 6)])
-def test_last_messages_bounds_the_history(make_memory: Make, last: int | None, shown: int) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=last))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[6 - shown :], "new"]
 
 
 def test_with_the_whole_history_nothing_of_the_thread_is_recalled(
@@ -151,18 +180,6 @@ def test_with_the_whole_history_nothing_of_the_thread_is_recalled(
     assert {hit.thread_id for hit in context.recalled} == {"other"}
     assert len(context.recalled) == 2
     assert len(context.messages) == 31
-
-
-def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(roles=["human"]))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[::2], "new"]
-
-
-def test_max_tokens_bounds_the_history(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=25, token_counter=lambda some: 10 * len(some)))
-    chat(memory, *OLD)
-    assert texts(memory.context("new", **TURN).messages) == [*OLD[4:], "new"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +209,7 @@ def test_new_messages_that_are_stored_already_stand_once_where_they_are_new(brie
     chat(brief, *OLD)
     again = brief.history.messages("t", last=1)
     context = brief.context([*again, HumanMessage("my cat Molly", id="n")], **TURN)
-    assert [message.id for message in context.messages] == ["t-0", "t-4", "t-5", "n"]
+    assert [message.id for message in context.messages] == ["t-4", "t-5", "n"]
 
 
 def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
@@ -200,14 +217,14 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     first = brief.history.messages("t")[0]
     context = brief.context([first], **TURN)
     assert "t-0" not in {hit.message.id for hit in context.recalled}
-    assert [message.id for message in context.messages].count("t-0") == 1
+    assert [message.id for message in context.messages] == ["t-0"]
 
 
 def test_ids_are_those_of_a_thread(brief: Memory) -> None:
     brief.history.append([HumanMessage("my cat Molly", id="1")], thread_id="other", resource_id=TURN["resource_id"])
     context = brief.context([HumanMessage("how is my cat called?", id="1")], **TURN)
     assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("other", "1")]
-    assert "my cat Molly" in context.system[0]
+    assert "my cat Molly" in remembered(context.messages)
 
 
 def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memory) -> None:
@@ -217,17 +234,6 @@ def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memor
     assert [message.id for message in plain.context([asked], **TURN).messages] == ["h0", "a0", "h1"]
     state = [first, AIMessage("hi", id="a0"), asked]  # of a checkpoint
     assert [message.id for message in plain.context(state, **TURN).messages] == ["h0", "a0", "h1"]
-
-
-def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=4))
-    chat(memory, *OLD)
-    steps = [message for at in "abc" for message in (ai("", at), result(at))]
-    memory.save_turn([HumanMessage("long one", id="q"), *steps], **TURN)
-    assert [message.id for message in memory.context([HumanMessage("long one", id="q")], **TURN).messages] == [
-        *("t-2", "t-3", "t-4", "t-5"),
-        "q",
-    ]
 
 
 def test_what_came_after_a_question_that_failed_is_shown_with_the_next(plain: Memory) -> None:
@@ -258,7 +264,7 @@ def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
         context = brief.context(again, **TURN)
         assert len(context.messages) > 1
         json.dumps([message.model_dump() for message in context.messages], ensure_ascii=False).encode()
-        "".join([*context.system, context.recalled.as_text()]).encode()
+        context.recalled.as_text().encode()
 
 
 def test_an_edited_copy_of_a_stored_message_wins(plain: Memory) -> None:
@@ -294,13 +300,6 @@ def test_a_stored_orphan_result_is_not_shown(plain: Memory) -> None:
     assert texts(plain.context("new", **TURN).messages) == ["go", "new"]
 
 
-def test_a_window_that_would_begin_with_a_result_does_not(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=2))
-    turn = [HumanMessage("go", id="h"), ai("", "a", id="c"), result("a", "r"), AIMessage("done", id="d")]
-    memory.history.append(turn, **TURN)
-    assert texts(memory.context("new", **TURN).messages) == ["done", "new"]
-
-
 def test_an_unanswered_call_is_stored_and_not_shown(plain: Memory) -> None:
     plain.history.append([HumanMessage("go", id="h"), ai("", "a", id="c")], **TURN)
     assert len(plain.history.messages("t")) == 2
@@ -316,30 +315,16 @@ def test_a_stored_call_whose_result_is_new_is_shown(plain: Memory) -> None:
     accept(context.messages)
 
 
-def test_a_recalled_call_comes_with_its_results_or_as_words(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    recall = RecallOptions(top_k=1, message_range=0)
-    memory = make_memory(embeddings=embeddings, recall=recall, history=HistoryOptions(last_messages=1))
+def test_a_recalled_call_is_put_into_words(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    recall = RecallOptions(top_k=1, message_range=(0, 1))
+    memory = make_memory(embeddings=embeddings, recall=recall, history=HistoryOptions(last_messages=1, step=1))
     call = ai("looking up my cat Molly", "a", id="c")
-    memory.history.append([call, result("a", "r"), HumanMessage("thanks", id="h")], **TURN)
-    alone = memory.context("my cat Molly", **TURN)
-    accept(alone.messages)
-    assert texts(alone.messages) == ["looking up my cat Molly", "thanks", "my cat Molly"]
-    whole = memory.context("my cat Molly", **TURN, message_range=(0, 1))
-    accept(whole.messages)
-    assert [message.type for message in whole.messages] == ["ai", "tool", "human", "human"]
-
-
-def test_words_of_a_recalled_call_stay_where_its_id_was_used_again(
-    make_memory: Make, embeddings: WordEmbeddings
-) -> None:
-    recall = RecallOptions(top_k=1, message_range=0)
-    memory = make_memory(embeddings=embeddings, recall=recall, history=HistoryOptions(last_messages=2))
-    old = [ai("looking up my cat Molly", "call_0", id="c1"), result("call_0", "r1")]
-    later = [ai("", "call_0", id="c2"), result("call_0", "r2")]
-    memory.history.append([*old, *later], **TURN)
+    later = [HumanMessage("thanks", id="h"), AIMessage("welcome", id="w")]
+    memory.history.append([HumanMessage("go", id="g"), call, result("a", "r"), *later], **TURN)
     context = memory.context("my cat Molly", **TURN)
     accept(context.messages)
-    assert texts(context.messages) == ["looking up my cat Molly", "", "done", "my cat Molly"]
+    assert texts(context.messages) == ["thanks", "welcome", "my cat Molly"]
+    assert "looking up my cat Molly" in remembered(context.messages)
 
 
 # ---------------------------------------------------------------------- cost
@@ -394,6 +379,7 @@ def test_the_context_of_any_history_is_acceptable(
     )
     accept(context.messages)
     assert context.messages[-1].id == "now"
+    assert texts(context.messages)[-1] == "hello words"
     memory.threads.delete(thread)
 
 

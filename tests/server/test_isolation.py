@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.errors import ThreadOwnershipError
+from tests.agents.models import own
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -107,8 +108,8 @@ def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
         assert secrets_in(crowded.recall.search("pin", thread_id=name, top_k=50)) == {name}
         assert secrets_in(crowded.context("the pin", thread_id=name, resource_id=name, top_k=50)) == {name}
         context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], resource_id=name, top_k=50)
-        assert secrets_in(context.messages) == set()
-        assert secrets_in(context.system, context.recalled) == {name}
+        assert secrets_in(own(context.messages)) == set()
+        assert secrets_in(context.messages, context.system, context.recalled) == {name}
         assert secrets_in(crowded.threads.list(resource_id=name)) == {name}
         assert secrets_in(crowded.threads.list(resource_id=name, metadata={"pin": "mine"})) == {name}
         assert secrets_in(crowded.history.for_resource(name)) == {name}

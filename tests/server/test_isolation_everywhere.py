@@ -20,6 +20,7 @@ TELLING = {
     *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
     *("threads.source_of", "threads.lineage", "threads.clones_of"),
     *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
+    "history.truncate",
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
     *("update_working_memory", "get_working_memory", "export_resource"),

@@ -19,6 +19,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
+from tests.agents.models import remembered
 from tests.conftest import WordEmbeddings
 from tests.server.working_memory_samples import Home, Make, Person, with_memory
 
@@ -234,7 +235,7 @@ def test_what_an_old_schema_allowed_can_still_be_read(make_memory: Make) -> None
     state = memory.working_memory.get(resource_id="ann")
     assert state.value == state.text == '{"name": "Ann"}'
     assert memory.working_memory.revisions(resource_id="ann") == [state]
-    assert "Ann" in memory.context("hi", thread_id="t", resource_id="ann").system[-1]
+    assert "Ann" in remembered(memory.context("hi", thread_id="t", resource_id="ann").messages)
 
 
 def test_what_an_old_schema_allowed_can_be_repaired(make_memory: Make) -> None:
@@ -256,15 +257,20 @@ def test_a_schema_after_markdown_can_be_read_and_replaced(make_memory: Make, tex
 # ---------------------------------------------------------------------- in a turn
 
 
-def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make) -> None:
+@pytest.mark.parametrize("placement", ["question", "system"])
+def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make, placement: Any) -> None:
     memory = make_memory(
-        embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(schema=Person)
+        embeddings=WordEmbeddings(),
+        recall=RecallOptions(placement=placement),
+        working_memory=WorkingMemoryOptions(schema=Person, placement=placement),
     )
     memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", resource_id="ann")
     state = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
     context = memory.context("how is my cat", thread_id="t", resource_id="ann")
-    assert [block.partition("\n")[0] for block in context.system] == ["<recalled_messages>", "<working_memory>"]
-    assert '{"name": "Ann"}' in context.system[-1]
+    recalled, _, known = "\n\n".join([*context.system, remembered(context.messages)]).partition("<working_memory>")
+    assert recalled.startswith("<recalled_messages>")
+    assert '{"name": "Ann"}' in known
+    assert bool(context.system) == (placement == "system")
     assert context.working_memory == state
 
 
@@ -272,7 +278,8 @@ def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make) -> None:
 def test_a_read_only_turn_shows_it_without_rules_for_updates(make_memory: Make, how: str) -> None:
     with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
     memory = with_memory(make_memory, schema=Person, read_only=how == "of the options")
-    (block,) = memory.context("hi", thread_id="t", resource_id="ann", read_only=how == "of the turn").system
+    context = memory.context("hi", thread_id="t", resource_id="ann", read_only=how == "of the turn")
+    block = remembered(context.messages)
     assert "Ann" in block
     assert "update_working_memory" not in block
 

@@ -22,6 +22,7 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
+from langchain_workingmem.plans.windows import with_memory
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
@@ -70,7 +71,12 @@ def every_record(text: str) -> list[Any]:
     memory = state(text, origin=text)
     return [
         found,
-        MemoryContext(messages=[*messages, blocks], system=[text, text], recalled=found, working_memory=memory),
+        MemoryContext(
+            messages=[*messages, with_memory(blocks, [said])],
+            system=[text, text],
+            recalled=found,
+            working_memory=memory,
+        ),
         memory,
         memory.diff(state("before", 0)),
         thread(text),

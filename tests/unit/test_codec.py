@@ -39,9 +39,11 @@ def prepare(*messages: Any, recall: RecallOptions | None = None) -> list[Draft]:
     return drafts(messages, recall, lambda: f"new {next(numbers)}")
 
 
-def stored(message: BaseMessage) -> bytes:
+def stored(message: BaseMessage, said: str = "q0123456789ab/3/40") -> bytes:
     """What the script makes of a message's body."""
-    return b'{"stored_at":1700000000123456,"vectors":"ab12/3/1",' + encode_body(message)
+    return b'{"stored_at":1700000000123456,"vectors":"ab12/3/1","said":"%b","state":"t",' % said.encode() + encode_body(
+        message
+    )
 
 
 def read(message: BaseMessage) -> StoredMessage:
@@ -258,7 +260,20 @@ def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
 
 def test_the_settings_of_the_vectors_are_read_from_the_header() -> None:
     assert model_of(stored(HumanMessage('"vectors":"zz/', id="1"))) == b"ab12"
-    assert model_of(b'{"stored_at":1,"vectors":"/3/0","type":"human"}') == b""
+    assert model_of(b'{"stored_at":1,"vectors":"/3/0","said":"/0/0","state":"","type":"human"}') == b""
+
+
+@pytest.mark.parametrize(
+    ("said", "upto", "refused"),
+    [("q0123456789ab/3/40", 40, False), ("a0123456789ab/3/41!", 41, True), ("/0/0", 0, False)],
+)
+def test_what_was_said_is_read_from_the_header(said: str, upto: int, refused: bool) -> None:
+    row = decode_message(b"1", b"7", stored(HumanMessage("x", id="1"), said), "t")
+    assert (row.upto, row.refused, row.message.content) == (upto, refused, "x")
+
+
+def test_an_older_version_of_a_message_stands_between_two_positions() -> None:
+    assert decode_message(b"1~q0123456789ab", b"6.5", stored(HumanMessage("x", id="1")), "t").seq == 6
 
 
 def test_a_restored_draft_keeps_the_very_bytes() -> None:

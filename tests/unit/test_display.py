@@ -22,8 +22,10 @@ from langchain_workingmem import (
     RecallHit,
     RecallResult,
 )
+from langchain_workingmem.display.pictures import ORIGINAL, picture
 from langchain_workingmem.display.safe import clean, cut
-from langchain_workingmem.plans.windows import provenance
+from langchain_workingmem.plans.windows import ORIGINAL as MARK
+from langchain_workingmem.plans.windows import with_memory
 from tests.unit.display_samples import (
     AT,
     EMPTY,
@@ -181,37 +183,48 @@ def test_a_hit_without_its_row_is_shown_and_one_of_words_only_says_so(look: Look
 @seen
 def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> None:
     found = recalled(HumanMessage("I like huts", id="1"), AIMessage("Noted", id="2"))
-    marks = [{"thread_id": "trip", "similarity": similarity} for similarity in (0.714, None)]
+    question = with_memory(HumanMessage("Which hut?", id="3"), ["<recalled_messages>", "<working_memory>"])
     context = MemoryContext(
-        messages=[*map(provenance, found.messages, marks), HumanMessage("Which hut?", id="3")],
-        system=["<recalled_messages>"],
+        messages=[HumanMessage("Hello", id="4"), AIMessage("Hi", id="5"), question],
+        system=["<rules>"],
         recalled=found,
         working_memory=state("Has a dog.", 7),
+        omitted=12,
     )
     text = look(context)
-    facts = ["system blocks 1", "messages 3", "recalled 1 hit", "working memory revision 7"]
+    facts = ["system blocks 1", "messages 3", "recalled 1 hit", "working memory revision 7", "left out 12 messages"]
     parts = [
         "System block 1 of 1",
+        "<rules>",
+        "Hello",
+        "Which hut?",
+        "In front of the question",
         "<recalled_messages>",
+        "<working_memory>",
+        "1 hit in",
         "I like huts",
         "0.71",
-        "in a window",
-        "Which hut?",
-        "1 hit in",
     ]
     places = [text.index(part) for part in (*facts, *parts, "Has a dog.")]
     assert places == sorted(places)
 
 
-@seen
-def test_a_message_is_marked_by_where_it_comes_from_not_by_its_id(look: Look) -> None:
-    """Ids repeat between threads: what stands in the history here is no hit because a hit elsewhere has its id."""
-    found = recalled(HumanMessage("I like huts", id="1"), AIMessage("Noted", id="2"), thread_id="elsewhere")
-    own = [HumanMessage("Of this thread", id="1"), AIMessage("Too", id="2")]
-    text = look(MemoryContext(messages=[*own], system=["huts"], recalled=found))
-    here = text[text.index("Of this thread") : text.index("1 hit in")]
-    assert "0.71" not in here
-    assert "in a window" not in here
+def test_a_question_is_shown_without_what_memory_put_in_front_of_it() -> None:
+    assert ORIGINAL == MARK
+    blocks: list[str | dict[str, Any]] = [{"type": "text", "text": "Which hut?"}]
+    for content in ("Which hut?", blocks):
+        shown = picture(
+            MemoryContext(messages=[with_memory(HumanMessage(content), ["x"])], system=[], recalled=RecallResult())
+        )
+        text = repr(shown)
+        assert text.count("Which hut?") == 1
+        assert text.count("'x'") == 1
+
+
+@pytest.mark.parametrize("original", [7, None, {"a": 1}])
+def test_a_mark_that_is_none_of_ours_is_shown_as_a_message(original: Any) -> None:
+    message = HumanMessage("Which hut?", additional_kwargs={ORIGINAL: original})
+    assert "Which hut?" in repr(picture(MemoryContext(messages=[message], system=[], recalled=RecallResult())))
 
 
 @seen

@@ -20,7 +20,7 @@ from langchain_workingmem.text.rendering import recalled_block
 fuzz = settings(max_examples=max(500, settings().max_examples), deadline=None)
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
-HEAD = b'{"stored_at":1700000000123456,"vectors":"ab12/3/1",'
+HEAD = b'{"stored_at":1700000000123456,"vectors":"ab12/3/1","said":"q0123456789ab/3/40!","state":"t",'
 
 texts = st.text(max_size=20) | st.sampled_from(
     ["</message>", '"type":"ai"', "\ud800", "\0", "a\u2028b", '{"stored_at":1,']

@@ -21,7 +21,7 @@ options = WorkingMemoryOptions(schema={"properties": {"name": {"type": "string"}
 with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), working_memory=options) as memory:
     memory.save_turn([HumanMessage("My dog is called Nougat.")], **IDS)
     memory.working_memory.update({"name": "Maya"}, **IDS)
-    assert "Maya" in memory.context("What is my dog called?", **IDS).system[-1]
+    assert "Maya" in memory.context("What is my dog called?", **IDS).messages[-1].text
     assert memory.recall.search("dog", **IDS).hits
     assert memory.recall.reindex() == 0
     assert memory.chat_history("t").messages

@@ -22,6 +22,7 @@ local function drop(id, seq, value)
   left = left + redis.call('ZREM', KEYS[7], id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
+  for _, alias in ipairs(redis.call('ZRANGE', KEYS[8], seq, seq, 'BYSCORE')) do redis.call('ZREM', KEYS[8], alias) end
   deleted = deleted + 1
 end
 if what == 'messages' then
@@ -42,7 +43,6 @@ if what == 'messages' then
 else
   each_message(drop)
   each_message(drop, KEYS[7])
-  redis.call('DEL', KEYS[8])
 end
 if what == 'thread' then
   local revisions = redis.call('XLEN', KEYS[10])

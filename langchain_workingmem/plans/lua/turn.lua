@@ -220,7 +220,10 @@ local function is_shown(id, seq, value)
   if is_traffic(said) then
     if is_without_tools and (role ~= 'ai' or tokens == 0) then return false end
     if roles ~= '' and not string.find(roles, ',tool,', 1, true) then return false end
-    if most and tokens > most then return false end
+    if most and tokens > most then
+      cut = cut + 1
+      return false
+    end
   end
   return true
 end

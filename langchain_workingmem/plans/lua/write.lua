@@ -94,17 +94,21 @@ if mode == 'turn' and thread[1] then
   end
 end
 
--- the version of a question that was edited under its id
+-- the version of a question that was edited under its id, unless this write was made before and its reply was lost
+local new_words = {}
+for _, entry in ipairs(entries) do new_words[entry.id] = entry.words end
 for _, id in ipairs(versions) do
   local seq = redis.call('ZSCORE', KEYS[2], id)
   local value = seq and redis.call('HGET', KEYS[3], id)
   if value then
     local at, _, size, _, said, state, rest = string.match(value, HEADER)
     local words = string.match(said, '^%w*')
-    local number = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. seq)
-    local version = id .. '~' .. words
-    redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-    redis.call('ZADD', KEYS[7], seq - 1 / (number + 2), version)
+    if words ~= new_words[id] then
+      local number = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. seq)
+      local version = id .. '~' .. words
+      redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+      redis.call('ZADD', KEYS[7], seq - 1 / (number + 2), version)
+    end
   end
 end
 
