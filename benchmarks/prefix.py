@@ -5,7 +5,7 @@
 replays public conversations, in the form that `recall_quality.py` reads: for each message of the user a context is assembled,
 as the model would be sent it, and then the turn is saved. A prompt is all its messages, written one after the other; tokens are
 characters / 4. The first context of a thread has none before it and does not count. Of a chat between two persons the
-first speaker stands for the user.
+first speaker stands for the user. With `--one-thread` all threads of a user are replayed as one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 PROMPT = "You are a helpful assistant. Answer in the language of the user, and be brief." * 4
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
-    "blocks behind the system prompt": {"placement": "system"},
+    "with working memory": {"working_memory": WorkingMemoryOptions()},
+    "recall behind the system prompt": {"recall": RecallOptions(placement="system")},
+    "without recall": {"recall": False},
     "exactly the last 10": {"history": HistoryOptions(step=1)},
     "the whole history": {"history": HistoryOptions(last_messages=None)},
     "8,000 tokens of history": {"history": HistoryOptions(last_messages=None, max_tokens=8000)},
@@ -103,24 +105,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--threads", type=int, default=40, help="of each data set at most")
+    parser.add_argument("--one-thread", action="store_true", help="replay all threads of a user as one")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     figures: dict[str, Any] = {}
     print(row("data", "setting", "of all tokens", "of a context", "tokens"))
     with EmbeddedRedis() as server:
         for path in args.data:
-            threads = list(conversations(path))[: args.threads]
+            threads = list(conversations(path))
+            if args.one_thread:
+                joined: dict[str, list[tuple[str, str]]] = {}
+                for resource, lines in threads:
+                    joined.setdefault(resource, []).extend(lines)
+                threads = list(joined.items())
+            threads = threads[: args.threads]
             for setting, options in SETTINGS.items():
-                chosen = {**options}
-                placement = chosen.pop("placement", "question")
                 prefix = f"{path.name.partition('.')[0]}-{len(figures)}"
                 with Memory(
                     server.url,
                     key_prefix=prefix,
                     embeddings=LocalEmbeddings(),
-                    recall=RecallOptions(placement=placement),
-                    working_memory=WorkingMemoryOptions(placement=placement),
-                    **chosen,
+                    **options,
                 ) as memory:
                     of_all, of_each, tokens = measure(memory, threads, prefix)
                 figures[f"{path.name.partition('.')[0]}, {setting}"] = [round(of_all, 3), round(of_each, 3), tokens]

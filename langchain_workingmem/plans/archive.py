@@ -100,7 +100,7 @@ def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) ->
         records: list[Record] = []
         if others:
             left = [
-                (float(seq), {**_message(thread_id, id, seq, value), "superseded": True})
+                (float(seq), {**_message(thread_id, id, seq, value), **_behind(seq)})
                 for id, seq, value in zip(*(others[0][start::3] for start in range(1, 4)), strict=True)
             ]
             thread = read_thread(thread_id, others[1])
@@ -129,6 +129,11 @@ def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) ->
         if is_last:
             return
         wanted = replace(wanted, above=int(rows[-1][1]))
+
+
+def _behind(seq: bytes) -> Record:
+    """Say of a superseded message whether it is only an older version of the message behind it."""
+    return {"superseded": True, "version": True} if b"." in seq else {"superseded": True}
 
 
 def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None) -> Record:
@@ -303,7 +308,8 @@ class _Intake:
         head = (
             f'{{"stored_at":{at},"vectors":"{settings}/{draft.size}/{len(vectors)}","said":"{said}","state":"{state}",'
         )
-        row: list[Argument] = [draft.id, int(bool(record.get("superseded"))), head.encode() + draft.body]
+        behind = 2 if record.get("version") else int(bool(record.get("superseded")))
+        row: list[Argument] = [draft.id, behind, head.encode() + draft.body]
         for text, vector in zip(draft.chunks, vectors, strict=False):
             pairs: dict[str, Argument] = {
                 "role": draft.role,

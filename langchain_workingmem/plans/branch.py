@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.plans.codec import is_ours_to_keep
 from langchain_workingmem.plans.said import words_of
+from langchain_workingmem.plans.windows import without_memory
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Branch:
     def arguments(self, versions: Sequence[str]) -> list[Argument]:
         """Write it as `write.lua` reads it; the old version of each id in `versions` is kept."""
         aliases = self.aliases if self.kind == "state" else {}
-        found: list[Argument] = ["s" if self.kind == "state" else "t", self.anchor or self.question]
+        is_state = self.kind == "state"
+        found: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
         for ids in (self.left, self.back, self.marks, versions):
             found += [len(ids), *ids]
         return [*found, len(aliases), *(part for pair in aliases.items() for part in pair)]
@@ -57,8 +59,8 @@ NO_BRANCH: Sequence[Argument] = ("", "", 0, 0, 0, 0, 0)  # of a program that onl
 
 
 def entries(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages that are compared with the thread."""
-    return [message for message in messages if is_ours_to_keep(message)]
+    """Return the messages that are compared with the thread, in the user's own words."""
+    return [without_memory(message) for message in messages if is_ours_to_keep(message)]
 
 
 def entry_arguments(messages: Sequence[BaseMessage]) -> list[Argument]:

@@ -122,7 +122,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
     given: list[Any] = [messages] if pair or isinstance(messages, BaseMessage | dict) else list(messages)
     # only what is not a message yet is converted: the caller's own objects must come back with their ids
-    return [without_memory(item) if isinstance(item, BaseMessage) else _converted(item) for item in given]
+    return [without_memory(item if isinstance(item, BaseMessage) else _converted(item)) for item in given]
 
 
 def _converted(item: Any) -> BaseMessage:

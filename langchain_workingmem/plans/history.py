@@ -13,8 +13,8 @@ from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import guarded, owner_tag, run_script
 from langchain_workingmem.plans.branch import NO_BRANCH
-from langchain_workingmem.plans.codec import to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, attempt
+from langchain_workingmem.plans.codec import decode_message, restored, to_micros
+from langchain_workingmem.plans.effects import Embed, Later, Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
@@ -89,12 +89,22 @@ def write(
         return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
-    _, count, titled, _, stored = yield from guarded(
+    _, count, titled, _, stored, revived = yield from guarded(
         space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
+    if revived and space.recall is not None:
+        yield Later(_embed_again(space, thread_id, [id.decode() for id in revived]))
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
+
+
+def _embed_again(space: Space, thread_id: str, ids: Sequence[str]) -> Plan[None]:
+    """Give vectors to messages that are on the current branch again. Two round trips."""
+    values = yield from send(("HMGET", space.keys.of(thread_id).messages, *ids))
+    found = [(id, value) for id, value in zip(ids, values[0], strict=True) if value]
+    rows = [(decode_message(id.encode(), b"0", value, thread_id).message, value) for id, value in found]
+    yield from write(space, [restored(message, value, space.recalling) for message, value in rows], thread_id, None, "heal")
 
 
 def _under(id: str, draft: Draft) -> BaseMessage:

@@ -19,6 +19,11 @@ local function id_at(seq)
   return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
 end
 
+-- The id of the message in front of whose sequence number an older version stands.
+local function main_id(seq)
+  return id_at(seq) or redis.call('ZRANGE', KEYS[7], seq, seq, 'BYSCORE')[1]
+end
+
 -- The `said` and `state` of a stored message.
 local function mark_of(id)
   local _, _, _, _, said, state = string.match(redis.call('HGET', KEYS[3], id), HEADER)
@@ -43,7 +48,8 @@ local function locate(entries)
         for at, seq in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
           local entry = missing[start + at - 1]
           if seq then
-            entry.seq, entry.known, entry.back = tonumber(seq), entry.id, key == KEYS[7]
+            entry.seq, entry.known, entry.back = math.ceil(tonumber(seq)), entry.id, key == KEYS[7]
+            if entry.seq ~= tonumber(seq) then entry.main = main_id(entry.seq) or entry.id end
             if key == KEYS[8] then
               entry.known = id_at(seq)
               if not entry.known then
@@ -62,17 +68,30 @@ local function locate(entries)
   end
 end
 
--- Finds messages of entries[from..to] that have no stored id by what they say. Returns whether any was found.
+-- Finds messages of entries[from..to] that have no stored id by what they say. Returns whether any was found, and whether the
+-- list begins with what some program added.
 -- The list is followed from where it begins in the thread: all of it, a tail, or the beginning of what is left behind.
 local MOST_SAID = 5000 -- of the thread's newest, among which a list may begin
+local MOST_STEPS = 50000 -- of comparing; a list of the same words over and over could begin anywhere
 local function recognise(entries, from, to)
   local anchored, is_lost, found_any
   local position, notes_count
-  local recent, first_said, left_behind
+  local recent, places, is_whole, left_behind, behind_places
+  local steps = 0
 
   local function is_note(seq)
     local _, state = mark_of(id_at(seq))
     return state == ''
+  end
+
+  -- Where in a list of what was said each of the words stand.
+  local function index_of(said)
+    local index = {}
+    for at, one in ipairs(said) do
+      if not index[one.words] then index[one.words] = {next = 1} end
+      table.insert(index[one.words], at)
+    end
+    return index
   end
 
   local function superseded_said()
@@ -80,12 +99,15 @@ local function recognise(entries, from, to)
       left_behind = {}
       local ranked = redis.call('ZRANGE', KEYS[7], '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, MOST_SAID, 'WITHSCORES')
       for at = #ranked - 1, 1, -2 do
-        local said = mark_of(ranked[at])
-        local words = string.match(said, '^%w*')
+        local words = string.match(mark_of(ranked[at]), '^%w*')
         if words ~= '' then
-          left_behind[#left_behind + 1] = {seq = tonumber(ranked[at + 1]), words = words, id = ranked[at], back = true}
+          local seq = tonumber(ranked[at + 1])
+          local one = {seq = math.ceil(seq), words = words, id = ranked[at], back = true}
+          if one.seq ~= seq then one.main = main_id(one.seq) or one.id end
+          left_behind[#left_behind + 1] = one
         end
       end
+      behind_places = index_of(left_behind)
     end
     return left_behind
   end
@@ -101,8 +123,12 @@ local function recognise(entries, from, to)
       if notes_count or not is_note(next.seq) then break end
       low = next.seq
     end
-    for _, one in ipairs(superseded_said()) do
-      if one.seq > at and one.words == words then return one end
+    local behind = superseded_said()
+    local same = behind_places[words]
+    while same and same[same.next] do -- positions only rise, so none is looked at twice
+      local one = behind[same[same.next]]
+      if one.seq > at then return one end
+      same.next = same.next + 1
     end
   end
 
@@ -110,6 +136,8 @@ local function recognise(entries, from, to)
   local function run(i, said, s, may_skip)
     local length = 0
     while i <= to and s <= #said do
+      steps = steps + 1
+      if steps > MOST_STEPS then return length, false end
       local entry = entries[i]
       if entry.words == '' then
         i = i + 1
@@ -124,30 +152,35 @@ local function recognise(entries, from, to)
     return length, s > #said
   end
 
+  local last_answer = 0
+  for at = from, to do
+    if string.sub(entries[at].words, 1, 1) == 'a' then last_answer = at end
+  end
+
   local function beginning(i)
     if not recent then
       recent = parsed(redis.call('ZRANGE', KEYS[5], -MOST_SAID, -1))
-      first_said = redis.call('ZCARD', KEYS[5]) <= MOST_SAID
+      is_whole = redis.call('ZCARD', KEYS[5]) <= MOST_SAID
+      places = index_of(recent)
     end
-    local has_answer = false
-    for at = i, to do has_answer = has_answer or string.sub(entries[at].words, 1, 1) == 'a' end
+    local has_answer = last_answer >= i
     local best, length, reaches = nil, 0, false
-    for s = #recent, 1, -1 do
-      if recent[s].words == entries[i].words then
-        local count, ends = run(i, recent, s, not is_note(recent[s].seq))
-        local fits = ends or (has_answer and (count >= 2 or (s == 1 and first_said)))
-        if fits and (count > length or (count == length and ends and not reaches)) then
-          best, length, reaches = recent[s], count, ends
-        end
+    local same = places[entries[i].words] or {}
+    for at = #same, 1, -1 do
+      if steps > MOST_STEPS then break end
+      local s = same[at]
+      local count, ends = run(i, recent, s, not is_note(recent[s].seq))
+      local fits = ends or (has_answer and (count >= 2 or (s == 1 and is_whole)))
+      if fits and (count > length or (count == length and ends and not reaches)) then
+        best, length, reaches = recent[s], count, ends
       end
     end
     if has_answer then
       local behind = superseded_said()
-      for s = 1, #behind do
-        if behind[s].words == entries[i].words then
-          local count = run(i, behind, s, false)
-          if count >= 2 and count > length then best, length = behind[s], count end
-        end
+      for _, s in ipairs(behind_places[entries[i].words] or {}) do
+        if steps > MOST_STEPS then break end
+        local count = run(i, behind, s, false)
+        if count >= 2 and count > length then best, length = behind[s], count end
       end
     end
     return best
@@ -165,6 +198,7 @@ local function recognise(entries, from, to)
       if position then found = following(position, entry.words) else found = beginning(i) end
       if found then
         entry.seq, entry.known, entry.back = found.seq, found.id or id_at(found.seq), found.back or false
+        entry.main = found.main
         if not anchored then notes_count = select(2, mark_of(entry.known)) == '' end
         position, anchored, found_any = found.seq, true, true
       elseif position then

@@ -31,12 +31,10 @@ if what == 'messages' then
     local seq = redis.call('ZSCORE', KEYS[2], id) or redis.call('ZSCORE', KEYS[7], id)
     if seq then
       drop(id, seq, redis.call('HGET', KEYS[3], id))
+      -- the older versions of its words
       for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')) do
-        -- the older versions of its words
-        if string.sub(version, 1, #id + 1) == id .. '~' then
-          redis.call('ZREM', KEYS[7], version)
-          redis.call('HDEL', KEYS[3], version)
-        end
+        redis.call('ZREM', KEYS[7], version)
+        redis.call('HDEL', KEYS[3], version)
       end
     end
   end

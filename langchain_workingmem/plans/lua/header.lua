@@ -9,7 +9,7 @@
 -- `model` names the embedding settings behind its vectors, and is empty while it has none; `size` is <tokens>, or
 -- <tokens>~<author> where the author has a name. `words` is a digest behind q (a question) or a (an answer), empty for tool
 -- traffic; `weight` its tokens, and `upto` the tokens of all that was said on the branch up to it; a ! at the end: a provider
--- refused it. `state` tells who saved it: empty: some program, t: a turn, a number: a checkpointed state, which began at that
+-- refused it. `state` tells who saved it: empty: some program, t: a turn, with the number of its question behind it, a number: a checkpointed state, which began at that
 -- sequence number.
 -- The members of `said` are <seq>:<said> of the current branch: what the history counts. `answers` holds the answers among them.
 

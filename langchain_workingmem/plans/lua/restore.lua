@@ -1,6 +1,6 @@
 -- Writes a copy of a thread, batch by batch, vectors and times included: a clone, or what is imported.
 -- ARGV  mode, resource, thread as a tag, number of thread fields and values, those (for a thread that is not there yet), then
---       for each message id, 1 when it is superseded, value, and for each chunk that its header counts: number of fields and
+--       for each message id, 1 when it is superseded (2: as an older version of the message behind it), value, and for each chunk that its header counts: number of fields and
 --       values, those
 -- Modes new: the thread must not be there
 --       more: it must be there
@@ -30,23 +30,28 @@ local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
 local count, bare, upto = 0, 0, spoken()
 local new = 0
 while place <= #ARGV do
-  local id, is_behind, value = ARGV[place], ARGV[place + 1] == '1', ARGV[place + 2]
+  local id, is_behind, value = ARGV[place], ARGV[place + 1] ~= '0', ARGV[place + 2]
+  local is_version = ARGV[place + 1] == '2'
   local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
   local known = redis.call('HGET', KEYS[3], id)
   if known then
     model = select(2, string.match(known, HEADER))
   else
     at = tonumber(at)
-    last_at = math.max(at == 0 and present or at, last_at + 1)
+    local stored_at = math.max(at == 0 and present or at, last_at + 1)
+    if not is_version then last_at = stored_at end
     -- sequence numbers are those of this thread: no checkpointer's state knows them, and what was said is summed up anew
     local words, weight, mark = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
     if words ~= '' and not is_behind then upto = upto + weight end
     said = words .. '/' .. weight .. '/' .. whole(words ~= '' and upto or 0) .. mark
-    if tonumber(state) then state = 't' end
+    if state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
-      header(whole(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
+      header(whole(stored_at), model, size, chunks, said, state) .. string.sub(value, rest))
     if mark ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
-    if is_behind then
+    if is_version then
+      local older = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. whole(seq))
+      redis.call('ZADD', KEYS[7], seq - 1 / (older + 2), id)
+    elseif is_behind then
       redis.call('ZADD', KEYS[7], whole(seq), id)
     else
       redis.call('ZADD', KEYS[2], whole(seq), id)
@@ -66,7 +71,10 @@ while place <= #ARGV do
     end
     place = place + 1 + fields
   end
-  if not known then seq, new = seq + 1, new + 1 end
+  if not known then
+    new = new + 1
+    if not is_version then seq = seq + 1 end
+  end
 end
 if new > 0 then
   redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))

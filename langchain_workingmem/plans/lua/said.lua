@@ -34,13 +34,54 @@ local function supersede(id)
   return 1
 end
 
--- Puts a message that was superseded back on the current branch. Returns 1, or 0 when it is not superseded.
+-- Keeps the words that a question had before it was edited under its id: an older version is superseded, stands between two
+-- sequence numbers, in front of its message, and has an id of its own.
+local function keep_version(id, seq, value)
+  local at, _, size, _, said, state, rest = string.match(value, HEADER)
+  local older = redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')
+  local version = string.sub(id, 1, 400) .. '~' .. string.match(said, '^%w*')
+  while redis.call('HEXISTS', KEYS[3], version) == 1 do version = version .. '~' end
+  redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+  older[#older + 1] = version
+  for number, one in ipairs(older) do
+    redis.call('ZADD', KEYS[7], seq - 1 + number / (#older + 1), one)
+  end
+end
+
+-- Gives a message its older words back; those of now become a version. Returns the id of the message.
+local function take_version(version, seq)
+  local number = whole(math.ceil(tonumber(seq)))
+  local key = KEYS[2]
+  local id = redis.call('ZRANGE', key, number, number, 'BYSCORE')[1]
+  if not id then
+    key = KEYS[7]
+    id = redis.call('ZRANGE', key, number, number, 'BYSCORE')[1]
+  end
+  if not id then return version end
+  local value, old = redis.call('HGET', KEYS[3], id), redis.call('HGET', KEYS[3], version)
+  local _, _, _, _, said = string.match(value, HEADER)
+  drop_vectors(number, value)
+  if key == KEYS[2] then unlist_said(number, said) end
+  redis.call('ZREM', KEYS[7], version)
+  redis.call('HDEL', KEYS[3], version)
+  keep_version(id, number, value)
+  redis.call('HSET', KEYS[3], id, old)
+  local _, _, _, _, old_said = string.match(old, HEADER)
+  if key == KEYS[2] then list_said(number, old_said) end
+  return id
+end
+
+-- Puts a message that was superseded back on the current branch. Returns 1, or 0 when it is not superseded, and its id.
 local function revive(id)
   local seq = redis.call('ZSCORE', KEYS[7], id)
-  if not seq then return 0 end
+  if seq and string.find(seq, '.', 1, true) then
+    id = take_version(id, seq)
+    seq = redis.call('ZSCORE', KEYS[7], id)
+  end
+  if not seq then return 0, id end
   local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
   redis.call('ZREM', KEYS[7], id)
   redis.call('ZADD', KEYS[2], seq, id)
   list_said(seq, said)
-  return 1
+  return 1, id
 end

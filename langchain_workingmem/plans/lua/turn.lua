@@ -110,7 +110,7 @@ end
 local gone, behind = {}, {}
 for _, id in ipairs(left) do gone[tonumber(redis.call('ZSCORE', KEYS[2], id))] = true end
 for _, id in ipairs(back) do
-  local seq = tonumber(redis.call('ZSCORE', KEYS[7], id))
+  local seq = math.ceil(tonumber(redis.call('ZSCORE', KEYS[7], id)))
   local said = mark_of(id)
   if not is_traffic(said) and string.sub(said, -1) ~= '!' then behind[#behind + 1] = parse_said(seq .. ':' .. said) end
 end
@@ -264,7 +264,7 @@ end
 local ids, seqs, uptos, changed, refused = {}, {}, {}, {}, {}
 for at, entry in ipairs(entries) do
   local said = entry.seq and spoken_at[entry.seq]
-  ids[at], seqs[at], uptos[at] = entry.known or '', entry.seq or -1, said and said.upto or -1
+  ids[at], seqs[at], uptos[at] = entry.main or entry.known or '', entry.seq or -1, said and said.upto or -1
   changed[at] = said and said.words ~= entry.words and 1 or 0
   refused[at] = 0
   if thread[2] and entry.seq and not said then

@@ -9,7 +9,7 @@
 -- `model` is empty when this call brings no vectors. `source` is what `state` becomes: '', t, or s for a state, which is that of
 -- the message `anchor`, or begins here.
 -- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at, then the id under which each
---       message is stored; WMOWNER, WMNOTHREAD.
+--       message is stored, and the ids of those that are taken up again; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
 local refusal = stranger(resource)
 if refusal then return refusal end
@@ -46,6 +46,7 @@ if mode == 'update' then
 end
 
 local changed = false
+local revived = {}
 local function follow(left, back)
   for _, id in ipairs(left) do
     if supersede(id) == 1 then
@@ -54,10 +55,10 @@ local function follow(left, back)
     end
   end
   for _, id in ipairs(back) do
-    if revive(id) == 1 then
-      redis.call('HINCRBY', KEYS[1], 'count', 1)
-      changed = true
-    end
+    local is_back, main = revive(id)
+    redis.call('HINCRBY', KEYS[1], 'count', is_back)
+    changed = changed or is_back == 1 or main ~= id
+    revived[#revived + 1] = main
   end
 end
 follow(left, back)
@@ -65,50 +66,47 @@ follow(left, back)
 -- a client that sends its conversation again: the same list, longer, shorter, or on another branch
 if mode == 'turn' and thread[1] then
   locate(entries)
-  local answers, questions, said, anchored = 0, 0, 0, false
+  local answers, questions, known, asked, is_new = 0, 0, nil, nil, false
   local is_turn = true -- one question and what follows: a new turn, whatever it says
   for _, entry in ipairs(entries) do
     local kind = string.sub(entry.words, 1, 1)
-    if kind == 'q' and answers > 0 then is_turn = false end
-    if kind == 'a' and questions == 0 then is_turn = false end
-    if kind == 'q' then questions = questions + 1 end
+    if (kind == 'q' and answers > 0) or (kind == 'a' and questions == 0) then is_turn = false end
+    if kind == 'q' then
+      questions = questions + 1
+      asked = entry
+    end
     if kind == 'a' then answers = answers + 1 end
-    anchored = anchored or entry.seq
+    known = known or entry.seq
+    is_new = is_new or (kind ~= '' and not entry.seq)
   end
-  local found, notes_count = false, false
-  if not is_turn or (anchored and answers > 0) then found, notes_count = recognise(entries, 1, #entries) end
-  local last_known, is_new
-  for _, entry in ipairs(entries) do
-    if entry.seq and entry.words ~= '' then last_known = entry end
-    if not entry.seq then is_new = is_new or entry.words ~= '' end
-  end
-  -- an answer that comes late leaves nothing behind: others may have asked meanwhile
-  local asks_again = last_known
-  if last_known and is_turn then
-    local next = next_said(last_known.seq)
-    asks_again = next and string.sub(next.words, 1, 1) == 'a'
-  end
-  if asks_again and (is_new or not is_turn) then
-    notes_count = notes_count or select(2, mark_of(last_known.known)) == ''
-    follow(compare_list(entries, 1, #entries, notes_count))
+  if not is_turn then
+    local found, notes_count = recognise(entries, 1, #entries)
+    local anchor
+    for _, entry in ipairs(entries) do anchor = anchor or (entry.seq and entry) end
+    if anchor then
+      notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
+      follow(compare_list(entries, 1, #entries, notes_count))
+    end
+  elseif asked and asked.seq and answers > 0 and is_new then
+    -- a question that is answered anew leaves its own turn behind; what others have said since is theirs
+    local kept, left = {}, {}
+    for _, entry in ipairs(entries) do
+      if entry.known then kept[entry.known] = true end
+    end
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '(' .. asked.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 500)) do
+      if not kept[id] and select(2, mark_of(id)) == 't' .. whole(asked.seq) then left[#left + 1] = id end
+    end
+    follow(left, {})
   end
 end
 
--- the version of a question that was edited under its id, unless this write was made before and its reply was lost
-local new_words = {}
-for _, entry in ipairs(entries) do new_words[entry.id] = entry.words end
-for _, id in ipairs(versions) do
-  local seq = redis.call('ZSCORE', KEYS[2], id)
-  local value = seq and redis.call('HGET', KEYS[3], id)
-  if value then
-    local at, _, size, _, said, state, rest = string.match(value, HEADER)
-    local words = string.match(said, '^%w*')
-    if words ~= new_words[id] then
-      local number = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. seq)
-      local version = id .. '~' .. words
-      redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-      redis.call('ZADD', KEYS[7], seq - 1 / (number + 2), version)
-    end
+-- the version of a question that was edited under its id
+local is_edited = {}
+for _, id in ipairs(versions) do is_edited[id] = true end
+for _, entry in ipairs(entries) do
+  local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
+  if seq and string.match(mark_of(entry.id), '^%w*') ~= entry.words then -- else it was written before, and the reply was lost
+    keep_version(entry.id, seq, redis.call('HGET', KEYS[3], entry.id))
   end
 end
 
@@ -132,29 +130,37 @@ if source == 's' then
   end
 end
 
+local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = spoken()
 local inserted = 0
 local stored = {}
 for number, entry in ipairs(entries) do
-  local id = entry.known or entry.id
+  local id = entry.main or entry.known or entry.id
   local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.place, entry.place + 7)
   local chunks = tonumber(ARGV[entry.place + 8])
-  if (mode == 'append' or mode == 'turn') and revive(id) == 1 then
-    redis.call('HINCRBY', KEYS[1], 'count', 1)
-    changed = true
+  if mode == 'append' or mode == 'turn' then
+    local is_back
+    is_back, id = revive(id)
+    redis.call('HINCRBY', KEYS[1], 'count', is_back)
+    changed = changed or is_back == 1
   end
-  local seq = redis.call('ZSCORE', KEYS[2], id)
+  local seq, is_behind = redis.call('ZSCORE', KEYS[2], id), false
+  if not seq and mode == 'update' then
+    seq, is_behind = redis.call('ZSCORE', KEYS[7], id), true
+    model, chunks = '', 0 -- what was left behind has no vectors
+  end
   local stored_at, said, state
   local write = false
   if seq then
     local old = redis.call('HGET', KEYS[3], id)
     local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
-    local is_copy = entry.known and entry.known ~= entry.id -- the thread has more of it than the client sends
+    local is_copy = mode == 'turn' and id ~= entry.id -- the thread has more of it than the client sends
     if is_copy then body = string.sub(old, rest) end
     local same = is_copy or string.sub(old, rest) == body
     state = old_state
     if lineage and not tonumber(old_state) then state = lineage end
     if mode == 'turn' and old_state == '' then state = 't' end
+    if string.sub(words, 1, 1) == 'q' then question = seq end
     said = old_said
     if mode ~= 'heal' and not is_copy then
       local old_words, old_weight, old_upto = string.match(old_said, '^(%w*)/(%d+)/(%d+)')
@@ -177,9 +183,13 @@ for number, entry in ipairs(entries) do
     end
     if said ~= old_said then
       unlist_said(seq, old_said)
-      list_said(seq, said)
-      local version = id .. '~' .. words -- the words of an older version are those of now
-      if redis.call('ZREM', KEYS[7], version) == 1 then redis.call('HDEL', KEYS[3], version) end
+      if not is_behind then list_said(seq, said) end
+      for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')) do
+        if string.match(mark_of(version), '^%w*') == words then -- the words of an older version are those of now
+          redis.call('ZREM', KEYS[7], version)
+          redis.call('HDEL', KEYS[3], version)
+        end
+      end
       if string.sub(old_said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
     end
   elseif mode ~= 'heal' then
@@ -192,7 +202,9 @@ for number, entry in ipairs(entries) do
     inserted = inserted + 1
     upto = upto + weight
     said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. whole(upto)
-    state = lineage or source
+    if string.sub(words, 1, 1) == 'q' then question = seq end
+    -- of which question's turn it is a part
+    state = lineage or (source == 't' and question and question ~= seq and 't' .. question) or source
     redis.call('ZADD', KEYS[2], seq, id)
     list_said(seq, said)
   end
@@ -226,4 +238,4 @@ if thread[1] or changed then
   keep()
 end
 local thread_state = redis.call('HMGET', KEYS[1], 'count', 'title', 'updated_at')
-return {inserted, tonumber(thread_state[1] or 0), thread_state[2] and 1 or 0, thread_state[3] or '', stored}
+return {inserted, tonumber(thread_state[1] or 0), thread_state[2] and 1 or 0, thread_state[3] or '', stored, revived}
