@@ -266,7 +266,9 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
             at = tips[which % len(tips)]
         elif action == "remove" and len(before) > 3:
             texts = spoken(before)
-            middle = [m for m in before[1:-1] if is_said(m) and texts.count(str(m.text)) == 1]  # not one that was sent again
+            middle = [
+                m for m in before[1:-1] if is_said(m) and texts.count(str(m.text)) == 1
+            ]  # not one that was sent again
             if middle:
                 one = middle[which % len(middle)]
                 at = agent.update_state(current, {"messages": [RemoveMessage(id=str(one.id))]})

@@ -14,14 +14,16 @@ from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemo
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.plans import working_memory
 from tests.agents.middleware_samples import stored
-from tests.agents.models import CONFIG, Bench, Scripted, ask, calling, said
+from tests.agents.models import CONFIG, Bench, Scripted, ask, calling, remembered, said
 from tests.agents.tools_samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory
 
 ALL = [UPDATE, GET, CLEAR, SEARCH]
 
 
 def prompt_of(model: Scripted, call: int = 0) -> str:
-    return "\n".join(line for line in said(model.seen[call]) if not line.startswith("tool"))
+    """What was said, and what memory put in front of it; no results of tools."""
+    lines = [line for line in said(model.seen[call]) if not line.startswith("tool")]
+    return "\n".join([*lines, remembered(model.seen[call])])
 
 
 # ---------------------------------------------------------------------- what the prompt orders
