@@ -40,10 +40,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def conversations(path: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield (resource, [(kind, text), ...]) of each thread."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
-        items = json.load(file)["items"]
-    for item in items:
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for item in json.loads(text)["items"]:
         conversation = item["conversation"]
         for thread in conversation["threads"]:
             users = {"user", "human"}

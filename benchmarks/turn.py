@@ -48,7 +48,9 @@ class Bench:
         self.model, self.words = Slices(args.dims), Words()
         self.large, self.small = Target(large, self.model, self.words), Target(small, self.model, self.words)
         self.hybrid = Target(large, self.model, self.words, HYBRID)
-        self.memory = Memory(large, embeddings=self.model, recall=SEMANTIC, history=EXACT)  # for async, with a cache of its own
+        self.memory = Memory(
+            large, embeddings=self.model, recall=SEMANTIC, history=EXACT
+        )  # for async, with a cache of its own
         self.client = redis.asyncio.Redis.from_url(large)
 
     def ids(self, resource: int, thread: int) -> dict[str, Any]:

@@ -89,8 +89,6 @@ class PerCall:
         if asked.get("scope") == "resource" and recall.scope == "thread":
             msg = f"{_WHERE}['scope']='resource': the options say 'thread', and a call may only narrow it"
             raise OptionError(msg)
-        if recall.max_tokens is None and "max_tokens" in asked:  # a budget is filled with as many as fit
-            asked.setdefault("top_k", recall.top_k)
         return replace(self, recall=asked)
 
 

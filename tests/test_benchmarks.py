@@ -162,3 +162,13 @@ def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
     for script in sorted(BENCHMARKS.glob("*.py")):
         assert f"`{script.name}`" in index
         assert script.read_text().startswith('"""')
+
+
+def test_prefix_measures_what_stays_from_turn_to_turn(tmp_path: Path) -> None:
+    said = [message(f"m{at}", "Maya", "user" if at % 2 == 0 else "assistant", f"words {at} " * 40) for at in range(24)]
+    data = {"items": [{"conversation": {"id": "c", "resource": "maya", "threads": [{"id": "a", "messages": said}]}}]}
+    source = tmp_path / "tiny.json"
+    source.write_text(json.dumps(data))
+    lines = run("prefix.py", source).splitlines()
+    of_all = {line.split(" | ")[1]: float(line.split(" | ")[2]) for line in lines[1:]}
+    assert of_all["the whole history"] > of_all["exactly the last 10"]

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, Too
 
 from langchain_workingmem.plans.said import calls_of, has_content, id_of_function, is_said, weight_of
 from langchain_workingmem.text.names import acceptable_name
-from langchain_workingmem.text.unicode import without_surrogates
+from langchain_workingmem.text.unicode import to_utf8, without_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -141,7 +141,7 @@ def sendable(message: BaseMessage) -> BaseMessage:
     if clean == parts:
         return message
     if message.name and clean["name"] != message.name:
-        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: message.name}
+        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name or "")}
     return message.model_copy(update=clean)
 
 

@@ -34,7 +34,11 @@ def remembers(bench: Bench) -> Memory:
 def asked(bench: Bench, agent: Any, model: Scripted, **call: Any) -> list[str]:
     """What the model was sent last: the text of memory, and what was said."""
     bench.run(agent, ask("my cat"), told(**call))
+<<<<<<< HEAD
     return [remembered(model.seen[-1]), *said(model.seen[-1])]
+=======
+    return [f"{message.type}: {message.text}" for message in model.seen[-1]]
+>>>>>>> main
 
 
 def test_recall_is_left_out(bench: Bench, remembers: Memory) -> None:
@@ -126,7 +130,11 @@ def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invo
     for call in ({"read_only": True}, {"persist": False}):
         invoke(graph, say("my cat"), told(**call))
         assert kept(remembering) == ["my cat is Molly", "re: my cat is Molly"]
+<<<<<<< HEAD
     assert ["update_working_memory" in remembered(seen) for seen in model.seen] == [True, False, True]
+=======
+    assert ["update_working_memory" in str(seen) for seen in model.seen] == [True, False, True]
+>>>>>>> main
     invoke(graph, say("my cat"), told(last_messages=0, recall=False, persist=False))
     assert texts(model.seen[-1]) == ["my cat"]
     assert "Molly" not in remembered(model.seen[-1])

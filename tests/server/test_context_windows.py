@@ -253,14 +253,14 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
 def test_any_window_is_one_round_trip(make_memory: Make, trips: Trips, options: HistoryOptions) -> None:
     memory = make_memory(history=options)
     talk(memory, *(turn(at, 3) for at in range(20)))
     assert trips.of(lambda: memory.context("new", **TURN)) == 1
 
 
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=range(2))
 def test_any_window_beside_recall_is_two_round_trips(
     make_memory: Make, embeddings: WordEmbeddings, trips: Trips, options: HistoryOptions
 ) -> None:

@@ -105,8 +105,7 @@ def test_options_that_bound_nothing_allow_every_number() -> None:
 
 
 def test_a_budget_lets_no_more_messages_in() -> None:
-    unlimited = RecallOptions(top_k=3, max_tokens=None)
-    assert told({"recall": {"max_tokens": 9}}).within(HISTORY, unlimited).recall == {"max_tokens": 9, "top_k": 3}
+    assert told({"recall": {"max_tokens": 9}}).within(HISTORY, RECALL).recall == {"max_tokens": 9}
 
 
 def test_where_recall_is_off_the_plan_says_so() -> None:
