@@ -14,24 +14,14 @@ from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemo
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.plans import working_memory
 from tests.agents.middleware_samples import stored
-<<<<<<< HEAD
-from tests.agents.models import CONFIG, Bench, Scripted, ask, calling, remembered, said
-=======
 from tests.agents.models import CONFIG, Bench, Scripted, ask, calling
->>>>>>> main
 from tests.agents.tools_samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory
 
 ALL = [UPDATE, GET, CLEAR, SEARCH]
 
 
 def prompt_of(model: Scripted, call: int = 0) -> str:
-<<<<<<< HEAD
-    """What was said, and what memory put in front of it; no results of tools."""
-    lines = [line for line in said(model.seen[call]) if not line.startswith("tool")]
-    return "\n".join([*lines, remembered(model.seen[call])])
-=======
     return "\n".join(str(message.text) for message in model.seen[call] if message.type != "tool")
->>>>>>> main
 
 
 # ---------------------------------------------------------------------- what the prompt orders

@@ -13,7 +13,6 @@ from langchain_workingmem import HistoryOptions, LocalEmbeddings, Memory, Recall
 from langchain_workingmem.plans.windows import without_memory
 from langchain_workingmem.text.chunks import count_tokens
 from langchain_workingmem.text.rendering import message_text
-from tests.agents.models import remembered
 from tests.conftest import Trips, WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -61,26 +60,16 @@ def test_a_long_message_comes_as_an_excerpt_around_its_best_piece(memory: Memory
     assert str(found.text).startswith("[...] ")
     assert str(found.text).endswith(" [...]")
     assert size(context.recalled.messages) <= 2_000
-<<<<<<< HEAD
-    block = remembered(context.messages)
-    assert count_tokens(block) < 800  # of a hit, a quarter of the budget, and what stands around it
-    assert NEEDLE in block
-=======
     assert (
         count_tokens(str(context.messages[-1].text)) < 800
     )  # of a hit, a quarter of the budget, and what stands around it
     assert NEEDLE in str(context.messages[-1].text)
->>>>>>> main
 
 
 def test_where_a_piece_does_not_fit_the_words_of_the_question_stay(memory: Memory) -> None:
     say(memory, f"{FILLER * 12}{NEEDLE} {FILLER * 30}")
     context = memory.context("code of the red vault", **NEW, max_tokens=100)
-<<<<<<< HEAD
-    assert NEEDLE in remembered(context.messages)
-=======
     assert NEEDLE in str(context.messages[-1].text)
->>>>>>> main
     assert size(context.recalled.messages) <= 100
 
 
@@ -246,11 +235,7 @@ def local(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
 def test_a_question_that_nothing_answers_brings_nothing(local: Memory, question: str) -> None:
     context = local.context(question, **NEW)
     assert context.recalled.hits == []
-<<<<<<< HEAD
-    assert (context.system, remembered(context.messages)) == ([], "")
-=======
     assert str(context.messages[-1].text) == str(without_memory(context.messages[-1]).text)
->>>>>>> main
     assert local.recall.search(question, resource_id="ann").hits  # a search brings the best there is
 
 

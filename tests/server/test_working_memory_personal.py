@@ -17,7 +17,6 @@ from langchain_workingmem import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.plans import working_memory
-from tests.agents.models import remembered
 from tests.conftest import Trips
 from tests.server.working_memory_samples import Make, with_memory
 
@@ -60,11 +59,7 @@ TEMPLATE = "# ann\n- **Name**:\n- **Of ann**:\n"
 
 def test_each_user_is_shown_a_template_of_their_own(personal: Memory) -> None:
     for user in ("ann", "bob"):
-<<<<<<< HEAD
-        block = remembered(personal.context("hi", thread_id=f"t{user}", resource_id=user).messages)
-=======
         block = str(personal.context("hi", thread_id=f"t{user}", resource_id=user).messages[-1].text)
->>>>>>> main
         assert f"<template>\n# {user}\n" in block
         assert f"Be careful with {user} in t{user}." in block
     state = personal.working_memory.get(**ANN)
@@ -162,20 +157,12 @@ def test_an_empty_template_of_one_user_is_still_replaced(make_memory: Make) -> N
     memory = with_memory(make_memory, template=lambda ids: "" if ids.resource_id == "ann" else "# User")
     memory.working_memory.update("one", resource_id="ann")
     assert memory.working_memory.update("two", resource_id="ann").text == "two"
-<<<<<<< HEAD
-    assert "<template>" not in remembered(memory.context("hi", **ANN).messages)
-=======
     assert "<template>" not in str(memory.context("hi", **ANN).messages[-1].text)
->>>>>>> main
 
 
 def test_a_schema_may_have_instructions_of_each_user(make_memory: Make) -> None:
     memory = with_memory(make_memory, schema={"type": "object"}, instructions=lambda ids: f"Ask {ids.resource_id}.")
-<<<<<<< HEAD
-    assert "Ask ann." in remembered(memory.context("hi", **ANN).messages)
-=======
     assert "Ask ann." in str(memory.context("hi", **ANN).messages[-1].text)
->>>>>>> main
     assert memory.working_memory.template is None
 
 
