@@ -259,7 +259,7 @@ def encode_body(message: BaseMessage) -> bytes:
         return json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
 
 
-def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) -> StoredMessage:
+def decode_message(id: bytes, seq: bytes, value: bytes, thread_id: str) -> StoredMessage:
     """Read a stored message."""
     try:
         message, stored_at, upto, is_refused = _decoded(value)
@@ -271,7 +271,7 @@ def decode_message(id: bytes, seq: bytes | int, value: bytes, thread_id: str) ->
     known = id.decode()
     if message.id != known:  # a copy keeps the body of its source
         message.id = known
-    position = int(float(seq))  # an older version of a message stands between two numbers
+    position = int(float(seq) if b"." in seq else seq)  # an older version of a message stands between two numbers
     return StoredMessage(
         message=message, thread_id=thread_id, seq=position, stored_at=stored_at, refused=is_refused, upto=upto
     )

@@ -70,7 +70,7 @@ def stored(message: BaseMessage) -> bytes:
 
 
 def read(message: BaseMessage, value: bytes) -> BaseMessage:
-    return decode_message(str(message.id).encode(), 7, value, "t").message
+    return decode_message(str(message.id).encode(), b"7", value, "t").message
 
 
 @fuzz
