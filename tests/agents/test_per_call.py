@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import UPDATE, seed, stored
-from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, said
+from tests.agents.models import Bench, Scripted, agent_of, ask, calling, configured, remembered
 from tests.agents.nodes_samples import Recording, chat, say, texts
 from tests.agents.nodes_samples import stored as kept
 from tests.agents.tools_samples import Invoke
@@ -75,7 +75,8 @@ def test_nothing_is_written(bench: Bench, remembers: Memory) -> None:
     assert model.tools[:2] == [["search_memory"], ["search_memory"]]
     assert "this call is read-only" in str(lines)
     assert "likes tea" in str(lines)
-    assert "update_working_memory" not in said(model.seen[0])[0]
+    assert "likes tea" in remembered(model.seen[0])
+    assert "update_working_memory" not in remembered(model.seen[0])
     assert remembers.working_memory.get(resource_id="ann").text == "likes tea"
     assert len(stored(remembers)) == 4
     asked(bench, agent, model)

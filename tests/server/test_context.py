@@ -263,7 +263,8 @@ def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
     for again in ("my cat Molly", half):
         context = brief.context(again, **TURN)
         assert len(context.messages) > 1
-        json.dumps([message.model_dump() for message in context.messages], ensure_ascii=False).encode()
+        sent = [message.model_dump(exclude={"additional_kwargs"}) for message in context.messages]
+        json.dumps(sent, ensure_ascii=False).encode()
         context.recalled.as_text().encode()
 
 

@@ -233,7 +233,7 @@ def branched(memory: Memory) -> None:
 def test_a_thread_may_hold_every_key(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     branched(memory)
     kinds = {key.decode().split(":")[1] for key in keys_of(raw, prefix)}
-    assert kinds == {"thread", "order", "messages", "vector", "questions", "answers", "superseded", "aliases"}
+    assert kinds == {"thread", "order", "messages", "vector", "said", "answers", "superseded", "aliases"}
 
 
 def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -51,7 +51,7 @@ def ends(raw: redis.Redis, prefix: str, pattern: str = "*:{t}*") -> dict[str, in
     return {key.decode().removeprefix(prefix): raw.pexpiretime(key) for key in raw.scan_iter(f"{prefix}:{pattern}")}
 
 
-KINDS = ("thread", "order", "messages", "questions", "answers", "superseded", "aliases")
+KINDS = ("thread", "order", "messages", "said", "answers", "superseded", "aliases")
 
 
 def branch(memory: Memory) -> None:

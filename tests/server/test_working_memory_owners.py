@@ -62,7 +62,7 @@ def test_scopes_never_see_each_other(shared: Memory, notes: Memory) -> None:
     assert notes.working_memory.get(thread_id="same", resource_id="same").text == "of the thread"
     notes.working_memory.clear(thread_id="same")
     assert texts(shared.working_memory.revisions(resource_id="same")) == ["of the user"]
-    assert "of the thread" not in str(shared.context("hi", thread_id="same", resource_id="same").system)
+    assert "of the thread" not in str(shared.context("hi", thread_id="same", resource_id="same"))
 
 
 def test_all_threads_of_a_resource_share_its_memory(shared: Memory) -> None:
