@@ -117,6 +117,11 @@ def _named(places: Mapping[str, Any], runtime: Any) -> dict[str, str]:
     }
     if getattr(runtime, "server_info", None) is not None and found.get(_NOBODY) == "":
         del found[_NOBODY]
+    for place, values in places.items():
+        names = {id for name in ("resource_id", "user_id") if (id := _look(values, name))}
+        if len(names) > 1:
+            msg = f"'resource_id' and 'user_id' in {place} name different users: they mean the same, pass one of them"
+            raise IdError(msg)
     return found
 
 

@@ -32,6 +32,7 @@ from langchain_workingmem.plans.history import refuse
 from langchain_workingmem.plans.recent import Recent
 from langchain_workingmem.plans.refusals import is_refusal
 from langchain_workingmem.plans.turn import Gathered
+from langchain_workingmem.plans.windows import is_copy, without_memory
 from langchain_workingmem.text.unicode import is_utf8
 from langchain_workingmem.tools import WRITING, memory_tools
 
@@ -72,12 +73,7 @@ class Turn:
     def with_saved(self, messages: Sequence[BaseMessage]) -> Turn:
         """Remember that messages are saved, and the branch with them."""
         known = {message.id: message for message in messages if message.id}
-        branch = Branch(
-            kind=self.branch.kind,
-            aliases=self.branch.aliases,
-            anchor=self.branch.anchor,
-            question=self.branch.question or self.question or "",
-        )
+        branch = replace(self.branch.written(), question=self.branch.question or self.question or "")
         return replace(self, branch=branch, saved={**self.saved, **known})
 
 
@@ -431,9 +427,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if read_only:
             own = [tool for tool in own if not tool.name.startswith(WRITING)]
         hidden = {tool.name for tool in self.tools} - {tool.name for tool in own}
+        # a copy that the caller has put into the state; another memory's copy stands in the request only
+        copies = {message.id for message in _said(request) if is_copy(message)}
         context = self._memory.assembled(
             prepared.gathered,
-            request.messages,
+            [without_memory(message) if message.id in copies else message for message in request.messages],
             read_only=read_only,
             for_model=True,
             tools=[tool.name for tool in own],

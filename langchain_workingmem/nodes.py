@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,15 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans.branch import Branch, Kind
-from langchain_workingmem.plans.said import words_of
-from langchain_workingmem.plans.turn import Gathered, note_branch, question, turn_of, unsaved
+from langchain_workingmem.plans.turn import (
+    Gathered,
+    branch_is_saved,
+    note_branch,
+    noted_branch,
+    question,
+    turn_of,
+    unsaved,
+)
 from langchain_workingmem.plans.windows import as_given, is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
@@ -80,10 +88,10 @@ def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, 
     def saved(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
         asked = question(messages)
-        key = (thread_id, words_of(asked) if asked else "")
-        branch = memory.core.space.branches.get(key) or Branch(kind=kind_of(config), question=_id(asked))
+        branch = noted_branch(memory.core.space, thread_id, asked) or Branch(kind=kind_of(config))
+        branch = replace(branch, question=branch.question or _id(asked))
         yield from memory.core.saving(_fresh(messages, branch), thread_id, resource_id, branch=branch)
-        memory.core.space.branches.pop(key)
+        branch_is_saved(memory.core.space, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = both(resolve(config, trust_client_ids=trust_client_ids))

@@ -11,8 +11,7 @@ from langchain_workingmem.plans import history
 from langchain_workingmem.plans.branch import Branch
 from langchain_workingmem.plans.codec import as_messages, drafts
 from langchain_workingmem.plans.effects import hurried
-from langchain_workingmem.plans.said import words_of
-from langchain_workingmem.plans.turn import question
+from langchain_workingmem.plans.turn import branch_is_saved, noted_branch, question
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -111,10 +110,9 @@ class Core:
         """Plan to save a turn, and write down what the list that `context` was asked with has left behind."""
         given = as_messages(messages)
         asked = question(given)
-        words = words_of(asked) if asked else ""
-        branch = self.space.branches.get((thread_id, words)) or Branch()
+        branch = noted_branch(self.space, thread_id, asked) or Branch()
         if asked is not None and asked.id is None and branch.question:
             asked.id = branch.question
         stored = yield from self.saving(given, thread_id, resource_id, mode="turn", branch=branch)
-        self.space.branches.pop((thread_id, words))
+        branch_is_saved(self.space, thread_id, asked, branch)
         return stored

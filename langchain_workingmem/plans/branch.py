@@ -45,6 +45,10 @@ class Branch:
         """Tell whether there is anything to write beside new messages."""
         return bool(self.left or self.back or self.marks or self.edited or (self.aliases and self.kind == "state"))
 
+    def written(self) -> Branch:
+        """Return what remains to be known of it when it is written down."""
+        return Branch(kind=self.kind, aliases=self.aliases, anchor=self.anchor, question=self.question)
+
     def arguments(self, versions: Sequence[str]) -> list[Argument]:
         """Write it as `write.lua` reads it; the old version of each id in `versions` is kept."""
         aliases = self.aliases if self.kind == "state" else {}

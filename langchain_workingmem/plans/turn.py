@@ -78,9 +78,31 @@ def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> li
 
 
 def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
-    """Keep what a caller's list leaves behind until its turn is saved, by the words of its question."""
+    """Keep what a caller's list leaves behind until its turn is saved.
+
+    It is found by the id of the question, and by its words for who saves other objects; two lists with the same words at
+    once are not told apart by them, so neither is found.
+    """
     if asked := question(messages):
-        space.branches.put((thread_id, words_of(asked)), branch)
+        words = (thread_id, words_of(asked))
+        other = space.branches.get(words)
+        space.branches.put(words, branch if other is None or other == branch else Branch())
+        space.branches.put((thread_id, asked.id or ""), branch)
+
+
+def noted_branch(space: Space, thread_id: str, asked: BaseMessage | None) -> Branch | None:
+    """Return what was noted for the question of a turn that is saved now."""
+    if asked is None:
+        return None
+    key = words_of(asked) if asked.id is None else asked.id
+    return space.branches.get((thread_id, key))
+
+
+def branch_is_saved(space: Space, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
+    """Remember that a branch is written down, in case that the same is saved again."""
+    if asked is not None:
+        space.branches.pop((thread_id, words_of(asked)))
+        space.branches.put((thread_id, asked.id or ""), branch.written())
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +336,8 @@ def _in_order(
 
     A checkpointed state holds its own turns; what another writer added to the thread between them belongs between them.
     """
+    if not any(message.id in seqs for message in rest[:turn_starts]):  # a list that the thread does not know came later
+        return [*past, *rest[:turn_starts]]
     merged: list[BaseMessage] = []
     waiting = deque(past)
     for message in rest[:turn_starts]:

@@ -91,9 +91,14 @@ def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     return message.model_copy(update={"content": more, "additional_kwargs": extras})
 
 
+def is_copy(message: BaseMessage) -> bool:
+    """Tell whether a message is a copy that `with_memory` made."""
+    return ORIGINAL in message.additional_kwargs
+
+
 def without_memory(message: BaseMessage) -> BaseMessage:
     """Return the user's own message of a copy that `with_memory` made, and any other as it is."""
-    if ORIGINAL not in message.additional_kwargs:
+    if not is_copy(message):
         return message
     extras = dict(message.additional_kwargs)
     content = extras.pop(ORIGINAL)
@@ -194,14 +199,11 @@ def fit(
     limit = options.max_tokens
     count = weight_of if options.token_counter == "approximate" else options.token_counter
     fresh = {id(message) for message in present}
-    grouped = [
-        [message for message in group if id(message) not in fresh]
-        for head, group in headed_groups([*past, *present])
-        if id(head) not in fresh
-    ]
+    headed = [(head, group) for head, group in headed_groups([*past, *present]) if id(head) not in fresh]
+    grouped = [[message for message in group if id(message) not in fresh] for _, group in headed]
     wanted = {id(one) for _, group in headed_groups([*past, *present]) if fresh & set(map(id, group)) for one in group}
     sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
-    said = [at for at, group in enumerate(grouped) if len(group) == 1 and is_said(group[0])]
+    said = [at for at, (head, _) in enumerate(headed) if is_said(head)]
     questions = {at for at in said if grouped[at][0].type == "human"}
     begin = 0
     spoken = sum(sizes[at] for at in said)
@@ -215,6 +217,8 @@ def fit(
         if at in said:
             if at >= begin:
                 kept.append(grouped[at])
+        elif cut and len(headed[at][1]) == 1 and headed[at][0] is not headed[at][1][0]:
+            continue  # words of a call whose result is too long
         elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):
             kept.append(grouped[at])
     shown = flat(reversed(kept))

@@ -192,3 +192,14 @@ def test_inside_a_graph_the_context_of_the_run_is_found(is_async: bool) -> None:
 
 def test_outside_of_a_graph_there_is_no_context() -> None:
     assert resolve(configurable(thread_id="t")) == Ids("t", None)
+
+
+@pytest.mark.parametrize("place", ["configurable", "context"])
+def test_two_names_for_one_user_must_agree(place: str) -> None:
+    both_names = {"thread_id": "t", "resource_id": "jonas", "user_id": "maya"}
+    runtime = Runtime(context=both_names if place == "context" else None)
+    config: Any = {"configurable": both_names if place == "configurable" else {"thread_id": "t"}}
+    with pytest.raises(IdError, match="name different users"):
+        resolve(config, runtime=runtime)
+    agreed: Any = {"configurable": {**both_names, "user_id": "jonas"}}
+    assert resolve(agreed, runtime=Runtime()) == Ids("t", "jonas")

@@ -66,11 +66,13 @@ if kind == 'list' then
     if entries[at].words ~= '' then said = said + 1 end
     anchor = anchor or (entries[at].seq and entries[at])
   end
-  if anchor and said > 1 then
+  -- one message is a new question and leaves nothing behind, unless it says something else under an id that is known
+  local is_edit = anchor and anchor.words ~= '' and string.match(mark_of(anchor.known), '^%w*') ~= anchor.words
+  if anchor and (said > 1 or is_edit) then
     notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
     left, back, first = compare_list(entries, start, #entries, notes_count)
   elseif anchor then
-    first = anchor.seq -- one message is a new question: it leaves nothing behind
+    first = anchor.seq
   end
 else
   local kept, current, anchor = {}, 0, nil

@@ -86,6 +86,16 @@ if mode == 'turn' and thread[1] then
     if anchor then
       notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
       follow(compare_list(entries, 1, #entries, notes_count))
+      -- tool traffic that is sent again between messages of the thread, under ids of its own, is there already
+      local last, between = nil, {}
+      for _, entry in ipairs(entries) do
+        if entry.words == '' then
+          if not entry.seq then between[#between + 1] = entry end
+        else
+          for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
+          last, between = entry.seq, {}
+        end
+      end
     end
   elseif asked and asked.seq and answers > 0 and is_new then
     -- a question that is answered anew leaves its own turn behind; what others have said since is theirs
@@ -135,6 +145,9 @@ local upto = spoken()
 local inserted = 0
 local stored = {}
 for number, entry in ipairs(entries) do
+  if entry.is_copy then
+    stored[number] = entry.id
+  else
   local id = entry.main or entry.known or entry.id
   local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.place, entry.place + 7)
   local chunks = tonumber(ARGV[entry.place + 8])
@@ -219,6 +232,7 @@ for number, entry in ipairs(entries) do
     end
   end
   stored[number] = id
+  end
 end
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
