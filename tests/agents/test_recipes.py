@@ -1,0 +1,190 @@
+"""The recipes of the documentation as whole applications, with a scripted model: what was it sent, and what is stored."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, SummarizationMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.agents.models import Bench, Scripted, ask, calling, remembered, said, weather
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/recipes.md"
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """Run the page, and return its names."""
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile("\n".join(blocks), str(PAGE), "exec", dont_inherit=True), names)
+    return names
+
+
+# ---------------------------------------------------------------------- the order of middleware
+
+MAIL = "ann@example.org"
+FACT = "my cat is named Molly"
+
+
+def knowing(bench: Bench) -> Memory:
+    """Make a memory that has something to recall, and a working memory."""
+    everything = RecallOptions(top_k=20, message_range=0)  # what a summary has taken away may be recalled, too
+    memory = bench.recalling(recall=everything, working_memory=WorkingMemoryOptions(template=""))
+    memory.history.append([HumanMessage(FACT, id="x")], thread_id="pets", resource_id="ann")
+    memory.working_memory.update("Ann lives in Oslo", resource_id="ann")
+    return memory
+
+
+def orders() -> list[Any]:
+    """Give memory each place among four others, which stand in their order and the other way round."""
+    both = ([0, 1, 2, 3], [3, 2, 1, 0])
+    found = [[*others[:at], None, *others[at:]] for others in both for at in range(5)]
+    return [pytest.param(order, id="".join("m" if one is None else "prsc"[one] for one in order)) for order in found]
+
+
+def marks(messages: list[BaseMessage]) -> list[int]:
+    """Say how far in front of the last question the marked messages stand."""
+    last = max(at for at, message in enumerate(messages) if message.type == "human")
+    return [last - at for at, message in enumerate(messages) if "cache_control" in str(message.content)]
+
+
+def in_order(page: dict[str, Any], memory: Memory, order: list[int | None], reducer: Any) -> list[Any]:
+    others: list[AgentMiddleware[Any, Any]] = [
+        PIIMiddleware("email"),
+        reducer,
+        page["prompt"],
+        page["MarkBeforeQuestion"](),
+    ]
+    return [MemoryMiddleware(memory) if at is None else others[at] for at in order]
+
+
+ASKED = [f"how is my cat named {MAIL} {at}" for at in range(5)]
+WHOLE = [line for at in range(5) for line in (f"human: how is my cat named [REDACTED_EMAIL] {at}", f"ai: answer {at}")]
+
+
+def talk(bench: Bench, middleware: list[Any], *, saver: bool = True) -> Scripted:
+    model = Scripted.says(*[f"answer {at}" for at in range(5)])
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver() if saver else None)
+    for text in ASKED:
+        bench.run(agent, ask(text))
+    return model
+
+
+def check(memory: Memory, model: Scripted) -> None:
+    """Memory's text is in each request, the prompt is whole, and what is stored is what people and model said."""
+    for messages in model.seen:
+        assert "Molly" in remembered(messages)
+        assert "Ann lives in Oslo" in remembered(messages)
+        assert said(messages)[0] == "system: You are terse."
+        assert len({message.id for message in messages[1:]}) == len(messages) - 1
+    kept = memory.history.messages("t", superseded=True)
+    assert said(kept) == WHOLE
+    assert all(isinstance(message.content, str) for message in kept)
+    assert [dict(message.additional_kwargs) for message in kept] == [{}] * 10
+
+
+@pytest.mark.parametrize("order", orders())
+def test_trimming_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
+    memory = knowing(bench)
+    model = talk(bench, in_order(page, memory, order, page["trim_messages"]))
+    check(memory, model)
+    # LangChain's recipe keeps the first message, and three or four at the end
+    first, last = model.seen[1], model.seen[-1]
+    assert said(first)[1:] == WHOLE[:3]
+    assert said(last)[1:] == [WHOLE[0], *WHOLE[5:9]]
+    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
+
+
+@pytest.mark.parametrize("order", orders())
+def test_a_summary_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
+    memory = knowing(bench)
+    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
+    model = talk(bench, in_order(page, memory, order, summary))
+    check(memory, model)
+    _, summed, *rest = said(model.seen[2])
+    assert "SUMMARY" in summed
+    assert rest == WHOLE[3:5]
+    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
+
+
+@pytest.mark.parametrize("order", orders())
+def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
+    page: dict[str, Any], bench: Bench, order: list[int | None]
+) -> None:
+    memory = knowing(bench)
+    model = talk(bench, in_order(page, memory, order, page["trim_messages"]), saver=False)
+    check(memory, model)
+    assert [said(messages)[1:] for messages in model.seen] == [WHOLE[: 2 * at + 1] for at in range(5)]
+    is_inside = order.index(3) > order.index(None)
+    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
+def test_an_answer_is_redacted_before_it_is_stored_only_where_memory_is_first(bench: Bench, *, first: bool) -> None:
+    memory = bench.memory()
+    stored: list[str] = []
+
+    class Looks(AgentMiddleware[Any, Any]):  # at the outermost place: its hook behind the model comes last
+        def after_model(self, state: Any, runtime: Any) -> None:
+            stored.extend(said(memory.history.messages("t")))
+
+    guard = PIIMiddleware("email", apply_to_output=True)
+    both: list[Any] = [MemoryMiddleware(memory), guard]
+    bench.run(
+        create_agent(Scripted.says(f"it is {MAIL}"), middleware=[Looks(), *both[:: 1 if first else -1]]), ask("hi")
+    )
+    assert stored[-1] == ("ai: it is [REDACTED_EMAIL]" if first else f"ai: it is {MAIL}")
+    assert said(memory.history.messages("t")) == ["human: hi", "ai: it is [REDACTED_EMAIL]"]
+
+
+class Payloads:
+    """Gives an Anthropic model that sends nothing, and keeps what it would have sent."""
+
+    def __init__(self, *script: AIMessage) -> None:
+        from langchain_anthropic import ChatAnthropic
+
+        self.sent: list[dict[str, Any]] = []
+        kept, lines = self.sent, list(script)
+
+        class Offline(ChatAnthropic):
+            def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
+                kept.append(self._get_request_payload(messages, stop=stop, **given))
+                return ChatResult(generations=[ChatGeneration(message=lines.pop(0))])
+
+            async def _agenerate(self, *given: Any, **more: Any) -> ChatResult:
+                return self._generate(*given, **more)
+
+        self.model = Offline(model="claude-sonnet-4-5", api_key="none")
+
+
+def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
+    anthropic = pytest.importorskip("langchain_anthropic.middleware", reason="needs langchain-anthropic")
+    memory = knowing(bench)
+    called = calling(("weather", {"city": "Oslo"}), id="a")
+    provider = Payloads(AIMessage("hello"), called, AIMessage("sunny"))
+    others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
+    agent = create_agent(provider.model, [weather], middleware=[MemoryMiddleware(memory), *others])
+    bench.run(agent, ask("hi"))
+    bench.run(agent, ask("how is my cat named?"))
+    first, second, third = provider.sent
+    for payload in (second, third):
+        answer, question = payload["messages"][1:3]
+        assert answer["content"][0]["cache_control"] == {"type": "ephemeral"}
+        assert "Molly" in str(question)
+        assert "cache_control" not in str(question)
+        assert payload["system"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+        assert payload["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+        assert sum("cache_control" in tool for tool in payload["tools"]) == 1
+        assert str(payload).count("cache_control") == 4
+    assert second["tools"] == first["tools"]
+    assert second["system"] == first["system"]
+    assert second["messages"][0]["content"] == "hi"
