@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
+import redis
 from fastapi.testclient import TestClient
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, SummarizationMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.redis.aio import AsyncRedisSaver
 from openai import AsyncOpenAI, AuthenticationError, NotFoundError, OpenAI
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.models import Bench, Scripted, ask, calling, remembered, said, weather
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/recipes.md"
+
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
+    "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
+)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +178,8 @@ class Payloads:
             async def _agenerate(self, *given: Any, **more: Any) -> ChatResult:
                 return self._generate(*given, **more)
 
-        self.model = Offline(model="claude-sonnet-4-5", api_key="none")
+        made: Any = Offline
+        self.model = made(model="claude-sonnet-4-5", api_key="none")
 
 
 def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
@@ -203,10 +216,10 @@ class Client:
         self.bench = bench
         given: dict[str, Any] = {"api_key": key, "default_headers": {"x-chat-id": chat}, "max_retries": 0}
         self.sync = OpenAI(base_url="http://testserver/v1", http_client=TestClient(app), **given)
-        transport = httpx.AsyncClient(transport=httpx.ASGITransport(app))
+        transport = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
         self.twin = AsyncOpenAI(base_url="http://testserver/v1", http_client=transport, **given)
 
-    def say(self, *lines: str) -> str | None:
+    def say(self, *lines: str) -> str:
         roles = {"system": "system", "human": "user", "ai": "assistant"}
         pairs = [line.split(": ", 1) for line in lines]
         asked: dict[str, Any] = {
@@ -217,7 +230,7 @@ class Client:
             found = self.sync.chat.completions.create(**asked)
         else:
             found = self.bench.runner.run(self.twin.chat.completions.create(**asked))
-        return found.choices[0].message.content
+        return str(found.choices[0].message.content)
 
 
 def served(page: dict[str, Any], bench: Bench, memory: Memory, *lines: Any) -> tuple[Scripted, Any]:
@@ -274,3 +287,116 @@ def test_a_chat_of_somebody_else_is_refused(page: dict[str, Any], bench: Bench) 
         Client(bench, app, "for-nobody").say("human: 1")
     assert len(model.seen) == 1
     assert said(memory.history.messages("t", resource_id="maya")) == ["human: 1", "ai: 2"]
+
+
+# ---------------------------------------------------------------------- a checkpointer on the same Redis
+
+
+@contextmanager
+def saving(bench: Bench, url: str) -> Iterator[Any]:
+    if bench.face == "sync":
+        with RedisSaver.from_conn_string(url) as saver:
+            saver.setup()
+            yield saver
+        return
+
+    async def opened() -> tuple[AsyncExitStack, AsyncRedisSaver]:
+        stack = AsyncExitStack()
+        made = await stack.enter_async_context(AsyncRedisSaver.from_conn_string(url))
+        await made.asetup()
+        return stack, made
+
+    stack, twin = bench.runner.run(opened())
+    yield twin
+    bench.runner.run(stack.aclose())
+
+
+def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
+    with EmbeddedRedis() as server, saving(bench, server.url) as saver:
+        memory = bench.recalling(redis_url=server.url, key_prefix="memory")
+        model = Scripted.says("2", calling(("weather", {"city": "Oslo"}), id="a"), "4", "four", "6")
+        agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory)], checkpointer=saver)
+        bench.run(agent, ask("1", "q1"))
+        before = bench.run(agent, ask("3", "q3"))["messages"]
+        turn = ["human: 1", "ai: 2", "human: 3", "ai: weather#a-0", "tool: sunny in Oslo", "ai: 4"]
+        assert said(memory.history.messages("t")) == said(before) == turn
+        # the answer is made anew
+        gone = [RemoveMessage(id=message.id) for message in before[3:]]
+        assert bench.run(agent, {"messages": gone})["messages"][-1].text == "four"
+        bench.run(agent, ask("5"))
+        assert said(model.seen[-1]) == ["human: 1", "ai: 2", "human: 3", "ai: four", "human: 5"]
+        assert said(memory.history.messages("t")) == [*said(model.seen[-1]), "ai: 6"]
+        with redis.Redis.from_url(server.url) as raw:
+            prefixes = {key.partition(b":")[0].strip(b"{}") for key in raw.scan_iter("*")}
+        assert {one for one in prefixes if not one.startswith((b"checkpoint", b"write_keys_zset"))} == {b"memory"}
+        assert {finding.level for finding in memory.doctor().findings} == {"ok"}
+
+
+# ---------------------------------------------------------------------- teams
+
+
+@pytest.fixture(params=["checkpointer", "no checkpointer"])
+def checkpointer(request: pytest.FixtureRequest) -> InMemorySaver | None:
+    return InMemorySaver() if request.param == "checkpointer" else None
+
+
+def without_handing_back(lines: list[str]) -> list[str]:
+    """Leave out what langgraph-supervisor writes under ids that it makes up."""
+    return [line for line in lines if "back to supervisor" not in line and "transfer_back" not in line]
+
+
+def test_a_supervisor_and_its_team_have_one_conversation(
+    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+) -> None:
+    memory = knowing(bench)
+    over = [calling(("transfer_to_expert", {}), id=id) for id in "ab"]
+    leads, expert = Scripted.says(over[0], "sunny", over[1], "rainy"), Scripted.says("it is sunny", "it rains")
+    app = page["supervised"](leads, expert, memory).compile(checkpointer=checkpointer)
+    whole: list[str] = []
+    for at, (text, word, answer) in enumerate([("1", "it is sunny", "sunny"), ("my cat", "it rains", "rainy")]):
+        bench.run(app, ask(text))
+        handed = [f"ai: transfer_to_expert#{'ab'[at]}-0", "tool: Successfully transferred to expert"]
+        whole += [f"human: {text}", *handed, f"ai: {word}", f"ai: {answer}"]
+    assert without_handing_back(said(memory.history.messages("t", superseded=True))) == whole
+    assert without_handing_back(said(leads.seen[-1])[1:]) == whole[:-1]
+    assert said(leads.seen[-1])[0] == "system: You lead."
+    assert without_handing_back(said(expert.seen[-1])) == whole[:-2]
+    assert "Molly" in remembered(leads.seen[2])
+    assert "Molly" in remembered(expert.seen[1])
+    assert remembered(expert.seen[1]).count("Molly") == 1
+
+
+def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None) -> None:
+    memory = knowing(bench)
+    last = "bob again" if checkpointer else "alice again"  # without one the swarm forgets who was active
+    alice = Scripted.says(calling(("transfer_to_bob", {}), id="a"), *(() if checkpointer else [last]))
+    bob = Scripted.says("bob here", *([last] if checkpointer else ()))
+    app = page["swarm_of"](alice, bob, memory).compile(checkpointer=checkpointer)
+    bench.run(app, ask("1"))
+    bench.run(app, ask("how is my cat named"))
+    handed = ["ai: transfer_to_bob#a-0", "tool: Successfully transferred to bob"]
+    whole = ["human: 1", *handed, "ai: bob here", "human: how is my cat named", f"ai: {last}"]
+    final = (bob if checkpointer else alice).seen[-1]
+    assert said(final) == whole[:-1]
+    assert "Molly" in remembered(final)
+    assert said(bob.seen[0]) == whole[:3]
+    assert said(memory.history.messages("t", superseded=True)) == whole
+
+
+def test_a_deep_agent_remembers_and_its_helpers_write_nothing(
+    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+) -> None:
+    memory = knowing(bench)
+    model = Scripted.says(
+        calling(("task", {"description": "look", "subagent_type": "scout"}), id="a"), "found", "Molly"
+    )
+    scout = Scripted.says("looked")
+    agent = page["deep"](model, scout, memory, checkpointer=checkpointer)
+    bench.run(agent, ask("1"))
+    bench.run(agent, ask("how is my cat named"))
+    whole = ["human: 1", "ai: task#a-0", "tool: looked", "ai: found", "human: how is my cat named", "ai: Molly"]
+    assert said(model.seen[-1])[1:] == whole[:-1]
+    assert "Molly" in remembered(model.seen[-1])
+    assert said(scout.seen[0])[-1] == "human: look"
+    assert "Ann lives in Oslo" in remembered(scout.seen[0])
+    assert said(memory.history.messages("t", superseded=True)) == whole
