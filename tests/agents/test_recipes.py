@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -26,22 +24,10 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.models import Bench, Scripted, ask, calling, remembered, said, weather
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/recipes.md"
-
-
 pytestmark = pytest.mark.filterwarnings(
     "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
     "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
 )
-
-
-@pytest.fixture(scope="module")
-def page() -> dict[str, Any]:
-    """Run the page, and return its names."""
-    names: dict[str, Any] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    exec(compile("\n".join(blocks), str(PAGE), "exec", dont_inherit=True), names)
-    return names
 
 
 # ---------------------------------------------------------------------- the order of middleware

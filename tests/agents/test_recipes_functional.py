@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from langgraph.types import RetryPolicy
 
 from langchain_workingmem import Memory
 from tests.agents.models import CONFIG, Bench, ModelDownError, Scripted, said
-from tests.agents.test_recipes import page  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:create_react_agent has been moved", "ignore:get_async_redis_connection will become"
@@ -21,29 +21,29 @@ pytestmark = pytest.mark.filterwarnings(
 
 def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
     """Build what the page says of the sync twin."""
-    retry = RetryPolicy(max_attempts=3, initial_interval=0.1)
+    tried: Any = partial(task, retry_policy=RetryPolicy(max_attempts=3, initial_interval=0.1))
 
-    @task(retry_policy=retry)
-    def answer(question: HumanMessage, ids: dict[str, str]) -> AIMessage:
+    def answer(question: HumanMessage, ids: dict[str, Any]) -> AIMessage:
         made: AIMessage = model.invoke(memory.context([question], **ids).messages)
         return made.model_copy(update={"id": f"{question.id}-answer"})
 
-    @task(retry_policy=retry)
-    def save(turn: list[Any], ids: dict[str, str]) -> None:
+    def save(turn: list[Any], ids: dict[str, Any]) -> None:
         memory.save_turn(turn, **ids)
 
-    @entrypoint(checkpointer=checkpointer)
-    def chat(question: HumanMessage) -> AIMessage:
+    answering, saving = tried(answer), tried(save)
+
+    def chat(question: HumanMessage) -> Any:
         ids = {"thread_id": "t", "resource_id": "ann"}
-        answered = answer(question, ids).result()
-        save([question, answered], ids).result()
+        answered = answering(question, ids).result()
+        saving([question, answered], ids).result()
         return answered
 
-    return chat
+    made: Any = entrypoint
+    return made(checkpointer=checkpointer)(chat)
 
 
 @pytest.fixture
-def build(page: dict[str, Any], face: str) -> Any:  # noqa: F811
+def build(page: dict[str, Any], face: str) -> Any:
     return sync_twin if face == "sync" else page["remembering"]
 
 
