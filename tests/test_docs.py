@@ -39,6 +39,7 @@ def name_of(page: Path) -> str:
 
 @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated")
 @pytest.mark.filterwarnings("ignore:Importing Send from langgraph.constants")  # langmem does
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor uses it
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name_of)
 def test_every_block_runs(page: Path) -> None:
     exec(compile("\n".join(BLOCK.findall(page.read_text())), str(page), "exec", dont_inherit=True), {})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,3 +67,13 @@ def remembering(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
         recall=RecallOptions(top_k=1, message_range=0),
         working_memory=WorkingMemoryOptions(),
     )
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """Run the page of recipes, and return its names."""
+    names: dict[str, Any] = {}
+    path = Path(__file__).parents[2] / "docs/how-to/recipes.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile("\n".join(blocks), str(path), "exec", dont_inherit=True), names)
+    return names
