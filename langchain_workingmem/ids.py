@@ -41,8 +41,9 @@ def resolve(
     What was passed comes from the program, and counts. Else the resource is the user whom a LangGraph server has
     authenticated; a run that names somebody else raises `IdError`, because clients write what it says, unless
     `trust_client_ids`. Without such a user it is what the `context` of the run (attribute or key) names, or
-    `config["configurable"]`; `user_id` means `resource_id` in both. The thread is looked for in the same two places.
-    What is found nowhere stays None; `Ids.both` says what that means.
+    `config["configurable"]`; `user_id` means `resource_id` in both, and where one place has
+    both they must agree. The thread is looked for in the same two places.
+    What is found nowhere stays None; `both` says what that means.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
@@ -56,6 +57,7 @@ def resolve(
                 _check_speaker(user, id, where)
             resource_id = user
         else:
+            _check_names(places)
             resource_id = next(iter(named.values()), user)
     return Ids(thread_id, resource_id)
 
@@ -117,12 +119,14 @@ def _named(places: Mapping[str, Any], runtime: Any) -> dict[str, str]:
     }
     if getattr(runtime, "server_info", None) is not None and found.get(_NOBODY) == "":
         del found[_NOBODY]
+    return found
+
+
+def _check_names(places: Mapping[str, Any]) -> None:
     for place, values in places.items():
-        names = {id for name in ("resource_id", "user_id") if (id := _look(values, name))}
-        if len(names) > 1:
+        if len({id for name in ("resource_id", "user_id") if (id := _look(values, name))}) > 1:
             msg = f"'resource_id' and 'user_id' in {place} name different users: they mean the same, pass one of them"
             raise IdError(msg)
-    return found
 
 
 def _get(place: Any, name: str) -> Any:

@@ -59,11 +59,6 @@ def test_user_id_means_resource_id_in_configurable() -> None:
     assert resolve(configurable(user_id="u")) == Ids(None, "u")
 
 
-def test_resource_id_wins_over_its_alias_in_the_same_place() -> None:
-    assert resolve(configurable(user_id="u", resource_id="r")).resource_id == "r"
-    assert resolve(None, runtime=Runtime(context=Context(resource_id="r", user_id="u"))).resource_id == "r"
-
-
 def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() -> None:
     config = configurable(resource_id="configurable", thread_id="configurable")
     runtime = server_run("server", Context("context", "context"))
