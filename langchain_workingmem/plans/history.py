@@ -104,7 +104,9 @@ def _embed_again(space: Space, thread_id: str, ids: Sequence[str]) -> Plan[None]
     values = yield from send(("HMGET", space.keys.of(thread_id).messages, *ids))
     found = [(id, value) for id, value in zip(ids, values[0], strict=True) if value]
     rows = [(decode_message(id.encode(), b"0", value, thread_id).message, value) for id, value in found]
-    yield from write(space, [restored(message, value, space.recalling) for message, value in rows], thread_id, None, "heal")
+    yield from write(
+        space, [restored(message, value, space.recalling) for message, value in rows], thread_id, None, "heal"
+    )
 
 
 def _under(id: str, draft: Draft) -> BaseMessage:

@@ -58,8 +58,19 @@ if thread[1] and kind ~= 'part' then
   end
 end
 
+-- the state that the list belongs to; what stands in front of its first message and belongs to it was trimmed off
+local state_begins, own_state = nil, nil
+if ARGV[2] == 'state' then
+  for _, entry in ipairs(entries) do
+    if entry.seq and (not state_begins or entry.seq < state_begins) then
+      state_begins, own_state = entry.seq, select(2, mark_of(entry.known))
+    end
+  end
+  if not tonumber(own_state) then own_state = nil end
+end
+
 local left, back, marks = {}, {}, {}
-local first, lineage -- of the list: its first sequence number, and the state that it belongs to
+local first -- sequence number of the list
 if kind == 'list' then
   local said, anchor = 0, nil
   for at = start, #entries do
@@ -85,13 +96,11 @@ else
   end
   first = anchor and anchor.seq
   if anchor and kind == 'state' then
-    lineage = select(2, mark_of(anchor.known))
-    if not tonumber(lineage) then
-      lineage = nil
+    if not own_state then -- it begins to belong to this state
       for id in pairs(kept) do marks[#marks + 1] = id end
     elseif redis.call('ZCOUNT', KEYS[2], first, '+inf') > current then
       for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
-        if not kept[id] and select(2, mark_of(id)) == lineage then left[#left + 1] = id end
+        if not kept[id] and select(2, mark_of(id)) == own_state then left[#left + 1] = id end
       end
     end
   elseif kind == 'part' then
@@ -211,11 +220,11 @@ local doomed = {}
 for _, id in ipairs(left) do doomed[id] = true end
 
 -- Tells whether a message is part of the history as it is to be shown; most need no look into their headers.
-local looks_inside = lineage or thread[2] or roles ~= '' or is_without_tools or most
+local looks_inside = own_state or thread[2] or roles ~= '' or is_without_tools or most
 local function is_shown(id, seq, value)
   if not looks_inside then return true end
   local _, _, size, _, said, state, rest = string.match(value, HEADER)
-  if lineage and tonumber(seq) < first and state == lineage then return false end -- trimmed off the state
+  if own_state and tonumber(seq) < state_begins and state == own_state then return false end
   if string.sub(said, -1) == '!' then return false end
   local role, tokens = role_at(value, rest), tonumber(string.match(size, '^%d+'))
   if roles ~= '' and not string.find(roles, ',' .. role .. ',', 1, true) then return false end

@@ -144,18 +144,19 @@ local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2]
 local upto = spoken()
 local inserted = 0
 local stored = {}
-for number, entry in ipairs(entries) do
-  if entry.is_copy then
-    stored[number] = entry.id
-  else
-  local id = entry.main or entry.known or entry.id
+local may_revive = (mode == 'append' or mode == 'turn') and redis.call('EXISTS', KEYS[7]) == 1
+-- Writes a message, and returns the id under which it is stored.
+local function save(entry)
+  local id, model = entry.main or entry.known or entry.id, model
   local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.place, entry.place + 7)
   local chunks = tonumber(ARGV[entry.place + 8])
-  if mode == 'append' or mode == 'turn' then
+  if may_revive then
     local is_back
     is_back, id = revive(id)
-    redis.call('HINCRBY', KEYS[1], 'count', is_back)
-    changed = changed or is_back == 1
+    if is_back == 1 then
+      redis.call('HINCRBY', KEYS[1], 'count', 1)
+      changed = true
+    end
   end
   local seq, is_behind = redis.call('ZSCORE', KEYS[2], id), false
   if not seq and mode == 'update' then
@@ -231,8 +232,10 @@ for number, entry in ipairs(entries) do
       hold(key)
     end
   end
-  stored[number] = id
-  end
+  return id
+end
+for number, entry in ipairs(entries) do
+  stored[number] = entry.is_copy and entry.id or save(entry)
 end
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
