@@ -64,11 +64,11 @@ class Turn:
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
-        aliases, edited = self.branch.aliases, self.branch.edited
+        elsewhere, edited = {*self.branch.aliases, *self.branch.hidden}, self.branch.edited
         fresh = turn.unsaved(messages, self.gathered.seqs)
         ids = {message.id for message in fresh}
         fresh = [*(message for message in messages if message.id in edited and message.id not in ids), *fresh]
-        return [m for m in fresh if m.id not in aliases and self.saved.get(m.id or "") != m]
+        return [m for m in fresh if m.id not in elsewhere and self.saved.get(m.id or "") != m]
 
     def with_saved(self, messages: Sequence[BaseMessage]) -> Turn:
         """Remember that messages are saved, and the branch with them."""

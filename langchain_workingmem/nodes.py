@@ -51,7 +51,7 @@ def load_node(
         left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
             yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
-            branch = Branch(kind=branch.kind, anchor=branch.anchor)
+            branch = branch.written()
         if saves:
             note_branch(memory.core.space, thread_id, messages, branch)
         return found
@@ -111,7 +111,8 @@ def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, 
 
 def _fresh(messages: list[BaseMessage], branch: Branch) -> list[BaseMessage]:
     """Return what is to be saved of a state: not what the thread holds under another id."""
-    saved = [message for message in unsaved(messages) if message.id not in branch.aliases]
+    elsewhere = {*branch.aliases, *branch.hidden}
+    saved = [message for message in unsaved(messages) if message.id not in elsewhere]
     edited = [message for message in messages if message.id in branch.edited]
     return [*(message for message in edited if message not in saved), *saved]
 

@@ -39,6 +39,7 @@ class Branch:
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list
     question: str = ""  # stored id of the question
+    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
 
     @property
     def is_news(self) -> bool:
@@ -47,7 +48,9 @@ class Branch:
 
     def written(self) -> Branch:
         """Return what remains to be known of it when it is written down."""
-        return Branch(kind=self.kind, aliases=self.aliases, anchor=self.anchor, question=self.question)
+        return Branch(
+            kind=self.kind, aliases=self.aliases, anchor=self.anchor, question=self.question, hidden=self.hidden
+        )
 
     def arguments(self, versions: Sequence[str]) -> list[Argument]:
         """Write it as `write.lua` reads it; the old version of each id in `versions` is kept."""
@@ -84,7 +87,6 @@ class Comparison:
     seqs: Mapping[str, int]  # of those that are stored
     uptos: Mapping[str, int]  # tokens said up to them
     left_seqs: frozenset[int]  # of what is left behind
-    hidden: frozenset[str]  # ids that no model is shown: sent again, or refused by a provider
     cut: int  # messages that a limit of tokens leaves in the store
 
 
@@ -107,12 +109,12 @@ def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) 
         aliases={id: name for id, name in names.items() if id and id != name},
         anchor=next((names[id] for id in ids[begin:] if id in names), ""),
         question=names.get(asked, ""),
+        hidden=frozenset(resent | refusals),
     )
     return Comparison(
         branch=branch,
         seqs=places,
         uptos={id: upto for id, upto in zip(ids, uptos, strict=True) if upto > 0},
         left_seqs=frozenset(map(int, left_seqs)),
-        hidden=frozenset(resent | refusals),
         cut=int(cut),
     )

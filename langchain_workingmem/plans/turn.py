@@ -114,7 +114,6 @@ class Gathered:
     recalled: RecallResult = field(default_factory=RecallResult)
     seqs: Mapping[str, int] = field(default_factory=dict)  # of what was read and of the caller's list, by id
     uptos: Mapping[str, int] = field(default_factory=dict)  # tokens said up to them
-    hidden: frozenset[str] = frozenset()  # ids in the caller's list that no model is shown
     cut: int = 0  # messages that a limit of tokens left in the store
     branch: Branch = field(default_factory=Branch)
     working_memory: WorkingMemoryState | None = None
@@ -158,7 +157,7 @@ def gather(
             decode_message(id, seq, value, thread_id)
             for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
         ]
-        given = {message.id for message in new} - seen.hidden
+        given = {message.id for message in new} - seen.branch.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
         state = working_memory.state_of(space, place, rest) if place else None
         gathered = Gathered(
@@ -166,7 +165,6 @@ def gather(
             stored,
             seqs={**{row.message.id or "": row.seq for row in rows}, **seen.seqs},
             uptos={**{row.message.id or "": row.upto for row in rows}, **seen.uptos},
-            hidden=seen.hidden,
             cut=seen.cut,
             branch=seen.branch,
             working_memory=state,
@@ -289,7 +287,7 @@ def assemble(
     answer, and Gemini with a call. Memory stands in front of the user's words, in a copy, so that the prompt keeps its prefix.
     """
     state, recalled = gathered.working_memory, gathered.recalled
-    rest = [m for m in new if not isinstance(m, SystemMessage) and m.id not in gathered.hidden]
+    rest = [m for m in new if not isinstance(m, SystemMessage) and m.id not in gathered.branch.hidden]
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     given = {message.id for message in rest if message.id}
     past = [row.message for row in gathered.stored if row.message.id not in given]

@@ -192,7 +192,7 @@ def test_outside_of_a_graph_there_is_no_context() -> None:
 @pytest.mark.parametrize("place", ["configurable", "context"])
 def test_two_names_for_one_user_must_agree(place: str) -> None:
     both_names = {"thread_id": "t", "resource_id": "jonas", "user_id": "maya"}
-    runtime = Runtime(context=both_names if place == "context" else None)
+    runtime: Any = Runtime(context=Context(resource_id="jonas", user_id="maya") if place == "context" else None)
     config: Any = {"configurable": both_names if place == "configurable" else {"thread_id": "t"}}
     with pytest.raises(IdError, match="name different users"):
         resolve(config, runtime=runtime)
