@@ -64,11 +64,8 @@ class Turn:
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
-        elsewhere, edited = {*self.branch.aliases, *self.branch.hidden}, self.branch.edited
-        fresh = turn.unsaved(messages, self.gathered.seqs)
-        ids = {message.id for message in fresh}
-        fresh = [*(message for message in messages if message.id in edited and message.id not in ids), *fresh]
-        return [m for m in fresh if m.id not in elsewhere and self.saved.get(m.id or "") != m]
+        fresh = turn.to_save(messages, self.branch, self.gathered.seqs)
+        return [message for message in fresh if self.saved.get(message.id or "") != message]
 
     def with_saved(self, messages: Sequence[BaseMessage]) -> Turn:
         """Remember that messages are saved, and the branch with them."""

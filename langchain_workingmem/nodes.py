@@ -19,6 +19,7 @@ from langchain_workingmem.plans.turn import (
     note_branch,
     noted_branch,
     question,
+    to_save,
     turn_of,
     unsaved,
 )
@@ -90,7 +91,7 @@ def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, 
         asked = question(messages)
         branch = noted_branch(memory.core.space, thread_id, asked) or Branch(kind=kind_of(config))
         branch = replace(branch, question=branch.question or _id(asked))
-        yield from memory.core.saving(_fresh(messages, branch), thread_id, resource_id, branch=branch)
+        yield from memory.core.saving(to_save(messages, branch), thread_id, resource_id, branch=branch)
         branch_is_saved(memory.core.space, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
@@ -107,14 +108,6 @@ def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, 
         return await memory.core.arun(plan(state, config))
 
     return RunnableLambda(save, asave, name="save_memory")
-
-
-def _fresh(messages: list[BaseMessage], branch: Branch) -> list[BaseMessage]:
-    """Return what is to be saved of a state: not what the thread holds under another id."""
-    elsewhere = {*branch.aliases, *branch.hidden}
-    saved = [message for message in unsaved(messages) if message.id not in elsewhere]
-    edited = [message for message in messages if message.id in branch.edited]
-    return [*(message for message in edited if message not in saved), *saved]
 
 
 def _id(message: BaseMessage | None) -> str:

@@ -77,6 +77,15 @@ def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> li
     return list(messages[start:])
 
 
+def to_save(messages: Sequence[BaseMessage], branch: Branch, stored: Collection[str] = ()) -> list[BaseMessage]:
+    """Return what is unsaved, questions that were edited in front of it too; not what the thread holds under another id."""
+    elsewhere = {*branch.aliases, *branch.hidden}
+    fresh = unsaved(messages, stored)
+    ids = {message.id for message in fresh}
+    edited = (message for message in messages if message.id in branch.edited and message.id not in ids)
+    return [message for message in (*edited, *fresh) if message.id not in elsewhere]
+
+
 def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
     """Keep what a caller's list leaves behind until its turn is saved.
 
@@ -153,10 +162,7 @@ def gather(
     def read(replies: list[Any]) -> tuple[Gathered, Comparison]:
         reply, *rest = replies
         seen = compared(reply, listed, kind)
-        rows = [
-            decode_message(id, seq, value, thread_id)
-            for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
-        ]
+        rows = _rows(reply, thread_id)
         given = {message.id for message in new} - seen.branch.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
         state = working_memory.state_of(space, place, rest) if place else None
@@ -201,22 +207,20 @@ def _limits(history: HistoryOptions) -> list[Argument]:
     ]
 
 
-def history_call(space: Space, thread_id: str, resource_id: str | None, history: HistoryOptions) -> Command:
-    """Build the call that reads what the history shows of a thread, without any list of a caller."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
-    return scripts.TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
+def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:
+    """Read the messages at the end of the reply of `turn.lua`."""
+    columns = (reply[11][start::3] for start in range(3))
+    return [decode_message(id, seq, value, thread_id) for id, seq, value in zip(*columns, strict=True)]
 
 
 def read_history(
     space: Space, thread_id: str, resource_id: str | None, history: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
-    call = history_call(space, thread_id, resource_id, history)
+    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    call = scripts.TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
     (reply,) = yield from run_script(thread_id, resource_id, call)
-    rows = [
-        decode_message(id, seq, value, thread_id)
-        for id, seq, value in zip(*(reply[11][start::3] for start in range(3)), strict=True)
-    ]
+    rows = _rows(reply, thread_id)
     past = history_window([row.message for row in rows], history)
     kept, _ = fit(past, (), {row.message.id or "": row.upto for row in rows}, history, int(reply[1]))
     return kept
@@ -244,7 +248,7 @@ def _recall(
     gathered, seen = read(replies)
     here = encode(thread_id).encode()
     in_sight = {*gathered.seqs.values(), *seen.left_seqs}
-    end = gathered.seqs.get(_asked_id(seen), inf)
+    end = gathered.seqs.get(seen.branch.question, inf)
 
     def is_fresh(one: Ranked) -> bool:
         return one.thread != here or (one.seq not in in_sight and one.seq < end)
@@ -253,10 +257,6 @@ def _recall(
     # the messages around a hit may be in sight, or left behind
     kept = [row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < end)]
     return replace(gathered, recalled=replace(recalled, rows=kept))
-
-
-def _asked_id(seen: Comparison) -> str:
-    return seen.branch.question
 
 
 def _chosen(rows: Sequence[StoredMessage], new: Sequence[BaseMessage], options: HistoryOptions) -> list[StoredMessage]:

@@ -13,7 +13,7 @@
 local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
 local refusal = stranger(resource)
 if refusal then return refusal end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'refused')
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
