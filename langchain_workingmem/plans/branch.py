@@ -8,6 +8,7 @@ behind.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.plans.codec import is_ours_to_keep
@@ -88,6 +89,7 @@ class Comparison:
     uptos: Mapping[str, int]  # tokens said up to them
     left_seqs: frozenset[int]  # of what is left behind
     cut: int  # messages that a limit of tokens leaves in the store
+    ends: float = inf  # sequence number of the question, where it is stored: what stands behind it is no history of it
 
 
 def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) -> Comparison:
@@ -95,10 +97,11 @@ def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) 
     start, cut, left, left_seqs, back, marks, stored, seqs, uptos, changed, refused = reply[:11]
     ids = [message.id or "" for message in messages]
     places = {id: seq for id, seq in zip(ids, seqs, strict=True) if seq >= 0}
+    if not places:
+        return Comparison(branch=Branch(kind=kind), seqs={}, uptos={}, left_seqs=frozenset(), cut=cut)
     names = {id: name.decode() for id, name in zip(ids, stored, strict=True) if name}
-    begin = int(start)
     asked = next((id for id, message in zip(ids[::-1], messages[::-1], strict=True) if message.type == "human"), "")
-    resent = {id for id in ids[:begin] if id in names}
+    resent = {id for id in ids[:start] if id in names}
     refusals = {id for id, flag in zip(ids, refused, strict=True) if flag and id != asked}
     branch = Branch(
         kind=kind,
@@ -107,7 +110,7 @@ def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) 
         marks=[id.decode() for id in marks],
         edited=[id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id],
         aliases={id: name for id, name in names.items() if id and id != name},
-        anchor=next((names[id] for id in ids[begin:] if id in names), ""),
+        anchor=next((names[id] for id in ids[start:] if id in names), ""),
         question=names.get(asked, ""),
         hidden=frozenset(resent | refusals),
     )
@@ -115,6 +118,7 @@ def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) 
         branch=branch,
         seqs=places,
         uptos={id: upto for id, upto in zip(ids, uptos, strict=True) if upto > 0},
-        left_seqs=frozenset(map(int, left_seqs)),
-        cut=int(cut),
+        left_seqs=frozenset(left_seqs),
+        cut=cut,
+        ends=places.get(asked, inf),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -94,8 +93,7 @@ def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], b
     """
     if asked := question(messages):
         words = (thread_id, words_of(asked))
-        other = space.branches.get(words)
-        space.branches.put(words, branch if other is None or other == branch else Branch())
+        space.branches.change(words, lambda other: branch if other is None or other == branch else Branch())
         space.branches.put((thread_id, asked.id or ""), branch)
 
 
@@ -130,6 +128,8 @@ class Gathered:
     def renamed(self, ids: Collection[str]) -> Gathered:
         """Know messages of the caller's list under the ids under which they are stored as well."""
         names = {id: name for id, name in self.branch.aliases.items() if id in ids}
+        if not names:
+            return self
         seqs = {name: self.seqs[id] for id, name in names.items()}
         uptos = {name: self.uptos[id] for id, name in names.items() if id in self.uptos}
         return replace(self, seqs={**self.seqs, **seqs}, uptos={**self.uptos, **uptos})
@@ -248,14 +248,15 @@ def _recall(
     gathered, seen = read(replies)
     here = encode(thread_id).encode()
     in_sight = {*gathered.seqs.values(), *seen.left_seqs}
-    end = gathered.seqs.get(seen.branch.question, inf)
 
     def is_fresh(one: Ranked) -> bool:
-        return one.thread != here or (one.seq not in in_sight and one.seq < end)
+        return one.thread != here or (one.seq not in in_sight and one.seq < seen.ends)
 
     recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
     # the messages around a hit may be in sight, or left behind
-    kept = [row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < end)]
+    kept = [
+        row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < seen.ends)
+    ]
     return replace(gathered, recalled=replace(recalled, rows=kept))
 
 

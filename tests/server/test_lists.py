@@ -105,6 +105,14 @@ def test_what_is_missing_in_front_of_a_list_is_not_left_behind(talked: Memory) -
 # ---------------------------------------------------------------------- another branch
 
 
+def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:
+    memory.save_turn(lines("hello", "hi", "which cheese?", "gouda"), **TURN)
+    memory.history.append([AIMessage("cheese of the day: brie")], **TURN)
+    assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", resource_id="ann").messages)
+    again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
+    assert "brie" not in str(again.messages)
+
+
 def test_an_answer_is_made_anew(talked: Memory) -> None:
     assert turn(talked, "better", "one", "two", "three") == ["one", "", "done", "two", "three"]
     assert stored(talked) == ["one", "", "done", "two", "three", "better"]
