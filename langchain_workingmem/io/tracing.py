@@ -17,6 +17,7 @@ class Trace:
 
     def __init__(self) -> None:
         self._open: list[Any] = []
+        self._is_seen = True
 
     def enter(self, effect: Enter) -> Any:
         """Begin a run; None when nobody looks."""
@@ -53,7 +54,9 @@ class Trace:
     def _manager(self, kind: Any) -> Any:
         if self._open:
             return self._open[-1].get_child()
-        if var_child_runnable_config.get() is None and not tracing_is_enabled():
+        if self._is_seen:
+            self._is_seen = var_child_runnable_config.get() is not None or bool(tracing_is_enabled())
+        if not self._is_seen:
             return None  # the usual case outside of a chain, and configuring a manager is not free
         config = ensure_config()
         return kind.configure(

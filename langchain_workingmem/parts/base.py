@@ -110,9 +110,11 @@ class Core:
         """Plan to save a turn, and write down what the list that `context` was asked with has left behind."""
         given = as_messages(messages)
         asked = question(given)
-        branch = noted_branch(self.space, thread_id, asked) or Branch()
+        noted = noted_branch(self.space, thread_id, asked)
+        branch = noted or Branch()
         if asked is not None and asked.id is None and branch.question:
             asked.id = branch.question
         stored = yield from self.saving(given, thread_id, resource_id, mode="turn", branch=branch)
-        branch_is_saved(self.space, thread_id, asked, branch)
+        if noted is not None:
+            branch_is_saved(self.space, thread_id, asked, noted)
         return stored

@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -143,10 +144,10 @@ def hits_of(
     """
     found: dict[object, Found] = {}
     repeated = set()
-    words = _words(query.text)
+    question = query.text.strip()
     for one in ranked:
         hit = Found(one, (one.thread, fetched.ranks[one.thread, one.seq]))
-        if query.turn and _repeats(fetched.rows[hit.place].message, query.text, words):
+        if query.turn and _repeats(fetched.rows[hit.place].message, question):
             repeated.add(one[:2])
             answer = fetched.answer_to(hit.place)
             if answer is None or not _is_open(query, one, fetched.rows[answer], wanted):
@@ -168,15 +169,15 @@ def _is_open(query: Query, one: Ranked, row: StoredMessage, wanted: Callable[[Ra
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold()) or [text.strip()]
+    return _WORD.findall(text.casefold()) or [text]
 
 
-def _repeats(message: BaseMessage, question: str, words: list[str]) -> bool:
+def _repeats(message: BaseMessage, question: str) -> bool:
     if not isinstance(message, HumanMessage):
         return False
     text = words_in(message).strip()
-    is_near = abs(len(text) - len(question.strip())) <= 4 * CHARACTERS_PER_TOKEN  # who asks again may say "??"
-    return is_near and _words(text) == words
+    is_near = abs(len(text) - len(question)) <= 4 * CHARACTERS_PER_TOKEN  # who asks again may say "??"
+    return is_near and _words(text) == _words(question)
 
 
 def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
@@ -340,7 +341,7 @@ def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_token
                 thread_title=fetched.titles[hit.place[0]],
             )
         )
-    return RecallResult(hits=found, rows=sorted(shown.values(), key=lambda row: (row.stored_at, row.thread_id)))
+    return RecallResult(hits=found, rows=sorted(shown.values(), key=attrgetter("stored_at", "thread_id")))
 
 
 def _shortened(

@@ -43,7 +43,6 @@ from langchain_workingmem.plans.scoring import (
 )
 from langchain_workingmem.plans.search import (
     columns,
-    farthest,
     matching,
     nearest,
     pack,
@@ -279,7 +278,7 @@ def candidates(
             rank = partial(rank_semantic, near, threshold=least)
         ranked = rank(wanted)
         is_all = size_of(replies[0]) < depth or depth == DEEPEST
-        if len(ranked) >= wanted or is_all or farthest(replies[0], distance) < least:
+        if len(ranked) >= wanted or is_all or similarity(rows[-1], distance) < least:
             if is_crowded(ranked, query):
                 ranked = rank(wanted + CANDIDATES)
             if query.max_tokens is not None:
@@ -362,7 +361,7 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[
     ids = {thread: decode(thread) for thread in threads}
     calls = [
         scripts.WINDOWS.call(
-            space.keys.of(ids[thread]).all, owner, before, max(after, REACH) if thread in asked else after, *places
+            space.keys.of(ids[thread]).all[:3], owner, before, max(after, REACH) if thread in asked else after, *places
         )
         for thread, places in threads.items()
     ]
@@ -374,6 +373,6 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[
         page.titles[thread] = reply[0].decode() or None
         page.found.update((thread, int(seq)) for seq in reply[1])
         for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.ranks[thread, int(seq)] = int(rank)
-            page.rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
+            page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
+            page.ranks[thread, row.seq] = rank
     return page, [ids[thread] for thread in threads if thread not in page.titles]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from langchain_workingmem.text.rendering import words_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,8 +24,8 @@ _ROLES_OF_USERS = {"user", "human"}
 
 def has_content(message: BaseMessage) -> bool:
     """Tell whether there is anything in a message that a provider would accept as content."""
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    return any(map(_is_filled, blocks))
+    content = message.content
+    return bool(content.strip()) if isinstance(content, str) else any(map(_is_filled, content))
 
 
 def _is_filled(block: str | dict[Any, Any]) -> bool:
@@ -55,7 +57,7 @@ def words_of(message: BaseMessage) -> str:
     kind = _kind(message)
     if not kind or not has_content(message):
         return ""
-    text = str(message.text).strip()
+    text = words_in(message).strip()
     if kind == "q" and not isinstance(message.content, str):
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
         if others:

@@ -302,11 +302,6 @@ def similarity(fields: Any, distance: str) -> float:
     return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # of NaN it takes the 0
 
 
-def farthest(reply: Any, distance: str) -> float:
-    """Give the similarity of the last document of a search by vector, which is the least."""
-    return similarity(columns(reply)[2][-1], distance)
-
-
 def is_stale(error: RedisReplyError) -> bool:
     """Tell whether a search failed because the index is gone, or was rebuilt for another model."""
     text = str(error).lower()

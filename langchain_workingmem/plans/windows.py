@@ -199,9 +199,10 @@ def fit(
     limit = options.max_tokens
     count = weight_of if options.token_counter == "approximate" else options.token_counter
     fresh = {id(message) for message in present}
-    headed = [(head, group) for head, group in headed_groups([*past, *present]) if id(head) not in fresh]
+    together = headed_groups([*past, *present])
+    headed = [(head, group) for head, group in together if id(head) not in fresh]
     grouped = [[message for message in group if id(message) not in fresh] for _, group in headed]
-    wanted = {id(one) for _, group in headed_groups([*past, *present]) if fresh & set(map(id, group)) for one in group}
+    wanted = {id(one) for _, group in together if fresh & set(map(id, group)) for one in group}
     sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
     said = [at for at, (head, _) in enumerate(headed) if is_said(head)]
     questions = {at for at in said if grouped[at][0].type == "human"}

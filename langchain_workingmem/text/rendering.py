@@ -78,9 +78,8 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         said = escape(message_text(message), quote=False)
-        utc = at if at.tzinfo is UTC else at.astimezone(UTC)
-        time = f"{str(utc)[:16]} UTC"
-        lines.append(f'<message role="{role}"{name} time="{time}">{said}</message>')
+        time = (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(" ", "minutes")[:16]
+        lines.append(f'<message role="{role}"{name} time="{time} UTC">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 

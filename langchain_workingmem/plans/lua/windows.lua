@@ -1,3 +1,4 @@
+-- Of the KEYS it takes the first three.
 -- ARGV  resource or '', messages before, messages after, then sequence number and tokens of each hit
 -- Reply title ('' when none), the sequence numbers of those hits that are still there with the vectors that were found, then
 --       rank, seq, id, value for each message in a window, in order; empty when the thread is gone or belongs to another
@@ -24,12 +25,17 @@ local reply, reached = {thread[2] or '', found}, -1
 for _, range in ipairs(wanted) do
   local first = math.max(range[1], reached + 1)
   if first <= range[2] then
-    local ranked = redis.call('ZRANGE', KEYS[2], first, range[2], 'WITHSCORES')
-    for at = 1, #ranked, 2 do
-      reply[#reply + 1] = first + (at - 1) / 2
-      reply[#reply + 1] = ranked[at + 1]
-      reply[#reply + 1] = ranked[at]
-      reply[#reply + 1] = redis.call('HGET', KEYS[3], ranked[at])
+    for start = first, range[2], 500 do -- so many that `unpack` takes them
+      local ranked = redis.call('ZRANGE', KEYS[2], start, math.min(start + 499, range[2]), 'WITHSCORES')
+      local ids = {}
+      for at = 1, #ranked, 2 do ids[#ids + 1] = ranked[at] end
+      if #ids == 0 then break end
+      for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+        reply[#reply + 1] = start + at - 1
+        reply[#reply + 1] = ranked[2 * at]
+        reply[#reply + 1] = ids[at]
+        reply[#reply + 1] = value
+      end
     end
     reached = range[2]
   end

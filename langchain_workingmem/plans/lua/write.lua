@@ -13,13 +13,14 @@
 local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
 local refusal = stranger(resource)
 if refusal then return refusal end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at')
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
 local owner = thread[1] or resource
 local next_seq = tonumber(thread[2] or 0)
 local last_at = tonumber(thread[3] or 0)
+local count = tonumber(thread[4] or 0)
 local present = now()
 
 local place = 8
@@ -50,13 +51,13 @@ local revived = {}
 local function follow(left, back)
   for _, id in ipairs(left) do
     if supersede(id) == 1 then
-      redis.call('HINCRBY', KEYS[1], 'count', -1)
+      count = count - 1
       changed = true
     end
   end
   for _, id in ipairs(back) do
     local is_back, main = revive(id)
-    redis.call('HINCRBY', KEYS[1], 'count', is_back)
+    count = count + is_back
     changed = changed or is_back == 1 or main ~= id
     revived[#revived + 1] = main
   end
@@ -154,7 +155,7 @@ local function save(entry)
     local is_back
     is_back, id = revive(id)
     if is_back == 1 then
-      redis.call('HINCRBY', KEYS[1], 'count', 1)
+      count = count + 1
       changed = true
     end
   end
@@ -214,6 +215,7 @@ local function save(entry)
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
     stored_at = whole(last_at)
     inserted = inserted + 1
+    count = count + 1
     upto = upto + weight
     said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. whole(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
@@ -242,17 +244,17 @@ for at = 1, #aliases, 2 do
   if seq then redis.call('ZADD', KEYS[8], seq, aliases[at]) end
 end
 
+local updated_at = thread[6] or ''
 if changed then
-  local at = whole(math.max(present, last_at))
+  updated_at = whole(math.max(present, last_at))
   if not thread[1] then
-    redis.call('HSET', KEYS[1], 'resource', owner, 'created_at', at, 'labels', '')
+    redis.call('HSET', KEYS[1], 'resource', owner, 'created_at', updated_at, 'labels', '')
   end
-  redis.call('HSET', KEYS[1], 'updated_at', at, 'next_seq', whole(next_seq), 'last_at', whole(last_at))
-  redis.call('HINCRBY', KEYS[1], 'count', inserted)
+  redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', whole(next_seq), 'last_at', whole(last_at),
+    'count', count)
 end
 if thread[1] or changed then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
   keep()
 end
-local thread_state = redis.call('HMGET', KEYS[1], 'count', 'title', 'updated_at')
-return {inserted, tonumber(thread_state[1] or 0), thread_state[2] and 1 or 0, thread_state[3] or '', stored, revived}
+return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived}
