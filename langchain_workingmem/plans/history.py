@@ -111,9 +111,12 @@ def _embed_again(space: Space, thread_id: str, ids: Sequence[str]) -> Plan[None]
 
 def _under(id: str, draft: Draft) -> BaseMessage:
     """Return the message under the id that it is stored under: that of an equal one, where a list was recognised."""
+    if draft.message.id == id:
+        return draft.message
     if draft.numbered:
         draft.message.id = id
-    return draft.message if draft.message.id == id else draft.message.model_copy(update={"id": id})
+        return draft.message
+    return draft.message.model_copy(update={"id": id})
 
 
 def _versions(branch: Branch, drafts: Sequence[Draft]) -> list[str]:
