@@ -29,6 +29,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
+from langchain_workingmem.io.urls import DEFAULT_URL, check_url
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
 from langchain_workingmem.plans.effects import (
     Ask,
@@ -348,7 +349,7 @@ def runners(
             "own timeouts"
         )
         raise OptionError(msg)
-    url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
+    url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
 
     def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
         if url is None:
