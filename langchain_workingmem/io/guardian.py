@@ -11,7 +11,8 @@ nothing that a crash leaves behind can block a later start.
     start.lock      held by the one user who looks whether a server runs, and starts it if not
     guardian.lock   held by the guardian
     server.lock     held by the server itself, which inherits it: two servers never write to one
-                    append-only file. Its text is the server's pid
+                    append-only file. Its text is the server's pid and what tells it from any other process of
+                    that number, see `identity`
 """
 
 import contextlib
@@ -44,19 +45,46 @@ def locked(lock: int) -> bool:
     return True
 
 
+def identity(pid: int) -> str | None:
+    """Name a process such that no other one has the same name, None where that cannot be told.
+
+    A pid alone says little: another container has other processes under the same numbers, and numbers are given again.
+    """
+    try:
+        if sys.platform == "darwin":  # has no namespaces of pids, and no /proc
+            import subprocess
+
+            ps = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]
+            run = subprocess.run(ps, capture_output=True, text=True, env={"LC_ALL": "C", "TZ": "UTC"}, check=False)  # noqa: S603
+            return f"{pid} {run.stdout.strip()}" if run.stdout.strip() else None
+        if os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115 - its numbers are not those of `kill`
+            return None
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # the 22nd field
+        return f"{pid} {started} {os.readlink(f'/proc/{pid}/ns/pid')}"  # noqa: PTH115
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def stop_orphan(lock: int) -> None:
     """Wait until no server holds `server.lock`, and end the one that outlived its guardian.
 
-    Linux ends the server with its guardian (see `run_server`); elsewhere this is the way.
+    Linux ends the server with its guardian (see `run_server`); elsewhere this is the way. A process that is not
+    certainly that server gets no signal: it is waited for, and the log says so.
     """
     for stop in (signal.SIGTERM, signal.SIGKILL):
         if locked(lock):
             return
-        pid = os.pread(lock, 20, 0)
-        if pid.isdigit():
-            # if it is gone, its last child, a rewrite of the append-only file, still holds the lock
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), stop)
+        holder = os.pread(lock, 200, 0).decode(errors="replace")
+        pid = holder.partition(" ")[0]
+        if not pid.isdecimal() or identity(int(pid)) != holder:
+            sys.stderr.write(
+                f"server.lock is held, and process {pid or '?'}, which it names, is not here or is another one: wait, if a server of "
+                "this directory is just ending; if it runs in another container that shares the directory, end it there\n"
+            )
+            sys.stderr.flush()
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), stop)
         deadline = time.monotonic() + STOP_SECONDS
         while time.monotonic() < deadline and not locked(lock):
             time.sleep(0.01)
@@ -77,7 +105,7 @@ def run_server(command: list[str], lock: int) -> int:
             if os.getppid() != guardian:  # it died before the line above
                 os._exit(1)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        os.pwrite(lock, (identity(os.getpid()) or str(os.getpid())).encode(), 0)
         os.set_inheritable(lock, True)  # noqa: FBT003 - the standard library's signature
         os.execv(command[0], command)  # noqa: S606 - the point of this file
     except OSError as error:
