@@ -105,8 +105,8 @@ class Memory(Faces, Resources, Entered):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
+        from langchain_workingmem.io.connecting import runners
         from langchain_workingmem.io.embedder import Embedder, name_of
-        from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
