@@ -29,24 +29,26 @@ _LOGIN = ("username", "password")
 # Search replies of RESP3 are maps in maps, which cost a third more to read than the lists of RESP2 (200 candidates: 957
 # against 681 us with hiredis). A `protocol` in the URL wins, a borrowed client may speak either.
 _PROTOCOL = 2
-# More callers than connections take turns, where redis-py's usual pool raises.
-_TURNS: dict[str, Any] = {"max_connections": 64, "timeout": None}
+_CONNECTIONS = 64
 
 
 def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client; it connects at its first command, and repeats nothing: `plans.effects` does, where that is safe."""
     if url.startswith(SENTINEL):
         return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect)))
+    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
 
 
 def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, like `sync_client`."""
     if url.startswith(SENTINEL):
         return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
-    return redis.asyncio.Redis.from_pool(
-        redis.asyncio.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect))
-    )
+    return redis.asyncio.Redis.from_pool(redis.asyncio.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
+
+
+def _turns(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
+    """Let more callers than connections take turns, where redis-py's usual pool raises; but not wait without end."""
+    return {"max_connections": _CONNECTIONS, "timeout": timeout.total_seconds(), **_defaults(timeout, connect)}
 
 
 def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:

@@ -48,6 +48,11 @@ _REMEDIES = {
 # which it does not know (HELLO and AUTH carry the password). Nobody can tell where they end.
 _ARGUMENTS = re.compile(r"[\s:(]*<.*", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
+_NO_TURN = "No connection available"  # what a pool says that lets callers wait
+_TURNS = (
+    "every connection to Redis was in use, and none became free in time; nothing was sent: allow more with max_connections=... in "
+    "the URL, or wait longer with Memory(timeout=...)"
+)
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
@@ -90,6 +95,8 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         msg = f"Redis refused the login ({words}): check the user and password in the URL"
         raise RedisConnectionError(msg) from cause
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
+        if words.startswith(_NO_TURN):
+            raise RedisConnectionError(_TURNS, timed_out=True) from cause
         if unsure and not isinstance(error, BusyLoadingError):
             msg = f"the reply of Redis was lost ({words}): the call may have taken effect, so look before you repeat it"
             raise RedisConnectionError(msg) from cause
