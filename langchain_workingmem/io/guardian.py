@@ -17,10 +17,12 @@ nothing that a crash leaves behind can block a later start.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -29,6 +31,7 @@ from pathlib import Path
 POLL_SECONDS = 0.2
 STOP_SECONDS = 5.0  # a server flushes its file in some milliseconds; one that hangs must not hang us
 PR_SET_PDEATHSIG = 1
+FAILING = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # of disks; others say that a file system knows no fsync
 
 
 def open_lock(path: Path) -> int:
@@ -132,7 +135,7 @@ def watch(server: int, users: int, directory: Path, wake: int) -> str:
             return "told"
 
 
-def write_out(directory: Path) -> None:
+def write_out(directory: Path, socket_path: Path) -> None:
     """Have the system write the append-only files to the disk, every second, for ever."""
     while True:
         time.sleep(1)
@@ -141,8 +144,24 @@ def write_out(directory: Path) -> None:
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(file)
+                except OSError as error:
+                    if error.errno in FAILING:
+                        be_strict(socket_path, error)
                 finally:
                     os.close(file)
+
+
+def be_strict(socket_path: Path, error: OSError) -> None:
+    """Have the server acknowledge nothing from here on that is not on the disk: it ends itself where it cannot write."""
+    sys.stderr.write(
+        f"the append-only file cannot be written out ({error.strerror}): each write waits for the disk from here on\n"
+    )
+    sys.stderr.flush()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
+        connection.connect(os.fsencode(socket_path))
+        connection.sendall(b"CONFIG SET appendfsync always\r\n")
+        connection.recv(64)
 
 
 def stop(server: int) -> None:
@@ -157,20 +176,20 @@ def stop(server: int) -> None:
         time.sleep(0.01)
 
 
-def clean_up(directory: Path, socket: Path, *, remove: bool) -> None:
+def clean_up(directory: Path, socket_path: Path, *, remove: bool) -> None:
     """Take away what the next start does not need."""
-    socket.unlink(missing_ok=True)
-    if socket.parent != directory:  # the path was too long for a socket
+    socket_path.unlink(missing_ok=True)
+    if socket_path.parent != directory:  # the path was too long for a socket
         (directory / "redis.sock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            socket.parent.rmdir()
+            socket_path.parent.rmdir()
     if remove:
         import shutil
 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> None:
+def main(directory: Path, socket_path: Path, command: list[str], *, remove: bool) -> None:
     """Start the server, return to the caller, and watch from a process of our own until the end."""
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a user that blocks SIGTERM must not pass that on
@@ -179,7 +198,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     stop_orphan(server_lock)
     for leftover in directory.glob("temp-rewriteaof-*.aof"):  # of a rewrite that was killed
         leftover.unlink()
-    socket.unlink(missing_ok=True)
+    socket_path.unlink(missing_ok=True)
 
     # From here on the caller asks the socket. It must not have to reap us, so init becomes our parent.
     if os.fork():
@@ -192,7 +211,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     server = run_server(command, server_lock)
     os.close(server_lock)
     users = open_lock(directory / "users.lock")
-    threading.Thread(target=write_out, args=(directory,), daemon=True).start()
+    threading.Thread(target=write_out, args=(directory, socket_path), daemon=True).start()
 
     end = watch(server, users, directory, wake)
     if end == "moved":
@@ -202,7 +221,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     elif end != "died":
         stop(server)
     if end == "unused":
-        clean_up(directory, socket, remove=remove)
+        clean_up(directory, socket_path, remove=remove)
 
 
 if __name__ == "__main__":
