@@ -46,7 +46,7 @@ with subprocess.Popen(["sleep", "60"]) as innocent:
 
 
 def can_unshare() -> bool:
-    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "test", "-w", "/proc/sys/kernel/ns_last_pid"]
     return bool(shutil.which("unshare")) and not subprocess.run(unshare, capture_output=True, check=False).returncode
 
 
@@ -83,7 +83,7 @@ def test_a_process_that_is_not_certainly_the_server_gets_no_signal(
     assert innocent.poll() is None
 
 
-@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace of pids")
+@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace of pids, and to choose a pid in it")
 def test_two_containers_on_one_volume_leave_the_processes_of_each_other_alone(data: Path) -> None:
     data.mkdir(mode=0o700)
     holder = "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX); print(flush=True); input()"

@@ -64,7 +64,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=max(15, settings().max_examples // 50))
 @given(odd=st.text(ODD, min_size=1, max_size=3))
 @example(odd="/")
 @example(odd="#")
