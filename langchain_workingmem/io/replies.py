@@ -46,7 +46,7 @@ _REMEDIES = {
 }
 # What may repeat a login: the arguments that redis-py shows of a connection, and those that a server shows of a command
 # which it does not know (HELLO and AUTH carry the password). Nobody can tell where they end.
-_ARGUMENTS = re.compile(r"[\s:(]*<.*", re.DOTALL)
+_ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _NO_TURN = "No connection available"  # what a pool says that lets callers wait
 _TURNS = (

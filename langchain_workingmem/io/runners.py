@@ -261,9 +261,8 @@ class AsyncRunner:
             outcome = await self._perform(effect, progress, trace)
         except WorkingMemError as error:
             outcome = error
-        if (
-            _cancellations() > before
-        ):  # asyncio lost it on the way: timeouts of Python 3.11, or a model, may swallow one
+        # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
+        if _cancellations() > before:
             raise asyncio.CancelledError
         return outcome
 

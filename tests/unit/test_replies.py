@@ -67,6 +67,11 @@ def test_an_error_without_arguments_is_passed_on_with_its_cause() -> None:
     assert error.__cause__ is said
 
 
+def test_what_a_server_says_of_a_login_is_passed_on() -> None:
+    said = "AUTH <password> called without any password configured for the default user."
+    assert said in str(raised(redis.exceptions.AuthenticationError(said)))
+
+
 def test_a_cause_that_says_too_much_is_not_shown() -> None:
     said = redis.exceptions.RedisError("no connection")
     said.__cause__ = redis.exceptions.ConnectionError(SENTINELS["before 7.4"])
