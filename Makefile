@@ -14,8 +14,9 @@ test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak kee
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
-nightly: $(VENV)/.dev  ## more examples of each property, a longer soak
-	WORKINGMEM_SOAK_SECONDS=600 $(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit tests/server/test_soak.py
+nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
+	$(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit
+	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/server/test_soak.py tests/server/test_steady.py
 
 check: lint type docs
 

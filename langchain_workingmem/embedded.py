@@ -31,8 +31,8 @@ class EmbeddedRedis:
         path: The data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
             the server.
         appendfsync: When writes reach the disk: before the reply, or every second. What was acknowledged
-            survives a crash of the server with both; this is about power failures. A server that several
-            share follows the stricter wish.
+            survives a crash of the server with both; this is about power failures, and crashes while the disk is
+            full (docs/reliability.md). A server that several share follows the stricter wish.
         start_timeout: How long `start` may take, loading included.
     """
 

@@ -81,7 +81,8 @@ class Memory(Faces, Resources, Entered):
         create_index: False: attach only, as a Redis user that may not create indexes.
         on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log" nodes and
             tools go on when Redis is away, too; a circuit breaker keeps them from waiting for it (docs/reliability.md).
-        timeout: How long to wait for each reply; `socket_timeout` in the URL wins. What failed is repeated where that is
+        timeout: How long to wait for each reply, and for a connection while all are in use; `socket_timeout` and `timeout` in
+            the URL win. What failed is repeated where that is
             safe, so a call may wait twice (docs/reliability.md).
         connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
     """
@@ -105,8 +106,8 @@ class Memory(Faces, Resources, Entered):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
+        from langchain_workingmem.io.connecting import runners
         from langchain_workingmem.io.embedder import Embedder, name_of
-        from langchain_workingmem.io.runners import runners
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -124,7 +125,8 @@ class Memory(Faces, Resources, Entered):
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
         model = _model(embeddings) if recalling is not None else None
-        embedder = Embedder(model, recalling.embedding_cache_size if recalling else 0)
+        asked = recalling or RecallOptions()
+        embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self._on_error: OnError = on_error

@@ -25,6 +25,7 @@ Placement: TypeAlias = Literal["question", "system"]
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
+EMBEDDING_TIMEOUT = timedelta(seconds=30)  # and a second for each text
 CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection: whoever is there accepts it at once
 MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
 _ALIASES = {"user": "human", "assistant": "ai"}
@@ -258,6 +259,9 @@ class RecallOptions:
     placement: Placement = (
         "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
     )
+    embedding_timeout: timedelta = (
+        EMBEDDING_TIMEOUT  # of an async call of the model, which has a second more for each text
+    )
     embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
     chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
@@ -275,6 +279,7 @@ class RecallOptions:
         check_type(self.index, IndexOptions, "index")
         object.__setattr__(self, "roles", check_roles(self.roles))
         one_of(self.placement, get_args(Placement), "placement")
+        check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
         object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable", "metadata keys"))

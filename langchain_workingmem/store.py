@@ -88,8 +88,8 @@ class RedisMemoryStore(Entered, BaseStore):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # as in `Memory`: redis-py and numpy take their time
+        from langchain_workingmem.io.connecting import runners
         from langchain_workingmem.io.embedder import Embedder
-        from langchain_workingmem.io.runners import runners
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.asyncio
@@ -14,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.io.urls import SENTINEL, sentinel_parts
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -26,61 +25,34 @@ if TYPE_CHECKING:
     SyncClient = redis.Redis | RedisCluster
     AsyncClient = AsyncRedis | AsyncRedisCluster
 
-DEFAULT_URL = "redis://localhost:6379"
-_SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://")
-_SENTINEL_PORT = 26379
 _LOGIN = ("username", "password")
 # Search replies of RESP3 are maps in maps, which cost a third more to read than the lists of RESP2 (200 candidates: 957
 # against 681 us with hiredis). A `protocol` in the URL wins, a borrowed client may speak either.
 _PROTOCOL = 2
-# More callers than connections take turns, where redis-py's usual pool raises.
-_TURNS: dict[str, Any] = {"max_connections": 64, "timeout": None}
-_SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port,host:port/service[/db][?option=value]"
-
-
-def check_url(url: str) -> str:
-    """Return a URL that can be connected to; the error does not repeat it, because it may hold a password."""
-    if not isinstance(url, str):
-        msg = f"redis_url is of type {type(url).__name__}: pass a str, or a client as client=... or async_client=..."
-        raise OptionError(msg)
-    if not url.startswith(_SCHEMES):
-        scheme = url.split("://", 1)[0] if "://" in url else "none"
-        msg = f"redis_url has the scheme {scheme!r}: use one of {', '.join(_SCHEMES)}"
-        raise OptionError(msg)
-    if url.startswith("redis+sentinel://"):
-        _sentinel_parts(url)
-        return url
-    _options(url)
-    return url
-
-
-def _options(url: str) -> dict[str, Any]:
-    try:
-        return dict(redis.connection.parse_url(url))  # type: ignore[no-untyped-call]
-    except ValueError:
-        # not `from error`, which quotes what stands behind an unescaped # or / of the password
-        msg = "redis_url cannot be read: percent-encode the characters / # ? @ : in user and password, and check its options"
-        raise OptionError(msg) from None
+_CONNECTIONS = 64
 
 
 def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client; it connects at its first command, and repeats nothing: `plans.effects` does, where that is safe."""
-    if url.startswith("redis+sentinel://"):
+    if url.startswith(SENTINEL):
         return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect)))
+    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
 
 
 def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, like `sync_client`."""
-    if url.startswith("redis+sentinel://"):
+    if url.startswith(SENTINEL):
         return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
-    return redis.asyncio.Redis.from_pool(
-        redis.asyncio.BlockingConnectionPool.from_url(url, **_TURNS, **_defaults(timeout, connect))
-    )
+    return redis.asyncio.Redis.from_pool(redis.asyncio.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
+
+
+def _turns(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
+    """Let more callers than connections take turns, where redis-py's usual pool raises; but not wait without end."""
+    return {"max_connections": _CONNECTIONS, "timeout": timeout.total_seconds(), **_defaults(timeout, connect)}
 
 
 def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
-    """What holds where the URL says nothing else. Clients made from URLs retry nothing, in any redis-py since 6.3."""
+    """What holds where the URL says nothing else. Clients made from URLs retry nothing."""
     return {
         "protocol": _PROTOCOL,
         "socket_timeout": timeout.total_seconds(),
@@ -89,7 +61,8 @@ def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
 
 
 def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
-    hosts, service, options = _sentinel_parts(url)
+    hosts, service, options = sentinel_parts(url)
+    connect = min(connect, timeout)
     asking = _defaults(connect, connect) | options  # where the master is: a part of connecting
     shared = {name: value for name, value in asking.items() if name in _LOGIN or name.startswith("socket_")}
     options = _defaults(timeout, connect) | options
@@ -129,25 +102,3 @@ async def aclose(client: Any) -> None:
 def _sentinels(client: Any) -> list[Any]:
     manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     return list(manager.sentinels) if manager else []
-
-
-def _sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    """Read redis+sentinel://[user:password@]host[:port],host[:port].../service[/db][?option=value]."""
-    parts = urlsplit(url)
-    login, _, places = parts.netloc.rpartition("@")
-    service, _, db = parts.path.strip("/").partition("/")
-    hosts: list[tuple[str, int]] = []
-    for place in filter(None, places.split(",")):
-        host, _, port = place.rpartition(":") if ":" in place else (place, "", str(_SENTINEL_PORT))
-        if not port.isdecimal():
-            raise OptionError(_SENTINEL_URL)
-        hosts.append((host, int(port)))
-    if not hosts or not service or not (db or "0").isdecimal():
-        raise OptionError(_SENTINEL_URL)
-    username, _, password = login.partition(":")
-    options: dict[str, Any] = _options(f"redis://?{parts.query}") | {"db": int(db or 0)}
-    if username:
-        options["username"] = unquote(username)
-    if password:
-        options["password"] = unquote(password)
-    return hosts, service, options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from itertools import islice
 from threading import Lock
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langchain_workingmem.errors import EmbeddingError, OptionError
+from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from langchain_core.embeddings import Embeddings
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 
+SECONDS_A_TEXT = 1.0  # what a large model on a slow processor may need
 NEARLY = 1e-6  # how far numbers of two vectors may lie apart that are the same
 
 
@@ -31,8 +35,9 @@ class Embedder:
     both: a model whose class says so (`embeds_alike = True`), or one whose two vectors of the first such text are equal.
     """
 
-    def __init__(self, embeddings: Embeddings | None, cache_size: int) -> None:
+    def __init__(self, embeddings: Embeddings | None, cache_size: int, timeout: timedelta = EMBEDDING_TIMEOUT) -> None:
         self.embeddings = embeddings
+        self._timeout = timeout.total_seconds()
         self._size = cache_size
         self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()
         self._lock = Lock()
@@ -56,17 +61,25 @@ class Embedder:
         return np.stack([known[text] for text in effect.texts])
 
     async def aembed(self, effect: Embed) -> Vectors:
-        """Async twin of `embed`."""
+        """Async twin of `embed`, but that a model is not waited for without end. A sync call cannot leave a model."""
         known, missing = self._look_up(effect)
         if missing:
             model = self._model
+            seconds = self._timeout + SECONDS_A_TEXT * len(missing)
             try:
-                fresh = (
-                    [await model.aembed_query(text) for text in missing]
-                    if effect.query
-                    else await model.aembed_documents(missing)
-                )
+                async with asyncio.timeout(seconds) as waiting:
+                    fresh = (
+                        [await model.aembed_query(text) for text in missing]
+                        if effect.query
+                        else await model.aembed_documents(missing)
+                    )
             except Exception as error:  # a model may raise anything
+                if waiting.expired():
+                    msg = (
+                        f"the embedding model did not answer within {seconds:g} s: see what keeps it, or give it more time with "
+                        "RecallOptions(embedding_timeout=...)"
+                    )
+                    raise EmbeddingError(msg) from error
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
         return np.stack([known[text] for text in effect.texts])

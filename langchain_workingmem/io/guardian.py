@@ -11,15 +11,18 @@ nothing that a crash leaves behind can block a later start.
     start.lock      held by the one user who looks whether a server runs, and starts it if not
     guardian.lock   held by the guardian
     server.lock     held by the server itself, which inherits it: two servers never write to one
-                    append-only file. Its text is the server's pid
+                    append-only file. Its text is the server's pid and what tells it from any other process of
+                    that number, see `identity`
 """
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -28,6 +31,7 @@ from pathlib import Path
 POLL_SECONDS = 0.2
 STOP_SECONDS = 5.0  # a server flushes its file in some milliseconds; one that hangs must not hang us
 PR_SET_PDEATHSIG = 1
+FAILING = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # of disks; others say that a file system knows no fsync
 
 
 def open_lock(path: Path) -> int:
@@ -44,19 +48,46 @@ def locked(lock: int) -> bool:
     return True
 
 
+def identity(pid: int) -> str | None:
+    """Name a process such that no other one has the same name, None where that cannot be told.
+
+    A pid alone says little: another container has other processes under the same numbers, and numbers are given again.
+    """
+    try:
+        if sys.platform == "darwin":  # has no namespaces of pids, and no /proc
+            import subprocess
+
+            ps = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]
+            run = subprocess.run(ps, capture_output=True, text=True, env={"LC_ALL": "C", "TZ": "UTC"}, check=False)  # noqa: S603
+            return f"{pid} {run.stdout.strip()}" if run.stdout.strip() else None
+        if os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115 - its numbers are not those of `kill`
+            return None
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # the 22nd field
+        return f"{pid} {started} {os.readlink(f'/proc/{pid}/ns/pid')}"  # noqa: PTH115
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def stop_orphan(lock: int) -> None:
     """Wait until no server holds `server.lock`, and end the one that outlived its guardian.
 
-    Linux ends the server with its guardian (see `run_server`); elsewhere this is the way.
+    Linux ends the server with its guardian (see `run_server`); elsewhere this is the way. A process that is not
+    certainly that server gets no signal: it is waited for, and the log says so.
     """
     for stop in (signal.SIGTERM, signal.SIGKILL):
         if locked(lock):
             return
-        pid = os.pread(lock, 20, 0)
-        if pid.isdigit():
-            # if it is gone, its last child, a rewrite of the append-only file, still holds the lock
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), stop)
+        holder = os.pread(lock, 200, 0).decode(errors="replace")
+        pid = holder.partition(" ")[0]
+        if not pid.isdecimal() or identity(int(pid)) != holder:
+            sys.stderr.write(
+                f"server.lock is held, and process {pid or '?'}, which it names, is not here or is another one: wait, if a server of "
+                "this directory is just ending; if it runs in another container that shares the directory, end it there\n"
+            )
+            sys.stderr.flush()
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), stop)
         deadline = time.monotonic() + STOP_SECONDS
         while time.monotonic() < deadline and not locked(lock):
             time.sleep(0.01)
@@ -77,7 +108,7 @@ def run_server(command: list[str], lock: int) -> int:
             if os.getppid() != guardian:  # it died before the line above
                 os._exit(1)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        os.pwrite(lock, (identity(os.getpid()) or str(os.getpid())).encode(), 0)
         os.set_inheritable(lock, True)  # noqa: FBT003 - the standard library's signature
         os.execv(command[0], command)  # noqa: S606 - the point of this file
     except OSError as error:
@@ -104,7 +135,7 @@ def watch(server: int, users: int, directory: Path, wake: int) -> str:
             return "told"
 
 
-def write_out(directory: Path) -> None:
+def write_out(directory: Path, socket_path: Path) -> None:
     """Have the system write the append-only files to the disk, every second, for ever."""
     while True:
         time.sleep(1)
@@ -113,8 +144,24 @@ def write_out(directory: Path) -> None:
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(file)
+                except OSError as error:
+                    if error.errno in FAILING:
+                        be_strict(socket_path, error)
                 finally:
                     os.close(file)
+
+
+def be_strict(socket_path: Path, error: OSError) -> None:
+    """Have the server acknowledge nothing from here on that is not on the disk: it ends itself where it cannot write."""
+    sys.stderr.write(
+        f"the append-only file cannot be written out ({error.strerror}): each write waits for the disk from here on\n"
+    )
+    sys.stderr.flush()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
+        connection.connect(os.fsencode(socket_path))
+        connection.sendall(b"CONFIG SET appendfsync always\r\n")
+        connection.recv(64)
 
 
 def stop(server: int) -> None:
@@ -129,20 +176,20 @@ def stop(server: int) -> None:
         time.sleep(0.01)
 
 
-def clean_up(directory: Path, socket: Path, *, remove: bool) -> None:
+def clean_up(directory: Path, socket_path: Path, *, remove: bool) -> None:
     """Take away what the next start does not need."""
-    socket.unlink(missing_ok=True)
-    if socket.parent != directory:  # the path was too long for a socket
+    socket_path.unlink(missing_ok=True)
+    if socket_path.parent != directory:  # the path was too long for a socket
         (directory / "redis.sock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            socket.parent.rmdir()
+            socket_path.parent.rmdir()
     if remove:
         import shutil
 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> None:
+def main(directory: Path, socket_path: Path, command: list[str], *, remove: bool) -> None:
     """Start the server, return to the caller, and watch from a process of our own until the end."""
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a user that blocks SIGTERM must not pass that on
@@ -151,7 +198,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     stop_orphan(server_lock)
     for leftover in directory.glob("temp-rewriteaof-*.aof"):  # of a rewrite that was killed
         leftover.unlink()
-    socket.unlink(missing_ok=True)
+    socket_path.unlink(missing_ok=True)
 
     # From here on the caller asks the socket. It must not have to reap us, so init becomes our parent.
     if os.fork():
@@ -164,7 +211,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     server = run_server(command, server_lock)
     os.close(server_lock)
     users = open_lock(directory / "users.lock")
-    threading.Thread(target=write_out, args=(directory,), daemon=True).start()
+    threading.Thread(target=write_out, args=(directory, socket_path), daemon=True).start()
 
     end = watch(server, users, directory, wake)
     if end == "moved":
@@ -174,7 +221,7 @@ def main(directory: Path, socket: Path, command: list[str], *, remove: bool) -> 
     elif end != "died":
         stop(server)
     if end == "unused":
-        clean_up(directory, socket, remove=remove)
+        clean_up(directory, socket_path, remove=remove)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
 from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AuthenticationError,
@@ -24,6 +26,7 @@ from redis.exceptions import (
 from redis.exceptions import (
     TimeoutError as TimedOut,
 )
+from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.effects import PAUSES
@@ -41,6 +44,15 @@ _REMEDIES = {
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
     "MISCONF": "Redis cannot write to its disk, its log says why",
 }
+# What may repeat a login: the arguments that redis-py shows of a connection, and those that a server shows of a command
+# which it does not know (HELLO and AUTH carry the password). Nobody can tell where they end.
+_ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
+_COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
+_NO_TURN = "No connection available"  # what a pool says that lets callers wait
+_TURNS = (
+    "every connection to Redis was in use, and none became free in time; nothing was sent: allow more with max_connections=... in "
+    "the URL, or wait longer with Memory(timeout=...)"
+)
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
@@ -78,23 +90,48 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
     On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
     once. Whoever lends a client decides himself what it repeats.
     """
-    # the client's own words name host and port at most, never the password
+    words, cause = said(error), _shown(error)
     if isinstance(error, AuthenticationError | AuthorizationError):
-        msg = f"Redis refused the login ({error}): check the user and password in the URL"
-        raise RedisConnectionError(msg) from error
+        msg = f"Redis refused the login ({words}): check the user and password in the URL"
+        raise RedisConnectionError(msg) from cause
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
+        if words.startswith(_NO_TURN):
+            raise RedisConnectionError(_TURNS, timed_out=True) from cause
         if unsure and not isinstance(error, BusyLoadingError):
-            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
-            raise RedisConnectionError(msg) from error
-        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
+            msg = f"the reply of Redis was lost ({words}): the call may have taken effect, so look before you repeat it"
+            raise RedisConnectionError(msg) from cause
+        msg = f"Redis cannot be reached ({words}): check that it runs and that the URL is right"
         # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
-        timed_out = isinstance(error, TimedOut)
+        timed_out = _timed_out(error)
         repeats = 1 if timed_out else len(PAUSES)
-        raise RedisConnectionError(msg, repeats=repeats if own else 0, timed_out=timed_out) from error
+        raise RedisConnectionError(msg, repeats=repeats if own else 0, timed_out=timed_out) from cause
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
-    msg = f"the Redis client failed: {type(error).__name__}: {error}"
-    raise RedisConnectionError(msg) from error
+    msg = f"the Redis client failed: {type(error).__name__}: {words}"
+    raise RedisConnectionError(msg) from cause
+
+
+def said(error: BaseException) -> str:
+    """Give the words of an error without the arguments of connections and commands, of which one may be the password."""
+    words = _COMMAND_ARGUMENTS.sub("", str(error))
+    return words if isinstance(error, ResponseError) else _ARGUMENTS.sub("", words)
+
+
+def _shown(error: BaseException) -> BaseException | None:
+    """Give an error back as a cause that a traceback may show; None where it, or what led to it, says too much."""
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, ERRORS) and said(one) != str(one):
+            return None
+        one = one.__cause__ or one.__context__
+    return error
+
+
+def _timed_out(error: BaseException) -> bool:
+    """Tell whether somebody was silent, whatever redis-py has made of that in a handshake or on the way to a master."""
+    if isinstance(error, MasterNotFoundError | AsyncMasterNotFoundError):
+        return "TimeoutError" in str(error)
+    return isinstance(error, TimedOut) or isinstance(error.__cause__, TimedOut)
 
 
 def reply_text(error: ResponseError) -> str:
@@ -103,6 +140,6 @@ def reply_text(error: ResponseError) -> str:
     redis-py takes the code off those replies that have a class of their own.
     """
     code = _CODES.get(type(error))
-    text = f"{code} {error}" if code else str(error)
+    text = f"{code} {said(error)}" if code else said(error)
     remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
     return f"{text}; {remedy}" if remedy else text

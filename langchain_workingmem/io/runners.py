@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -13,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
@@ -23,13 +21,11 @@ from redis.exceptions import (
 
 from langchain_workingmem.errors import (
     ModelError,
-    OptionError,
     WorkingMemError,
 )
 from langchain_workingmem.io import clients
 from langchain_workingmem.io.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
 from langchain_workingmem.plans.effects import (
     Ask,
     Effect,
@@ -48,7 +44,6 @@ from langchain_workingmem.plans.effects import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-    from datetime import timedelta
 
     from langchain_workingmem.io.breaker import Breaker
     from langchain_workingmem.io.clients import AsyncClient, SyncClient
@@ -198,8 +193,7 @@ class AsyncRunner:
         self._borrowed = borrowed
         self.revive: Callable[[], None] | None = None
         self.breaker: Breaker | None = None
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]]
-        self._own = WeakKeyDictionary()
+        self._own: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def client(self) -> Any:
@@ -208,11 +202,31 @@ class AsyncRunner:
             return self._borrowed
         loop = asyncio.get_running_loop()
         if loop not in self._own:
+            self._forget_closed_loops()
             client = self._connect()
-            keeper = _keep_open(client)
+            keeper = self._keep_open(loop, client)
             self._own[loop] = (client, keeper)
             await anext(keeper)
         return self._own[loop][0]
+
+    async def _keep_open(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
+        """Close a client when its event loop ends, and forget both.
+
+        A loop that shuts down closes the async generators that it has seen; nothing else tells us in time, and a
+        connection that outlives its loop can only be closed with "Event loop is closed".
+        """
+        try:
+            yield
+        finally:
+            self._own.pop(loop, None)
+            await clients.aclose(client)
+
+    def _forget_closed_loops(self) -> None:
+        """Forget loops that were closed without a shutdown: their clients refer to them, and would keep them for ever."""
+        for loop in [loop for loop in list(self._own) if loop.is_closed()]:
+            self._own.pop(loop, None)
+        for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
+            self._tasks.discard(task)
 
     async def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Drive a plan to its result."""
@@ -242,10 +256,15 @@ class AsyncRunner:
             plan.close()
 
     async def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+        before = _cancellations()
         try:
-            return await self._perform(effect, progress, trace)
+            outcome = await self._perform(effect, progress, trace)
         except WorkingMemError as error:
-            return error
+            outcome = error
+        # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
+        if _cancellations() > before:
+            raise asyncio.CancelledError
+        return outcome
 
     async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
         match effect:
@@ -318,55 +337,14 @@ class AsyncRunner:
             await entry[1].aclose()
 
 
-async def _keep_open(client: AsyncClient) -> AsyncGenerator[None]:
-    """Close a client when its event loop ends.
-
-    A loop that shuts down closes the async generators that it has seen; nothing else tells us in time, and a
-    connection that outlives its loop can only be closed with "Event loop is closed".
-    """
-    try:
-        yield
-    finally:
-        await clients.aclose(client)
-
-
-def runners(
-    redis_url: str | None,
-    client: SyncClient | None,
-    async_client: AsyncClient | None,
-    timeout: timedelta,
-    connect_timeout: timedelta,
-    embedder: Embedder,
-) -> tuple[Runner, AsyncRunner]:
-    """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
-    check_time(timeout, "timeout")
-    check_time(connect_timeout, "connect_timeout")
-    given = client is not None or async_client is not None
-    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
-        msg = (
-            "redis_url, timeout or connect_timeout beside client or async_client: pass one or the other, a client has its "
-            "own timeouts"
-        )
-        raise OptionError(msg)
-    url = None if given else clients.check_url(redis_url or os.environ.get("REDIS_URL") or clients.DEFAULT_URL)
-
-    def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
-        if url is None:
-            calls = "sync" if missing == "client" else "async"
-            msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
-            raise OptionError(msg)
-        return make(url, timeout, connect_timeout)
-
-    # not partial, which would show the URL, with its password, in its repr
-    return (
-        Runner(lambda: connect(clients.sync_client, "client"), embedder, borrowed=client),
-        AsyncRunner(lambda: connect(clients.async_client, "async_client"), embedder, borrowed=async_client),
-    )
-
-
 def _advance(plan: Plan[Any], outcome: Any) -> Effect:
     """Give a plan what came of its effect, an error included, and return the next."""
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
 
 
 def _answered(breaker: Breaker | None, replies: T) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -297,6 +298,24 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
     assert "127.0.0.1" in caplog.text
     assert name in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "url",
+    ["redis+sentinel://user:secret@127.0.0.1:1/orders", "unix://user:secret@/nowhere/redis.sock", "rediss://h.invalid"],
+)
+def test_no_way_to_a_server_is_told_to_the_model(
+    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    (tool,) = make_memory(url, working_memory=WorkingMemoryOptions()).tools(resource_id="ann", include=[GET])
+    graph = (
+        StateGraph(MessagesState).add_node("tools", ToolNode([tool], handle_tool_errors=True)).add_edge(START, "tools")
+    )
+    found = invoke(graph.compile(), {"messages": [calls({}, name=GET)]})
+    (result,) = results(found["messages"])
+    assert (result.status, result.content) == ("error", AWAY)
+    assert not {"secret", "ConnectionPool"} & set(re.findall(r"\w+", caplog.text))
 
 
 @pytest.mark.parametrize("name", [UPDATE, GET, CLEAR])

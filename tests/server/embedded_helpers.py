@@ -65,7 +65,7 @@ def is_stopped(directory: Path) -> bool:
 
 
 def server_pid(directory: Path) -> int:
-    return int((directory / "server.lock").read_text())
+    return int((directory / "server.lock").read_text().split()[0])
 
 
 def kill_server(directory: Path) -> None:

@@ -1,12 +1,14 @@
 """The embedded server: real servers, their data, their errors."""
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,17 +127,38 @@ def test_no_write_waits_in_the_server_for_the_disk(data: Path) -> None:
         assert client.config_get("appendfsync") == {"appendfsync": "no"}
 
 
+def write_out_twice(monkeypatch: pytest.MonkeyPatch, directory: Path, fsync: Callable[[int], object]) -> None:
+    rounds = iter([0, 0])
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(guardian, "time", SimpleNamespace(sleep=lambda _: next(rounds)))
+    with pytest.raises(StopIteration):
+        guardian.write_out(directory, server.socket_of(directory))
+
+
 def test_the_guardian_has_the_files_written_out(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "appendonlydir").mkdir(parents=True)
     file = data / "appendonlydir" / "a.incr.aof"
     file.touch()
     written: list[int] = []
-    rounds = iter([0, 0])
-    monkeypatch.setattr(os, "fsync", lambda fd: written.append(os.fstat(fd).st_ino))
-    monkeypatch.setattr(guardian, "time", SimpleNamespace(sleep=lambda _: next(rounds)))
-    with pytest.raises(StopIteration):
-        guardian.write_out(data)
+    write_out_twice(monkeypatch, data, lambda fd: written.append(os.fstat(fd).st_ino))
     assert written == [file.stat().st_ino] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "then"),
+    [(errno.EIO, "always"), (errno.ENOSPC, "always"), (errno.EDQUOT, "always"), (errno.EINVAL, "no")],
+)
+def test_a_disk_that_fails_makes_each_write_wait_for_it(
+    data: Path, monkeypatch: pytest.MonkeyPatch, number: int, then: str
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        client.set("key", "value")
+        write_out_twice(monkeypatch, data, fail)
+        assert client.config_get("appendfsync") == {"appendfsync": then}
+        assert client.get("key") == "value"
 
 
 def test_the_stricter_wish_for_appendfsync_wins(data: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_server_that_outlived_its_guardian_is_replaced(data: Path, hangs: bool
     lock = guardian.open_lock(data / "server.lock")
     fcntl.flock(lock, fcntl.LOCK_EX)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[lock]) as orphan:
-        os.pwrite(lock, str(orphan.pid).encode(), 0)
+        os.pwrite(lock, (guardian.identity(orphan.pid) or "").encode(), 0)
         os.close(lock)
         with redis.Redis(unix_socket_path=str(data / "redis.sock")) as client:
             wait_until((data / "redis.sock").exists)

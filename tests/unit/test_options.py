@@ -66,6 +66,7 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: RecallOptions(search="bm25"), ["search='bm25'", "'semantic'", "'hybrid'"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(roles=["system"]), ["roles='system'", "'human'"]),
         (lambda: RecallOptions(embedding_cache_size=-1), ["embedding_cache_size=-1", "int of at least 0"]),
+        (lambda: RecallOptions(embedding_timeout=30), ["embedding_timeout=30", "positive timedelta"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(chunk_tokens=0), ["chunk_tokens=0", "int of at least 1"]),
         (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(weights=None), ["weights is of type NoneType", "HybridWeights(...)"]),  # type: ignore[arg-type]

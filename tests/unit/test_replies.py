@@ -1,0 +1,98 @@
+"""Errors of redis-py: what of their text is passed on. The texts were recorded from the versions that they name."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+import redis.asyncio.sentinel
+import redis.exceptions
+import redis.sentinel
+
+from langchain_workingmem import RedisConnectionError
+from langchain_workingmem.io.replies import refused, reply_text
+
+LOGIN = "username=ann,password=hunter2"
+HIDDEN = "username=<REDACTED>,password=<REDACTED>"
+TIMES = "socket_timeout=0.2,encoding=utf-8,retry=<redis.retry.Retry object at 0x7fc8344636d0>,host=10.0.0.7,port=26379"
+EXTRAS = "legacy_responses=True,maint_notifications_config=MaintNotificationsConfig(enabled=auto, relaxed_timeout=10)"
+SENTINELS = {
+    "before 7.4": f"<redis.client.Redis(<redis.connection.ConnectionPool(<redis.connection.Connection(db=0,{LOGIN},{TIMES})>)>)>",
+    "7.4": f"<redis.client.Redis(<redis.connection.ConnectionPool(<redis.connection.Connection(db=0,{HIDDEN},{TIMES})>)>)>",
+    "8.0": f"<redis.client.Redis(<redis.connection.ConnectionPool(<redis.connection.Connection(db=0,{HIDDEN},{TIMES},{EXTRAS})>)>)>",
+    "8.1, async": (
+        "<redis.asyncio.client.Redis(<redis.asyncio.connection.ConnectionPool(<redis.asyncio.connection.Connection("
+        f"db=0,{HIDDEN},{TIMES},{EXTRAS})>)>)>"
+    ),
+    "a class of somebody else": f"<their.Client(<their.Pool({LOGIN})>)>",
+    "a password with brackets": "<redis.client.Redis(<redis.connection.ConnectionPool(password=hun>)>ter2,host=h)>)>",
+}
+KINDS = [redis.sentinel.MasterNotFoundError, redis.asyncio.sentinel.MasterNotFoundError]
+
+
+def raised(error: Exception, *, unsure: bool = False) -> RedisConnectionError:
+    try:
+        raise error
+    except redis.exceptions.RedisError as seen:
+        with pytest.raises(RedisConnectionError) as caught:
+            refused(seen, own=True, unsure=unsure)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unsure", [False, True])
+@pytest.mark.parametrize("shown", SENTINELS.values(), ids=SENTINELS)
+def test_no_arguments_of_a_connection_are_passed_on(kind: type[Exception], shown: str, unsure: bool) -> None:
+    one, other = f"{shown} - network:ConnectionError", f"{shown} - network:TimeoutError"
+    error = raised(kind(f"No master found for 'orders' : {one}, {other}"), unsure=unsure)
+    assert "(No master found for 'orders')" in str(error)
+    for text in (str(error), "".join(traceback.format_exception(error))):
+        for secret in ("hunter2", "hun>", "ter2", "10.0.0.7", "ConnectionPool", "username"):
+            assert secret not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sentinel_that_was_silent_counts_as_a_timeout(kind: type[Exception]) -> None:
+    shown = SENTINELS["8.0"]
+    silent = raised(kind(f"No master found for 'orders' : {shown} - network:TimeoutError"))
+    assert (silent.timed_out, silent.repeats) == (True, 1)
+    refusing = raised(kind(f"No master found for 'orders' : {shown} - network:ConnectionError"))
+    assert (refusing.timed_out, refusing.repeats) == (False, 3)
+
+
+def test_an_error_without_arguments_is_passed_on_with_its_cause() -> None:
+    said = redis.exceptions.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused.")
+    error = raised(said)
+    assert "Error 111 connecting to 127.0.0.1:1. Connection refused." in str(error)
+    assert error.__cause__ is said
+
+
+def test_what_a_server_says_of_a_login_is_passed_on() -> None:
+    said = "AUTH <password> called without any password configured for the default user."
+    assert said in str(raised(redis.exceptions.AuthenticationError(said)))
+
+
+def test_a_cause_that_says_too_much_is_not_shown() -> None:
+    said = redis.exceptions.RedisError("no connection")
+    said.__cause__ = redis.exceptions.ConnectionError(SENTINELS["before 7.4"])
+    error = raised(said)
+    assert "the Redis client failed: RedisError: no connection" in str(error)
+    assert "hunter2" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ann' 'hunter2' ",
+        "unknown command `AUTH`, with args beginning with: `ann`, `hunter2`, ",
+    ],
+)
+def test_a_server_that_does_not_know_how_one_logs_in_shows_no_login(reply: str) -> None:
+    text = reply_text(redis.exceptions.ResponseError(reply))
+    assert text.startswith("unknown command")
+    assert "hunter2" not in text
+    assert "ann" not in text
+
+
+def test_a_reply_keeps_what_a_query_looks_like() -> None:
+    assert reply_text(redis.exceptions.ResponseError("Syntax error at offset 3 near <a b>")).endswith("near <a b>")

@@ -1,0 +1,153 @@
+"""URLs: those that cannot be read are refused, and no error shows a piece of a password."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from langchain_workingmem import Memory, OptionError, RedisConnectionError
+from langchain_workingmem.io.urls import check_url, sentinel_parts
+
+ODD = "/#?@:[]%&= ,\\<>\"'\u2100\u00e9\t{}"
+PLACES = (
+    "redis://ann:{}@127.0.0.1:1/0",
+    "rediss://ann:{}@127.0.0.1:1",
+    "redis://{}:secret@127.0.0.1:1",
+    "unix://ann:{}@/nowhere/redis.sock",
+    "redis+sentinel://ann:{}@127.0.0.1:1/service",
+    "redis+sentinel://ann:{}@127.0.0.1:1,127.0.0.1:2/service/0",
+)
+IN_QUERIES = (
+    "redis://127.0.0.1:1?username=ann&password={}",
+    "unix:///nowhere/redis.sock?password={}",
+    "redis+sentinel://127.0.0.1:1/service?password={}",
+    "redis+sentinel://127.0.0.1:1/service?username={}&password=secret",
+)
+PIECES = ("4711", "8215")  # digits: what is cut off behind a colon may pass for a port
+
+
+def texts(error: BaseException | None) -> Iterator[str]:
+    """Say all that somebody may see of an error, suppressed causes included."""
+    while error is not None:
+        yield f"{error} {error!r} {getattr(error, '__notes__', '')}"
+        error = error.__cause__ or error.__context__
+
+
+def said(url: str) -> str:
+    """Make a memory and use it, sync and async; return all that is said about it."""
+    shown: list[str] = []
+    calls: list[Callable[[Memory], object]]
+    calls = [lambda memory: memory.threads.get("t"), lambda memory: asyncio.run(memory.threads.aget("t"))]
+    for run in calls:
+        memory = None
+        try:
+            memory = Memory(url, connect_timeout=timedelta(milliseconds=200))
+            run(memory)
+        except (OptionError, RedisConnectionError) as error:  # any other is a failure of the test
+            shown += texts(error)
+        shown += [repr(memory), repr(getattr(memory, "core", None)), repr(getattr(memory, "_runner", None))]
+    return re.sub("0x[0-9a-f]+", "", " ".join(shown))  # addresses of objects
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_workingmem.plans.effects.PAUSES", (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("place", PLACES + IN_QUERIES)
+@settings(deadline=None, max_examples=max(15, settings().max_examples // 50))
+@given(odd=st.text(ODD, min_size=1, max_size=3))
+@example(odd="/")
+@example(odd="#")
+@example(odd="?")
+@example(odd="@")
+@example(odd="\u2100")
+@example(odd="<")
+def test_no_error_shows_a_password_however_it_is_written(place: str, odd: str) -> None:
+    password = odd.join(PIECES)
+    for written in (password, quote(password), quote(password, safe="")):
+        shown = said(place.format(written))
+        assert not any(piece in shown for piece in PIECES), (written, shown)
+
+
+@pytest.mark.parametrize("place", [*PLACES, *IN_QUERIES])
+def test_what_is_percent_encoded_is_read(place: str) -> None:
+    assert check_url(place.format(quote("".join(ODD), safe="")))
+
+
+def test_a_sentinel_url_is_read_with_its_login() -> None:
+    password = quote(ODD, safe="")
+    url = check_url(f"redis+sentinel://ann:{password}@one:1,two/service/3?socket_timeout=2&client_name=x")
+    hosts, service, options = sentinel_parts(url)
+    assert (hosts, service) == ([("one", 1), ("two", 26379)], "service")
+    assert options == {"db": 3, "username": "ann", "password": ODD, "socket_timeout": 2.0, "client_name": "x"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ann:4711@host:1?nonsense=8215",
+        "redis://host?socket_timeout=8215x",
+        "redis://host?retry_on_error=8215",
+        "redis://host?credential_provider=8215",
+        "rediss://host?ssl_cert_reqs=8215x",
+        "redis://host:65536",
+        "redis://host/name",
+        "redis://host#8215",
+        "redis://host..name",
+        "redis://host%00",
+        "unix:///nowhere%00",
+        "redis+sentinel://host:65536/service",
+        "redis+sentinel://host/service?nonsense=8215",
+    ],
+)
+def test_a_url_that_could_not_work_is_refused_at_once(url: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Memory(url)
+    assert not any(piece in text for piece in PIECES for text in texts(caught.value))
+
+
+@pytest.mark.parametrize("url", ["ann:4711@host:1?x=http://h", "4711://host", "4711", ""])
+def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
+    with pytest.raises(OptionError, match=r"use one of redis://") as caught:
+        check_url(url)
+    assert "4711" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost",
+        "redis://h/",
+        "redis://[::1]:1/2/",
+        "redis://my_redis:1?db=3&",
+        "unix:///tmp/a@b",
+        "redis://",
+    ],
+)
+def test_a_url_that_works_is_not_refused(url: str) -> None:
+    assert check_url(url) == url
+
+
+def test_what_runs_in_the_background_logs_no_password(caplog: pytest.LogCaptureFixture) -> None:
+    from langchain_workingmem.io.runners import _logged
+
+    memory = Memory("redis+sentinel://ann:4711@127.0.0.1:1/service")
+
+    def use(_: Any) -> None:
+        memory.threads.get("t")
+
+    with caplog.at_level(logging.ERROR):
+        _logged(use, None)  # type: ignore[arg-type]
+    assert "No master found" in caplog.text
+    assert "4711" not in caplog.text
+    assert "ConnectionPool" not in caplog.text
