@@ -33,6 +33,7 @@ from langchain_workingmem.plans.access import check_thread
 from langchain_workingmem.text.answers import changed, document
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
 from langchain_workingmem.text.merging import count_leaves, paths
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, message_text, unescape
 from langchain_workingmem.text.schemas import inlined, shape
@@ -270,7 +271,7 @@ def _json_arguments(form: JsonFormat) -> type[BaseModel]:
 def _parsed(value: Any) -> Any:
     """Read an object that a model sent as text."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(check_depth(value)) if isinstance(value, str) else value
     except ValueError:
         return value
 

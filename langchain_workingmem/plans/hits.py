@@ -32,7 +32,7 @@ LEAST = 100  # tokens of an excerpt of a hit; half of it for a message beside on
 _SHARE = 4  # a hit takes at most that part of a budget, a message beside it half of that
 _WEIGHT = 3  # of a hit beside its neighbours, where what is left of a budget is shared out
 _SURE = 0.8  # similarity from which on a message as long as the question may be the same question
-_WORD = re.compile(r"\w+")
+_BETWEEN = re.compile(r"\W+")
 _SPEAKING = 4  # letters of a word that says what a question is about
 _ASKING = frozenset(
     re.findall(
@@ -167,11 +167,12 @@ def _is_open(query: Query, one: Ranked, row: StoredMessage, wanted: Callable[[Ra
     return row.message.id not in query.exclude and wanted(one._replace(seq=row.seq))
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold()) or [text.strip()]
+def _words(text: str) -> str:
+    """Write a text such that those with the same words are the same."""
+    return _BETWEEN.sub(" ", text.casefold()).strip() or text.strip()
 
 
-def _repeats(message: BaseMessage, question: str, words: list[str]) -> bool:
+def _repeats(message: BaseMessage, question: str, words: str) -> bool:
     if not isinstance(message, HumanMessage):
         return False
     text = words_in(message).strip()
