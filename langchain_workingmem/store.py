@@ -52,7 +52,7 @@ class RedisMemoryStore(Entered, BaseStore):
     comes first. An item with several vectors counts with its best one, scores are similarities (cosine: -1 to 1), and
     items without vectors come last with the score None. Filters mean what they mean to LangGraph's InMemoryStore, except
     that what has no order, such as None and 3, does not match instead of raising. Equality is decided by the index; for
-    comparisons the items below the namespace are read.
+    comparisons the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
 
     Items live beside the keys of a `Memory` with the same `key_prefix`, and neither touches the other's.
 

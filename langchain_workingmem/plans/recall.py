@@ -42,6 +42,7 @@ from langchain_workingmem.plans.scoring import (
     with_pieces,
 )
 from langchain_workingmem.plans.search import (
+    MAX_QUERY_CHARACTERS,
     columns,
     farthest,
     matching,
@@ -53,6 +54,7 @@ from langchain_workingmem.plans.search import (
 )
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.plans.threads import get
+from langchain_workingmem.text.chunks import ends
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -250,12 +252,13 @@ def candidates(
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = space.authors.get(owner, frozenset())
-    meant = named(query.text, known) if hybrid else frozenset()
-    vector = yield from embed_query(space, in_first_person(query.text, meant))
+    question = ends(query.text, MAX_QUERY_CHARACTERS)
+    meant = named(question, known) if hybrid else frozenset()
+    vector = yield from embed_query(space, in_first_person(question, meant))
     dims = len(vector) // (2 if options.index.dtype == "float16" else 4)
 
     while True:
-        words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
+        words = wordy(name, without(question, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
         search = partial(send, *searches, *(beside if others is None else ()))
@@ -269,9 +272,9 @@ def candidates(
             found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
             worded = _candidates(*found, excluded, where_excluded, gone)
             known = space.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
-            if (now := named(query.text, known)) != meant:
+            if (now := named(question, known)) != meant:
                 meant = now
-                vector = yield from embed_query(space, in_first_person(query.text, meant))
+                vector = yield from embed_query(space, in_first_person(question, meant))
                 continue
             authors = {one.encode() for one in meant}
             rank = partial(rank_hybrid, near, worded, threshold=least, weights=options.weights, authors=authors)
