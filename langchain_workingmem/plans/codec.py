@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
@@ -140,12 +141,29 @@ def is_ours_to_keep(message: BaseMessage) -> bool:
     return not message.additional_kwargs.get("lc_source")
 
 
-def drafts(
-    messages: Iterable[MessageLikeRepresentation], recall: RecallOptions | None, new_id: Callable[[], str]
-) -> list[Draft]:
+def size_of(messages: Iterable[BaseMessage]) -> int:
+    """Count the characters of messages at a glance: of texts, content blocks and arguments of tools, not of all that is in them."""
+    total = 0
+    for message in messages:
+        content = message.content
+        total += len(content) if isinstance(content, str) else sum(map(_length, content))
+        if isinstance(message, AIMessage) and message.tool_calls:
+            total += sum(_length(call["args"]) for call in message.tool_calls)
+    return total
+
+
+def _length(block: object) -> int:
+    if not isinstance(block, dict):
+        return len(block) if isinstance(block, str) else 0
+    # of a picture the data stand one level deeper
+    parts = chain(*(part.values() if isinstance(part, dict) else (part,) for part in block.values()))
+    return sum(len(part) for part in parts if isinstance(part, str))
+
+
+def drafts(messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str]) -> list[Draft]:
     """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
     prepared = []
-    for given in filter(is_ours_to_keep, as_messages(messages)):
+    for given in filter(is_ours_to_keep, messages):
         numbered = given.id is None
         if numbered:
             given.id = new_id()

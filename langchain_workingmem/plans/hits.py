@@ -51,6 +51,7 @@ class Fetched:
     ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # (thread, sequence number) -> rank
     rows: dict[Place, StoredMessage] = field(default_factory=dict)
     found: set[tuple[bytes, int]] = field(default_factory=set)  # (thread, sequence number) of those still there
+    size: int = 0  # bytes of the messages
 
     def answer_to(self, place: Place) -> Place | None:
         """Find the answer to a question: what the assistant said last before the user spoke again."""

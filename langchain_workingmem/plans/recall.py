@@ -24,13 +24,13 @@ from langchain_workingmem.options import (
     check_threshold,
     one_of,
 )
-from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
-from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, send, traced
-from langchain_workingmem.plans.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
-from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
+from langchain_workingmem.plans.codec import as_dict, to_micros
+from langchain_workingmem.plans.effects import Embed, Plan, send, traced, worked
+from langchain_workingmem.plans.fetching import windows
+from langchain_workingmem.plans.hits import Fetched, hits_of, is_crowded, picked, result_of, says
+from langchain_workingmem.plans.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem.plans.scoring import Floor
     from langchain_workingmem.plans.space import Space
 
 
@@ -344,39 +345,25 @@ def fetched(
         # deleted, changed, handed over, or expired
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
-            hits, repeated = hits_of(query, chosen, page, wanted)
-            others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
-            if not reaches(others, floor, hybrid=hybrid):
-                hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
-            return result_of(query, hits, page, options.chunk_tokens)
+            shown = partial(_shown, query, fresh, chosen, page, wanted, floor, options)
+            return (yield from worked(shown, page.size))
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
-    threads: dict[bytes, list[int]] = {}
-    asked = {one.thread for one in ranked if may_repeat(one, query)}
-    for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
-    before, after = query.window
-    owner = encode(query.resource_id or "")
-    ids = {thread: decode(thread) for thread in threads}
-    calls = [
-        scripts.WINDOWS.call(
-            space.keys.of(ids[thread]).all, owner, before, max(after, REACH) if thread in asked else after, *places
-        )
-        for thread, places in threads.items()
-    ]
-    replies = (yield from send(*calls)) if calls else []
-    page = Fetched()
-    for thread, reply in zip(threads, replies, strict=True):
-        if not reply:
-            continue
-        page.titles[thread] = reply[0].decode() or None
-        page.found.update((thread, int(seq)) for seq in reply[1])
-        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.ranks[thread, int(seq)] = int(rank)
-            page.rows[thread, int(rank)] = decode_message(id, seq, value, ids[thread])
-    return page, [ids[thread] for thread in threads if thread not in page.titles]
+def _shown(
+    query: Query,
+    fresh: Sequence[Ranked],
+    chosen: Sequence[Ranked],
+    page: Fetched,
+    wanted: Callable[[Ranked], bool],
+    floor: Floor | None,
+    options: RecallOptions,
+) -> RecallResult:
+    """Choose among the candidates whose messages are there, and put the result together."""
+    hits, repeated = hits_of(query, chosen, page, wanted)
+    others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
+    if not reaches(others, floor, hybrid=options.search == "hybrid"):
+        hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
+    return result_of(query, hits, page, options.chunk_tokens)

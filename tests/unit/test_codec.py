@@ -36,7 +36,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def prepare(*messages: Any, recall: RecallOptions | None = None) -> list[Draft]:
     numbers = count()
-    return drafts(messages, recall, lambda: f"new {next(numbers)}")
+    return drafts(as_messages(messages), recall, lambda: f"new {next(numbers)}")
 
 
 def stored(message: BaseMessage, said: str = "q0123456789ab/3/40") -> bytes:
