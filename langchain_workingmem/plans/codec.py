@@ -36,7 +36,7 @@ from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.said import weight_of, words_of
 from langchain_workingmem.plans.windows import as_given, without_memory
 from langchain_workingmem.text.chunks import count_tokens, split
-from langchain_workingmem.text.nesting import check_depth
+from langchain_workingmem.text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def to_micros(at: datetime) -> int:
     """Convert a time; one without a zone is local time, as everywhere in Python."""
     if not isinstance(at, datetime):
-        msg = f"{at!r} is of type {type(at).__name__}: pass a datetime"
+        msg = f"{shown(at)} is of type {type(at).__name__}: pass a datetime"
         raise OptionError(msg)
     try:
         at = at.astimezone(UTC)
@@ -80,16 +80,21 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
+        if not isinstance(value, str):
+            check_nesting(value)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"metadata {shown(key)} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with "
+            "str keys"
+        )
         raise OptionError(msg) from error
 
 
 def check_key(key: object) -> None:
     """Refuse what cannot be a key of metadata."""
     if not is_utf8(key):
-        msg = f"metadata key {key!r}: use a str of valid Unicode"
+        msg = f"metadata key {shown(key)}: use a str of valid Unicode"
         raise OptionError(msg)
 
 
@@ -129,7 +134,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
 def _converted(item: Any) -> BaseMessage:
     try:
         return convert_to_messages([item])[0]
-    except (ValueError, NotImplementedError, KeyError) as error:
+    except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
         msg = f"{type(item).__name__} is no message: pass LangChain messages, (role, text) pairs or role-content dicts"
         raise OptionError(msg) from error
 

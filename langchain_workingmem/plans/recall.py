@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -55,10 +56,11 @@ from langchain_workingmem.plans.search import (
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.plans.threads import get
 from langchain_workingmem.text.chunks import ends
+from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from redisvl.query.filter import FilterExpression
@@ -135,9 +137,12 @@ class Query:
         at_least(top_k, 1, "top_k")
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(threshold)
+        if metadata is not None and not isinstance(metadata, Mapping):
+            msg = f"metadata={shown(metadata)}: use a dict"
+            raise OptionError(msg)
         if unknown := [key for key in metadata or () if key not in options.filterable]:
             msg = (
-                f"metadata {unknown} cannot be filtered on, {list(options.filterable)} can: name the keys in "
+                f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can: name the keys in "
                 "RecallOptions(filterable=...) and run memory.recall.reindex()"
             )
             raise OptionError(msg)

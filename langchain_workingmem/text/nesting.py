@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_DEPTH = 100  # levels; deeper ones are a mistake or an attack
+WIDEST = 200  # characters of a value that an error shows
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
+_ENDLESS = "it holds itself"
 # A string is taken in one go, and kept however the text goes on: to look for its end again would take a square of the time.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -33,27 +35,32 @@ def check_depth(text: str) -> str:
 def leaves(value: object) -> Iterator[object]:
     """Give what stands in objects and arrays, as Python holds JSON; `ValueError` for what no JSON text can say.
 
-    That is what is nested too deep, so what holds itself too, and keys that are not str, which JSON turns into some without a
-    word. What kind of value each leaf is, is the caller's to judge.
+    That is what is nested too deep, what holds itself, and keys that are not str, which JSON turns into some without a word.
+    What kind of value each leaf is, is the caller's to judge.
     """
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        below: list[object] = []
-        for one in level:
+    levels: list[Iterator[object]] = [iter((value,))]
+    inside: list[int] = []  # the objects and arrays around what is looked at, by identity
+    while levels:
+        for one in levels[-1]:
             if isinstance(one, Mapping):
                 for key in one:
                     if not isinstance(key, str):
-                        msg = f"key {shown(key)} is not a str"
+                        msg = f"key {shown(key)} is no str"
                         raise ValueError(msg)  # noqa: TRY004 - as json.dumps does
-                below += one.values()
+                below = iter(one.values())
             elif isinstance(one, list | tuple):
-                below += one
+                below = iter(one)
             else:
                 yield one
-        if not below:
-            return
-        level = below
-    raise ValueError(_TOO_DEEP)
+                continue
+            if len(levels) > MAX_DEPTH or id(one) in inside:
+                raise ValueError(_ENDLESS if id(one) in inside else _TOO_DEEP)
+            levels.append(below)
+            inside.append(id(one))
+            break
+        else:
+            levels.pop()
+            del inside[max(0, len(levels) - 1) :]
 
 
 def check_nesting(value: object) -> None:
@@ -68,4 +75,4 @@ def shown(value: object) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # an int of more digits than Python prints, say
         text = f"of type {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:76]} ..."
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
