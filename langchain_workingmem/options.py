@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.schemas import schema_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MOST_LINKS, MOST_CANDIDATES = 512, 4096
 def one_of(value: object, choices: Iterable[object], name: str) -> None:
     """Raise `OptionError` unless the value is one of the choices."""
     if value not in (known := tuple(choices)):
-        msg = f"{name}={value!r}: use one of {', '.join(map(repr, known))}"
+        msg = f"{name}={shown(value)}: use one of {', '.join(map(repr, known))}"
         raise OptionError(msg)
 
 
@@ -48,7 +49,7 @@ def at_least(value: object, least: int, name: str) -> None:
         msg = f"{name} is a number of {value.bit_length()} bits: use an int of at least {least}, and a smaller one"
         raise OptionError(msg)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name}={value!r}: use an int of at least {least}"
+        msg = f"{name}={shown(value)}: use an int of at least {least}"
         raise OptionError(msg)
 
 
@@ -62,14 +63,14 @@ def check_type(value: object, kind: type[Any], name: str) -> None:
 def check_time(value: object, name: str) -> None:
     """Raise `OptionError` unless the value is a positive timedelta."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
-        msg = f"{name}={value!r}: use a positive timedelta, such as timedelta(seconds=10)"
+        msg = f"{name}={shown(value)}: use a positive timedelta, such as timedelta(seconds=10)"
         raise OptionError(msg)
 
 
 def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     """Freeze a list, or raise `OptionError` for what is none; a str is no list of strings."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{name}={values!r}: use a list of {what}"
+        msg = f"{name}={shown(values)}: use a list of {what}"
         raise OptionError(msg)
     return tuple(values)
 
@@ -98,7 +99,7 @@ def check_ttl(ttl: timedelta | None) -> int | None:
     if ttl is None:
         return None
     if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        msg = f"ttl={ttl!r}: use a timedelta of at least a millisecond, or None for threads that stay"
+        msg = f"ttl={shown(ttl)}: use a timedelta of at least a millisecond, or None for threads that stay"
         raise OptionError(msg)
     return ttl // timedelta(milliseconds=1)
 
@@ -120,7 +121,7 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     both = isinstance(message_range, int)
     pair = (message_range, message_range) if both else as_tuple(message_range, "message_range")
     if len(pair) != 2:
-        msg = f"message_range={message_range!r}: use an int, or a pair (before, after)"
+        msg = f"message_range={shown(message_range)}: use an int, or a pair (before, after)"
         raise OptionError(msg)
     for number in pair:
         at_least(number, 0, "message_range")
@@ -132,7 +133,7 @@ def check_threshold(threshold: float | None) -> float | None:
     """Return a similarity, or raise `OptionError` for what is none."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
-        msg = f"threshold={threshold!r}: use a similarity from 0 to 1, or None"
+        msg = f"threshold={shown(threshold)}: use a similarity from 0 to 1, or None"
         raise OptionError(msg)
     return threshold
 
@@ -179,7 +180,7 @@ class HistoryOptions:
         if self.max_tokens is not None:
             at_least(self.max_tokens, 1, "max_tokens")
         if self.token_counter != "approximate" and not callable(self.token_counter):
-            msg = f"token_counter={self.token_counter!r}: use 'approximate' or a function of a list of messages"
+            msg = f"token_counter={shown(self.token_counter)}: use 'approximate' or a function of a list of messages"
             raise OptionError(msg)
         if not isinstance(self.exclude_tools, bool):
             object.__setattr__(
@@ -239,7 +240,7 @@ class HybridWeights:
         for weight in fields(self):
             value = getattr(self, weight.name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:
-                msg = f"{weight.name}={value!r}: use a weight from 0 to 1"
+                msg = f"{weight.name}={shown(value)}: use a weight from 0 to 1"
                 raise OptionError(msg)
 
 

@@ -17,6 +17,7 @@ from langchain_workingmem.options import (
     check_type,
     one_of,
 )
+from langchain_workingmem.text.nesting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +46,14 @@ class PerCall:
     def __post_init__(self) -> None:
         for name in ("read_only", "persist"):
             if not isinstance(given := getattr(self, name), bool):
-                msg = f"{_WHERE}[{name!r}]={given!r}: use True or False"
+                msg = f"{_WHERE}[{name!r}]={shown(given)}: use True or False"
                 raise OptionError(msg)
         if self.last_messages is not None:
             at_least(self.last_messages, 0, "last_messages")
         if isinstance(self.recall, Mapping):
             object.__setattr__(self, "recall", _checked(self.recall))
         elif self.recall is not None and self.recall is not False:
-            msg = f"{_WHERE}['recall']={self.recall!r}: use False, or a dict with some of {', '.join(_CHECKS)}"
+            msg = f"{_WHERE}['recall']={shown(self.recall)}: use False, or a dict with some of {', '.join(_CHECKS)}"
             raise OptionError(msg)
 
     @classmethod
@@ -126,7 +127,7 @@ def _time(value: Any, name: str) -> datetime:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        msg = f"{name}={value!r}: use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
+        msg = f"{name}={shown(value)}: use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
         raise OptionError(msg) from None
 
 

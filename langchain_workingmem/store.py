@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 from langgraph.store.base import BaseStore, ensure_embeddings
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
 from langchain_workingmem.parts.entered import Entered
 from langchain_workingmem.plans import items
 from langchain_workingmem.plans.effects import together
 from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.shelf import Shelf, Vectors
+from langchain_workingmem.plans.shelf import Shelf, Vectors, check_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class RedisMemoryStore(Entered, BaseStore):
     comes first. An item with several vectors counts with its best one, scores are similarities (cosine: -1 to 1), and
     items without vectors come last with the score None. Filters mean what they mean to LangGraph's InMemoryStore, except
     that what has no order, such as None and 3, does not match instead of raising. Equality is decided by the index; for
-    comparisons the items below the namespace are read.
+    comparisons the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
 
     Items live beside the keys of a `Memory` with the same `key_prefix`, and neither touches the other's.
 
@@ -229,7 +229,7 @@ def _vectors(index: Mapping[str, Any]) -> Vectors:
     paths = index.get("fields") or index.get("text_fields") or ["$"]
     return Vectors(
         dims=dims,
-        paths=as_tuple(paths, "index['fields']", "paths"),
+        paths=check_paths(paths, "index['fields']"),
         options=IndexOptions(distance=cast("Any", _DISTANCES[distance])),
     )
 

@@ -33,6 +33,7 @@ from langchain_workingmem.plans.access import check_thread
 from langchain_workingmem.text.answers import changed, document
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
 from langchain_workingmem.text.merging import count_leaves, paths
+from langchain_workingmem.text.nesting import check_depth, check_nesting
 from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, message_text, unescape
 from langchain_workingmem.text.schemas import inlined, shape
@@ -215,6 +216,11 @@ def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(caller: Caller, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
         # null and emptiness are how a model fills in what it has nothing to say about: `clear` deletes
+        try:
+            check_nesting(memory)
+        except ValueError as error:
+            msg = f"the update is not JSON, so nothing was changed: {error}"
+            raise WorkingMemoryValidationError(msg) from error
         patch = unescape(without_padding(memory or {}, form.schema.json_schema))
         names = clear or []
 
@@ -270,7 +276,7 @@ def _json_arguments(form: JsonFormat) -> type[BaseModel]:
 def _parsed(value: Any) -> Any:
     """Read an object that a model sent as text."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(check_depth(value)) if isinstance(value, str) else value
     except ValueError:
         return value
 

@@ -40,6 +40,7 @@ from langchain_workingmem.plans.effects import (
     Pull,
     Scan,
     Send,
+    Work,
 )
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class Runner:
                 with self._lock:
                     self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
                     self._pool.submit(_logged, self.run, plan)
+            case Work(call):
+                return call()
             case Enter():
                 return trace.enter(effect)
             case Leave():
@@ -290,6 +293,8 @@ class AsyncRunner:
                 task = asyncio.get_running_loop().create_task(_alogged(self.run, plan), context=contextvars.Context())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+            case Work(call):
+                return await asyncio.to_thread(call)
             case Enter():
                 return await trace.aenter(effect)
             case Leave():

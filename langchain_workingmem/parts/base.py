@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans import history
 from langchain_workingmem.plans.branch import Branch
-from langchain_workingmem.plans.codec import as_messages, drafts
-from langchain_workingmem.plans.effects import hurried
+from langchain_workingmem.plans.codec import as_messages, drafts, size_of
+from langchain_workingmem.plans.effects import LONG, hurried, worked
 from langchain_workingmem.plans.turn import branch_is_saved, noted_branch, question
 
 if TYPE_CHECKING:
@@ -100,9 +101,19 @@ class Core:
 
         `title_model` is for `TitleOptions` without one.
         """
-        prepared = drafts(messages, self.space.recall, self.new_id)
+        given = as_messages(messages)
+        prepare = partial(drafts, given, self.space.recall, self.new_id)
         chosen = on_error or self.on_error
-        return history.save(self.space, prepared, thread_id, resource_id, chosen, mode, branch, title_model)
+        save = partial(history.save, self.space)
+        rest = (thread_id, resource_id, chosen, mode, branch, title_model)
+        size = size_of(given)
+        if size <= LONG:  # mistakes show before the plan begins
+            return save(prepare(), *rest)
+
+        def saving() -> Plan[list[BaseMessage]]:
+            return (yield from save((yield from worked(prepare, size)), *rest))
+
+        return saving()
 
     def saving_turn(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str

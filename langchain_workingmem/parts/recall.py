@@ -54,7 +54,7 @@ class Recall:
         One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
         known, when the pieces of a few long messages fill the whole list of candidates, or, with another call of the model, when
         a question is the first to name one of several authors; two more when a hit is gone since, as of a thread that has
-        expired. A blank query finds nothing.
+        expired. A blank query finds nothing; of one of more than 4,000 characters the beginning and the end are looked for.
         """
         return self._core.run(
             self._search(

@@ -31,6 +31,7 @@ from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.access import guarded, run_script
 from langchain_workingmem.plans.codec import (
     as_dict,
+    as_messages,
     decode_message,
     drafts,
     from_micros,
@@ -296,7 +297,7 @@ class _Intake:
     def _message(self, record: Mapping[str, Any]) -> Plan[None]:
         self._belongs(record["thread_id"])
         message = _decoded(record["message"])
-        (draft,) = drafts([message], self.space.recall, str)
+        (draft,) = drafts(as_messages([message]), self.space.recall, str)
         at = 0 if record.get("stored_at") is None else _micros(record["stored_at"])
         settings, vectors = self._vectors(record.get("vectors"), len(draft.chunks))
         if record.get("superseded"):

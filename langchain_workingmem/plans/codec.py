@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
@@ -35,7 +36,7 @@ from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.said import weight_of, words_of
 from langchain_workingmem.plans.windows import as_given, without_memory
 from langchain_workingmem.text.chunks import count_tokens, split
-from langchain_workingmem.text.nesting import check_depth
+from langchain_workingmem.text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem.text.rendering import words_in
 from langchain_workingmem.text.unicode import is_utf8, to_utf8
 
@@ -63,7 +64,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def to_micros(at: datetime) -> int:
     """Convert a time; one without a zone is local time, as everywhere in Python."""
     if not isinstance(at, datetime):
-        msg = f"{at!r} is of type {type(at).__name__}: pass a datetime"
+        msg = f"{shown(at)} is of type {type(at).__name__}: pass a datetime"
         raise OptionError(msg)
     try:
         at = at.astimezone(UTC)
@@ -80,16 +81,21 @@ def from_micros(micros: int | bytes) -> datetime:
 def canonical(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
-        return check_depth(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"metadata {key!r} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts"
+        if not isinstance(value, str):
+            check_nesting(value)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"metadata {shown(key)} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with "
+            "str keys"
+        )
         raise OptionError(msg) from error
 
 
 def check_key(key: object) -> None:
     """Refuse what cannot be a key of metadata."""
     if not is_utf8(key):
-        msg = f"metadata key {key!r}: use a str of valid Unicode"
+        msg = f"metadata key {shown(key)}: use a str of valid Unicode"
         raise OptionError(msg)
 
 
@@ -129,7 +135,7 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
 def _converted(item: Any) -> BaseMessage:
     try:
         return convert_to_messages([item])[0]
-    except (ValueError, NotImplementedError, KeyError) as error:
+    except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
         msg = f"{type(item).__name__} is no message: pass LangChain messages, (role, text) pairs or role-content dicts"
         raise OptionError(msg) from error
 
@@ -141,12 +147,29 @@ def is_ours_to_keep(message: BaseMessage) -> bool:
     return not message.additional_kwargs.get("lc_source")
 
 
-def drafts(
-    messages: Iterable[MessageLikeRepresentation], recall: RecallOptions | None, new_id: Callable[[], str]
-) -> list[Draft]:
+def size_of(messages: Iterable[BaseMessage]) -> int:
+    """Count the characters of messages at a glance: of texts, content blocks and arguments of tools, not of all that is in them."""
+    total = 0
+    for message in messages:
+        content = message.content
+        total += len(content) if isinstance(content, str) else sum(map(_length, content))
+        if isinstance(message, AIMessage) and message.tool_calls:
+            total += sum(_length(call["args"]) for call in message.tool_calls)
+    return total
+
+
+def _length(block: object) -> int:
+    if not isinstance(block, dict):
+        return len(block) if isinstance(block, str) else 0
+    # of a picture the data stand one level deeper
+    parts = chain(*(part.values() if isinstance(part, dict) else (part,) for part in block.values()))
+    return sum(len(part) for part in parts if isinstance(part, str))
+
+
+def drafts(messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str]) -> list[Draft]:
     """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
     prepared = []
-    for given in filter(is_ours_to_keep, as_messages(messages)):
+    for given in filter(is_ours_to_keep, messages):
         numbered = given.id is None
         if numbered:
             given.id = new_id()

@@ -99,6 +99,13 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Something long to do that needs no server. Its result is what the call returns; no event loop waits for it."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Enter:
     """Begin a run that callbacks and LangSmith see. Its result is for `Leave`."""
 
@@ -116,7 +123,7 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Enter | Leave"
+Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Work | Enter | Leave"
 _NO_SEARCH = (
     "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
@@ -129,6 +136,7 @@ Plan: TypeAlias = Generator[Effect, Any, T]
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
 FEW = 2  # repeats for a caller who can do without
+LONG = 100_000  # characters or bytes that are worked on for some milliseconds; a thread of its own costs 0.1
 IMPATIENT = 0.3  # seconds that failing may take him: behind that nothing is repeated
 
 
@@ -199,6 +207,13 @@ def send(*commands: Command, once: bool = False, in_order: bool = False) -> Plan
         if isinstance(reply, RedisReplyError):
             raise reply
     return replies
+
+
+def worked(call: Callable[[], T], size: int) -> Plan[T]:
+    """Work on so many characters or bytes: at once if they are few, else where an event loop does not wait for it."""
+    if size > LONG:
+        return (yield Work(call))  # type: ignore[no-any-return]
+    return call()
 
 
 def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:

@@ -17,9 +17,12 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from functools import reduce
+from numbers import Number
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.text.nesting import leaves, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +39,8 @@ _OPERATORS = ("$eq", "$ne", *_ORDER)
 MAX_LABELLED = 128  # characters: longer values have no label, each would be a tag of its own that nobody asks for
 _json = json.JSONEncoder().encode
 _HUGE = 10**MAX_LABELLED
+Path: TypeAlias = tuple[Any, str]  # the digest of a path so far, and what stands before the next name
+_ROOT: Path = (hashlib.sha1(b"[[", usedforsecurity=False), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,64 +53,85 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None) -> Self:
-        """Check a filter; `OptionError`, a ValueError, for an operator that does not exist."""
+        """Check a filter; `OptionError`, a ValueError, for an operator that does not exist and for what no value can be."""
         if wanted is not None and not isinstance(wanted, Mapping):
-            msg = f"filter={wanted!r}: use a dict, such as {{'color': 'red', 'score': {{'$gt': 3}}}}"
+            msg = f"filter={shown(wanted)}: use a dict, such as {{'color': 'red', 'score': {{'$gt': 3}}}}"
             raise OptionError(msg)
+        wanted = wanted or {}
+        _check(wanted)
         from redisvl.query.filter import FilterExpression
 
-        where, decided = FilterExpression("*"), True
-        for key, value in (wanted or {}).items():
-            if not isinstance(key, str):
-                msg = f"filter key {key!r}: use a str, the name of a field"
-                raise OptionError(msg)
-            condition, whole = _condition([key], value)
-            if "." in key:  # may mean a path
-                path, _ = _condition(key.split("."), value)
-                condition, whole = condition | path, False
-            where, decided = where & condition, decided and whole
-        return cls(wanted or {}, where, decided)
+        terms: list[str] = []
+        decided = True
+        for key, value in wanted.items():
+            found, whole = _terms((key,), _below(_ROOT, key), value)
+            if "." in key and found:  # may mean a path
+                names = key.split(".")
+                others, _ = _terms(tuple(names), reduce(_below, names, _ROOT), value)
+                found, whole = [f"(({' '.join(found)}) | ({' '.join(others)}))"], False
+            elif "." in key:
+                whole = False
+            terms += found
+            decided = decided and whole
+        # one flat intersection, as in search.py: Python cannot print what is nested a thousand times
+        return cls(wanted, FilterExpression(f"({' '.join(terms)})" if terms else "*"), decided)
 
     def matches(self, value: Mapping[str, Any]) -> bool:
         """Tell whether a value passes; a key with dots is a path where the value has no such key."""
         return all(_matches(_at(value, key), wanted) for key, wanted in self.wanted.items())
 
 
-def labels(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+def _check(wanted: Mapping[str, Any]) -> None:
+    try:
+        for leaf in leaves(wanted):
+            if not isinstance(leaf, str | Number | None):
+                msg = f"it holds a {type(leaf).__name__}, and no value of an item is one"
+                raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
+    except ValueError as error:
+        msg = f"filter cannot match, {error}: use strings, numbers, booleans, None, lists and dicts with str keys"
+        raise OptionError(msg) from error
+
+
+def labels(value: Mapping[str, Any]) -> Iterator[str]:
     """Give the labels of a value, objects in objects included."""
+    return _labels_of(value, _ROOT)
+
+
+def _labels_of(value: Mapping[str, Any], above: Path) -> Iterator[str]:
     for key, part in value.items():
         if isinstance(part, Mapping):
-            yield from labels(part, (*path, key))
+            yield from _labels_of(part, _below(above, key))
         elif (written := _written(part)) is not None:
-            yield _label([*path, key], written)
+            yield _label(_below(above, key), written)
 
 
-def _condition(path: list[str], wanted: Any) -> tuple[FilterExpression, bool]:
+def _terms(names: tuple[str, ...], path: Path, wanted: Any) -> tuple[list[str], bool]:
     """Say what the index can tell about a field, and whether that is all there is to tell."""
-    from redisvl.query.filter import FilterExpression, Tag
+    from redisvl.query.filter import Tag
 
-    everything = FilterExpression("*")
     if not isinstance(wanted, Mapping):
         written = _written(wanted)
-        return (everything, False) if written is None else (Tag("labels") == _label(path, written), True)
-    if not any(str(key).startswith("$") for key in wanted):
-        where, decided = everything, bool(wanted)  # {} asks for an object, whatever it holds
+        return ([], False) if written is None else ([str(Tag("labels") == _label(path, written))], True)
+    terms: list[str] = []
+    if not any(key.startswith("$") for key in wanted):
+        decided = bool(wanted)  # {} asks for an object, whatever it holds
         for key, part in wanted.items():
-            condition, whole = _condition([*path, key], part)
-            where, decided = where & condition, decided and whole
-        return where, decided
-    where, decided = everything, True
+            found, whole = _terms((*names, key), _below(path, key), part)
+            terms += found
+            decided = decided and whole
+        return terms, decided
+    decided = True
     for name, operand in wanted.items():
         if name not in _OPERATORS:
-            msg = f"filter for {'.'.join(path)!r}: unknown operator {name!r}, use one of {', '.join(_OPERATORS)}"
+            msg = f"filter for {shown('.'.join(names))}: unknown operator {shown(name)}, use one of {', '.join(_OPERATORS)}"
             raise OptionError(msg)
         written = None if name in _ORDER else _written(operand)
         if written is None:
             decided = False
         else:
             tag = _label(path, written)
-            where = where & (Tag("labels") == tag if name == "$eq" else Tag("labels") != tag)
-    return where, decided
+            terms.append(str(Tag("labels") == tag if name == "$eq" else Tag("labels") != tag))
+    return terms, decided
 
 
 def _at(value: Mapping[str, Any], key: str) -> Any:
@@ -117,7 +143,7 @@ def _at(value: Mapping[str, Any], key: str) -> Any:
 
 def _matches(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
-        if any(str(key).startswith("$") for key in wanted):
+        if any(key.startswith("$") for key in wanted):
             return all(_compares(value, name, operand) for name, operand in wanted.items())
         return isinstance(value, Mapping) and all(_matches(value.get(key), part) for key, part in wanted.items())
     if isinstance(wanted, list | tuple):
@@ -160,6 +186,19 @@ def _written(value: Any) -> str | None:
     return None if written is None or len(written) > MAX_LABELLED else written
 
 
-def _label(path: list[str], written: str) -> str:
-    """Make the tag; 64 bits, because two fields of one digest would only meet in one person's filter."""
-    return hashlib.sha1(_json([path, written]).encode(), usedforsecurity=False).hexdigest()[:16]
+def _below(path: Path, key: str) -> Path:
+    """Go on from an object to a field: the digest of a long path is not made anew for each field at its end."""
+    digest, comma = path[0].copy(), path[1]
+    digest.update(f"{comma}{_json(key)}".encode())
+    return digest, ", "
+
+
+def _label(path: Path, written: str) -> str:
+    """Make the tag, a digest of `[path, written]` as JSON.
+
+    64 bits, because two fields of one digest would only meet in one person's filter.
+    """
+    digest = path[0].copy()
+    digest.update(f"], {_json(written)}]".encode())
+    found: str = digest.hexdigest()
+    return found[:16]

@@ -166,7 +166,7 @@ def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) 
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
     (reply,) = yield from run_script(thread_id, resource_id, call, message_ids=edges)
-    return wanted.read(reply, thread_id)
+    return (yield from wanted.reading(reply, thread_id))
 
 
 def read_with_superseded(
@@ -189,8 +189,8 @@ def read_with_superseded(
     places = {
         id.decode(): float(seq) for reply in (current, behind) for id, seq in zip(reply[1::3], reply[2::3], strict=True)
     }
-    rows = wanted.read(current, thread_id)
-    rows += [replace(row, superseded=True) for row in wanted.read(behind, thread_id)]
+    rows = yield from wanted.reading(current, thread_id)
+    rows += [replace(row, superseded=True) for row in (yield from wanted.reading(behind, thread_id))]
     rows.sort(key=lambda row: places[row.message.id or ""])
     if wanted.limit is None:
         return rows
@@ -225,7 +225,7 @@ def page(
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.READ.call(keys.all, owner_tag(resource_id), *ahead.arguments())
     (reply,) = yield from run_script(thread_id, resource_id, call)
-    rows = replace(ahead, newest=False).read(reply, thread_id)
+    rows = yield from replace(ahead, newest=False).reading(reply, thread_id)
     more = str(rows[limit - 1].seq) if len(rows) > limit else None
     return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
 

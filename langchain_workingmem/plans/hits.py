@@ -33,7 +33,7 @@ LEAST = 100  # tokens of an excerpt of a hit; half of it for a message beside on
 _SHARE = 4  # a hit takes at most that part of a budget, a message beside it half of that
 _WEIGHT = 3  # of a hit beside its neighbours, where what is left of a budget is shared out
 _SURE = 0.8  # similarity from which on a message as long as the question may be the same question
-_WORD = re.compile(r"\w+")
+_BETWEEN = re.compile(r"\W+")
 _SPEAKING = 4  # letters of a word that says what a question is about
 _ASKING = frozenset(
     re.findall(
@@ -52,6 +52,7 @@ class Fetched:
     ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # (thread, sequence number) -> rank
     rows: dict[Place, StoredMessage] = field(default_factory=dict)
     found: set[tuple[bytes, int]] = field(default_factory=set)  # (thread, sequence number) of those still there
+    size: int = 0  # bytes of the messages
 
     def answer_to(self, place: Place) -> Place | None:
         """Find the answer to a question: what the assistant said last before the user spoke again."""
@@ -168,8 +169,9 @@ def _is_open(query: Query, one: Ranked, row: StoredMessage, wanted: Callable[[Ra
     return row.message.id not in query.exclude and wanted(one._replace(seq=row.seq))
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold()) or [text]
+def _words(text: str) -> str:
+    """Write a text such that those with the same words are the same."""
+    return _BETWEEN.sub(" ", text.casefold()).strip() or text
 
 
 def _repeats(message: BaseMessage, question: str) -> bool:

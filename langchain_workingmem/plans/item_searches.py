@@ -22,8 +22,9 @@ from langchain_workingmem.options import one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import tag_of
-from langchain_workingmem.plans.search import aggregate, rows_of
+from langchain_workingmem.plans.search import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem.plans.shelf import FIELDS, Row, Shelf, below, parts_of, row_of
+from langchain_workingmem.text.chunks import ends
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def search(shelf: Shelf, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]
     if op.limit == 0:
         return []
     where = below(op.namespace_prefix) & wanted.where
-    text = to_utf8(op.query or "")
+    text = to_utf8(ends(op.query or "", MAX_QUERY_CHARACTERS))
     if text.strip() and shelf.vectors:
         scored = yield from _nearest(shelf, where, wanted, text, op.offset, op.limit)
     else:

@@ -17,6 +17,7 @@ from langchain_workingmem.plans.filters import Filter, labels
 from langchain_workingmem.plans.item_searches import namespaces, search
 from langchain_workingmem.plans.shelf import digest_of, item_digest, parts_of, row_of, to_json
 from langchain_workingmem.plans.space import searched
+from langchain_workingmem.text.nesting import check_nesting, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,7 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
     writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[None]]] = {}
     for place, op in enumerate(ops):
         validate_op_namespace(op)
+        _check_key(op)
         match op:
             case GetOp():
                 reads[place] = partial(_get, shelf, op)
@@ -63,9 +65,18 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
     return results
 
 
+def _check_key(op: Op) -> None:
+    if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
+        msg = f"key={shown(op.key)}: use a str"
+        raise OptionError(msg)
+
+
 def _check_page(op: SearchOp | ListNamespacesOp) -> None:
     at_least(op.limit, 0, "limit")
     at_least(op.offset, 0, "offset")
+    if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
+        msg = f"query={shown(op.query)}: use a str, or None to list items"
+        raise OptionError(msg)
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
 
@@ -87,8 +98,9 @@ def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
     if op.value is None:
         return partial(_delete, keys)
     ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
+    fields = fields_of(op)  # checks the value: what can be written can also be looked through
     texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
-    return partial(_put, shelf, keys, [*fields_of(op), ttl, "", ""], texts)
+    return partial(_put, shelf, keys, [*fields, ttl, "", ""], texts)
 
 
 def fields_of(op: PutOp) -> list[Argument]:
@@ -114,33 +126,21 @@ def _delete(keys: tuple[str, str]) -> Plan[None]:
 
 
 def _written(op: PutOp) -> bytes:
-    where = f"the value of {op.key!r} in {tuple(op.namespace)}"
+    where = f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
     if not isinstance(op.value, Mapping):
         msg = f"{where} is a {type(op.value).__name__}: use a dict, or None to delete"
         raise OptionError(msg)
     try:
-        _check_keys(op.value)
+        check_nesting(op.value)
         return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"{where} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with str keys"
         raise OptionError(msg) from error
 
 
-def _check_keys(value: object) -> None:
-    """Refuse the keys that JSON would turn into strings without a word."""
-    if isinstance(value, Mapping):
-        if odd := [key for key in value if not isinstance(key, str)]:
-            msg = f"key {odd[0]!r} is no str"
-            raise TypeError(msg)
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for part in value:
-            _check_keys(part)
-
-
 def millis(minutes: object, name: str) -> int:
     """Convert a TTL of LangGraph, minutes and fractions of them, to milliseconds."""
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 < minutes < _MOST_MINUTES:
-        msg = f"{name}={minutes!r}: use a positive number of minutes, or None for no expiry"
+        msg = f"{name}={shown(minutes)}: use a positive number of minutes, or None for no expiry"
         raise OptionError(msg)
     return max(1, round(minutes * 60_000))

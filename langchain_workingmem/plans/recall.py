@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,13 +25,13 @@ from langchain_workingmem.options import (
     check_threshold,
     one_of,
 )
-from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.authors import in_first_person, named, without
-from langchain_workingmem.plans.codec import as_dict, decode_message, to_micros
-from langchain_workingmem.plans.effects import Embed, Plan, send, traced
-from langchain_workingmem.plans.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
-from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
+from langchain_workingmem.plans.codec import as_dict, to_micros
+from langchain_workingmem.plans.effects import Embed, Plan, send, traced, worked
+from langchain_workingmem.plans.fetching import windows
+from langchain_workingmem.plans.hits import Fetched, hits_of, is_crowded, picked, result_of, says
+from langchain_workingmem.plans.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
@@ -42,6 +43,7 @@ from langchain_workingmem.plans.scoring import (
     with_pieces,
 )
 from langchain_workingmem.plans.search import (
+    MAX_QUERY_CHARACTERS,
     columns,
     matching,
     nearest,
@@ -52,16 +54,19 @@ from langchain_workingmem.plans.search import (
 )
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.plans.threads import get
+from langchain_workingmem.text.chunks import ends
+from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from redisvl.query.filter import FilterExpression
 
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem.plans.scoring import Floor
     from langchain_workingmem.plans.space import Space
 
 
@@ -131,9 +136,12 @@ class Query:
         at_least(top_k, 1, "top_k")
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(threshold)
+        if metadata is not None and not isinstance(metadata, Mapping):
+            msg = f"metadata={shown(metadata)}: use a dict"
+            raise OptionError(msg)
         if unknown := [key for key in metadata or () if key not in options.filterable]:
             msg = (
-                f"metadata {unknown} cannot be filtered on, {list(options.filterable)} can: name the keys in "
+                f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can: name the keys in "
                 "RecallOptions(filterable=...) and run memory.recall.reindex()"
             )
             raise OptionError(msg)
@@ -249,12 +257,13 @@ def candidates(
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = space.authors.get(owner, frozenset())
-    meant = named(query.text, known) if hybrid else frozenset()
-    vector = yield from embed_query(space, in_first_person(query.text, meant))
+    question = ends(query.text, MAX_QUERY_CHARACTERS)
+    meant = named(question, known) if hybrid else frozenset()
+    vector = yield from embed_query(space, in_first_person(question, meant))
     dims = len(vector) // (2 if options.index.dtype == "float16" else 4)
 
     while True:
-        words = wordy(name, without(query.text, meant), where, depth, fields) if hybrid else None
+        words = wordy(name, without(question, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
         search = partial(send, *searches, *(beside if others is None else ()))
@@ -268,9 +277,9 @@ def candidates(
             found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
             worded = _candidates(*found, excluded, where_excluded, gone)
             known = space.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
-            if (now := named(query.text, known)) != meant:
+            if (now := named(question, known)) != meant:
                 meant = now
-                vector = yield from embed_query(space, in_first_person(query.text, meant))
+                vector = yield from embed_query(space, in_first_person(question, meant))
                 continue
             authors = {one.encode() for one in meant}
             rank = partial(rank_hybrid, near, worded, threshold=least, weights=options.weights, authors=authors)
@@ -340,39 +349,25 @@ def fetched(
         # deleted, changed, handed over, or expired
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
-            hits, repeated = hits_of(query, chosen, page, wanted)
-            others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
-            if not reaches(others, floor, hybrid=hybrid):
-                hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
-            return result_of(query, hits, page, options.chunk_tokens)
+            shown = partial(_shown, query, fresh, chosen, page, wanted, floor, options)
+            return (yield from worked(shown, page.size))
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
-    threads: dict[bytes, list[int]] = {}
-    asked = {one.thread for one in ranked if may_repeat(one, query)}
-    for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
-    before, after = query.window
-    owner = encode(query.resource_id or "")
-    ids = {thread: decode(thread) for thread in threads}
-    calls = [
-        scripts.WINDOWS.call(
-            space.keys.of(ids[thread]).all[:3], owner, before, max(after, REACH) if thread in asked else after, *places
-        )
-        for thread, places in threads.items()
-    ]
-    replies = (yield from send(*calls)) if calls else []
-    page = Fetched()
-    for thread, reply in zip(threads, replies, strict=True):
-        if not reply:
-            continue
-        page.titles[thread] = reply[0].decode() or None
-        page.found.update((thread, int(seq)) for seq in reply[1])
-        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
-            page.ranks[thread, row.seq] = rank
-    return page, [ids[thread] for thread in threads if thread not in page.titles]
+def _shown(
+    query: Query,
+    fresh: Sequence[Ranked],
+    chosen: Sequence[Ranked],
+    page: Fetched,
+    wanted: Callable[[Ranked], bool],
+    floor: Floor | None,
+    options: RecallOptions,
+) -> RecallResult:
+    """Choose among the candidates whose messages are there, and put the result together."""
+    hits, repeated = hits_of(query, chosen, page, wanted)
+    others = [one for one in fresh if one[:2] not in repeated] if repeated else fresh
+    if not reaches(others, floor, hybrid=options.search == "hybrid"):
+        hits = [hit for hit in hits if hit.asked or says(hit, query, page, options.chunk_tokens)]
+    return result_of(query, hits, page, options.chunk_tokens)

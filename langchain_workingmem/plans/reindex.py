@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, ThreadNotFoundError
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.codec import model_of, restored
-from langchain_workingmem.plans.effects import Plan, Progress
+from langchain_workingmem.plans.effects import Plan, Progress, worked
 from langchain_workingmem.plans.history import write
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
@@ -17,6 +18,12 @@ from langchain_workingmem.plans.space import measured
 from langchain_workingmem.plans.threads import every, get
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem.options import RecallOptions
+    from langchain_workingmem.plans.codec import Draft
     from langchain_workingmem.plans.space import Space
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
@@ -48,12 +55,14 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, for
         wanted = Wanted(limit=REINDEX_BATCH)
         while True:
             (reply,) = yield from run_script(thread.id, None, scripts.READ.call(keys.all, "", *wanted.arguments()))
-            rows = wanted.read(reply, thread.id)
-            prepared = [
-                restored(row.message, value, options)
+            rows = yield from wanted.reading(reply, thread.id)
+            stale = [
+                (row.message, value)
                 for row, value in zip(rows, reply[3::3], strict=True)
                 if force or model_of(value) != mark
             ]
+            size = sum(len(value) for _, value in stale)
+            prepared = yield from worked(partial(_restored, stale, options), size)
             if prepared:
                 try:
                     _, failure = yield from write(space, prepared, thread.id, None, "heal")
@@ -68,6 +77,10 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, for
                 break
             wanted = replace(wanted, above=rows[-1].seq)
     return healed
+
+
+def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
+    return [restored(message, value, options) for message, value in stale]
 
 
 def _checked_size(space: Space) -> Plan[int]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.options import check_roles
 from langchain_workingmem.plans.codec import decode_message, to_micros
+from langchain_workingmem.plans.effects import worked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.plans.effects import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,10 @@ class Wanted:
         if self.roles:
             found += ["roles", f",{','.join(self.roles)},"]
         return found
+
+    def reading(self, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
+        """Read the reply as `read` does; a long one without holding up an event loop."""
+        return worked(partial(self.read, reply, thread_id), sum(map(len, reply[3::3])))
 
     def read(self, reply: list[Any], thread_id: str) -> list[StoredMessage]:
         """Read the reply, oldest first."""

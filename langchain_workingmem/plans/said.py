@@ -61,8 +61,22 @@ def words_of(message: BaseMessage) -> str:
     if kind == "q" and not isinstance(message.content, str):
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
         if others:
-            text = f"{text}\0{json.dumps(others, sort_keys=True, default=str)}"
+            text = f"{text}\0{_written(others)}"
     return kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest()[:_DIGITS]
+
+
+def _written(blocks: list[dict[Any, Any]]) -> str:
+    """Write blocks in any order of their names; empty for what cannot be written, hence not be stored either."""
+    try:
+        return json.dumps(blocks, sort_keys=True, default=str)
+    except TypeError:  # names that have no order, or are none
+        pass
+    except (ValueError, RecursionError):
+        return ""
+    try:
+        return json.dumps(json.loads(json.dumps(blocks, default=str)), sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _kind(message: BaseMessage) -> str:

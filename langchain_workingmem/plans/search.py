@@ -9,6 +9,7 @@ from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.options import LARGEST
 from langchain_workingmem.plans.codec import as_dict, label
 from langchain_workingmem.plans.keys import check_id, encode
+from langchain_workingmem.text.chunks import ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.keys import Keys
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
-_WORD = re.compile(r"\w*[^\W_]\w*")  # a lone underscore is a syntax error to Search
-MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
+_WORD = re.compile(r"\w+")
+MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; of more, the first and the last ones
+# Characters of a query that are embedded and read for words: about 1,000 tokens, more than most embedding models read. Of a
+# longer one (a pasted log with a question) the beginning and the end, where a question stands.
+MAX_QUERY_CHARACTERS = 4_000
 # Search's own list, named so that both sides agree on it: the words are not indexed, and must not be asked for,
 # because a union that begins with two of them crashes the query parser of RediSearch 2.10 (a null pointer).
 STOP_WORDS = [
@@ -64,6 +68,7 @@ STOP_WORDS = [
     "will",
     "with",
 ]
+_NOT_SOUGHT = frozenset(STOP_WORDS)
 
 
 # ---------------------------------------------------------------------- indexes
@@ -197,7 +202,11 @@ def nearest(
 
 def words_of(text: str) -> list[str]:
     """Return the words of a question that are looked for, each once, in lower case."""
-    return [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in STOP_WORDS][:MAX_QUERY_WORDS]
+    found = dict.fromkeys(_WORD.findall(ends(text, MAX_QUERY_CHARACTERS).lower()))
+    # to Search a word of underscores alone is a syntax error
+    words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
+    half = MAX_QUERY_WORDS // 2
+    return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 
 
 def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:

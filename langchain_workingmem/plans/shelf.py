@@ -15,6 +15,7 @@ from langchain_workingmem.plans.codec import from_micros
 from langchain_workingmem.plans.effects import Embed, Plan
 from langchain_workingmem.plans.search import item_vectors_schema, items_schema, pack
 from langchain_workingmem.plans.space import agreed, created, measured, no_index
+from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import to_utf8
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Vectors:
         """Take what is to be embedded out of a value; blank texts have no direction and stay out."""
         if index is False:
             return []
-        paths = self.paths if index is None else as_tuple(index, "index", "paths")
+        paths = self.paths if index is None else check_paths(index, "index")
         found = (to_utf8(text) for path in paths for text in get_text_at_path(value, path))
         return list(dict.fromkeys(text for text in found if text.strip()))
 
@@ -98,6 +99,16 @@ class Shelf:
             "index['dims'] must be the same: use the model that the store was made with, or another key_prefix"
         )
         return EmbeddingSizeError(msg, expected=expected, actual=actual)
+
+
+def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return JSON paths, or raise `OptionError`."""
+    found = as_tuple(paths, name, "paths")
+    for path in found:
+        if not isinstance(path, str) or not path:
+            msg = f"{name} holds {shown(path)}: name fields, such as 'text' or 'notes[*]'"
+            raise OptionError(msg)
+    return found
 
 
 def below(namespace: Sequence[str]) -> FilterExpression:

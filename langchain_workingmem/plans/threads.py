@@ -24,6 +24,7 @@ from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
 from langchain_workingmem.plans.space import searched
+from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _need(thread_id: str, reply: Any) -> Thread:
 def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
     """Write title and metadata as fields of a thread."""
     if title is not None and not is_utf8(title):
-        msg = f"title={title!r}: use a str of valid Unicode, or None"
+        msg = f"title={shown(title)}: use a str of valid Unicode, or None"
         raise OptionError(msg)
     fields = [] if title is None else ["title", title]
     for key, value in _checked(metadata).items():
@@ -80,7 +81,7 @@ def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str
 
 def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        msg = f"metadata={metadata!r}: use a dict"
+        msg = f"metadata={shown(metadata)}: use a dict"
         raise OptionError(msg)
     for key in metadata or ():
         check_key(key)
@@ -182,7 +183,7 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Read a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        msg = f"cursor={cursor!r}: pass the next_cursor of the page before, unchanged"
+        msg = f"cursor={shown(cursor)}: pass the next_cursor of the page before, unchanged"
         raise OptionError(msg)
     return match.groups()
 

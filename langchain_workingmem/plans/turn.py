@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -14,7 +15,7 @@ from langchain_workingmem.plans import scripts, working_memory
 from langchain_workingmem.plans.access import owner_tag, refusal, run_script
 from langchain_workingmem.plans.branch import Branch, Comparison, compared, entries, entry_arguments
 from langchain_workingmem.plans.codec import decode_message, is_ours_to_keep
-from langchain_workingmem.plans.effects import traced
+from langchain_workingmem.plans.effects import traced, worked
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.recall import candidates, fetched
 from langchain_workingmem.plans.said import words_of
@@ -178,7 +179,8 @@ def gather(
         return gathered, seen
 
     if query is None or not query.text.strip():
-        return read((yield from run_script(thread_id, resource_id, *calls)))[0]
+        replies = yield from run_script(thread_id, resource_id, *calls)
+        return (yield from worked(partial(read, replies), _size(replies[0])))[0]
     limit = history.last_messages
     if limit is None and history.max_tokens is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
@@ -205,6 +207,11 @@ def _limits(history: HistoryOptions) -> list[Argument]:
         f",{','.join(history.roles)}," if history.roles else "",
         "" if most is None else most,
     ]
+
+
+def _size(reply: list[Any]) -> int:
+    """Count the bytes of the messages at the end of the reply of `turn.lua`."""
+    return sum(map(len, reply[11][2::3]))
 
 
 def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:
@@ -245,7 +252,7 @@ def _recall(
         ranked, replies = yield from candidates(space, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    gathered, seen = read(replies)
+    gathered, seen = yield from worked(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     in_sight = {*gathered.seqs.values(), *seen.left_seqs}
 

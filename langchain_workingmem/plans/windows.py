@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
 
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.plans.said import calls_of, has_content, id_of_function, is_said, weight_of
 from langchain_workingmem.text.names import acceptable_name
 from langchain_workingmem.text.unicode import to_utf8, without_surrogates
@@ -140,11 +141,18 @@ def sendable(message: BaseMessage) -> BaseMessage:
     if isinstance(content, str) and content.isascii() and not message.name and not calls:
         return message  # nearly all of them
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
-    clean = {name: without_surrogates(value) for name, value in parts.items()}
-    if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # theirs are those of their calls
-        clean["name"] = acceptable_name(message.name)
-    if clean == parts:
-        return message
+    try:
+        clean = {name: without_surrogates(value) for name, value in parts.items()}
+        if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # theirs are those of their calls
+            clean["name"] = acceptable_name(message.name)
+        if clean == parts:
+            return message
+    except RecursionError as error:
+        msg = (
+            f"message {message.id!r} is nested deeper than Python can follow, or holds itself: no provider takes that, so "
+            "pass content and arguments of tools as plain JSON"
+        )
+        raise OptionError(msg) from error
     if message.name and clean["name"] != message.name:
         clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name or "")}
     return message.model_copy(update=clean)

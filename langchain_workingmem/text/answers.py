@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
 from langchain_workingmem.text.formats import Format, TextFormat, shorten
+from langchain_workingmem.text.lines import unified
+from langchain_workingmem.text.nesting import check_depth
 
 MOST_LINES = 20  # of what changed
 
@@ -25,8 +26,8 @@ def changed(form: Format, before: str, after: str) -> str:
 
 def _lines(form: TextFormat, before: str, after: str) -> list[str]:
     old, new = (before or form.template).splitlines(), after.splitlines()
-    lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
     signs = "+-" if before else "+"  # of an empty memory nothing can leave
+    lines = unified(old, new, context=0)
     return [f"{line[0]} {line[1:]}" for line in lines if line[0] in signs and line[1:].strip()]
 
 
@@ -46,7 +47,7 @@ def _show(value: Any) -> str:
 def document(text: str) -> dict[str, Any]:
     """Read a document; one that was written in another format has no fields."""
     try:
-        found = json.loads(text)
+        found = json.loads(check_depth(text))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import Counter, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ CUT = "[...]"  # stands where something was left out
 _NEAR = 40  # characters within which a cut looks for the end of a word
 _JOINERS = "\u200d\ufe0e\ufe0f"  # of emoji: joiner, and how the one before is drawn
 _SKIN = range(0x1F3FB, 0x1F400)
+_FILLED = re.compile(r"\S")
 
 
 def count_tokens(text: str) -> int:
@@ -51,9 +53,8 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
 
 def _filled(text: str, start: int) -> int:
     """Find the next character that is not blank."""
-    while start < len(text) and text[start].isspace():
-        start += 1
-    return start
+    found = _FILLED.search(text, start)
+    return found.start() if found else len(text)
 
 
 def split(text: str, chunk_tokens: int) -> list[str]:
@@ -96,18 +97,33 @@ def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str]
     return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
 
 
+def ends(text: str, characters: int) -> str:
+    """Keep the beginning and the end of a text, as much of both, where it is longer than that."""
+    if len(text) <= characters:
+        return text
+    tokens = characters // 2 // CHARACTERS_PER_TOKEN
+    return excerpt(text, tokens, 0, 0) + excerpt(text, tokens, len(text), len(text)).removeprefix(CUT)
+
+
 def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:
     """Find where between two places a window of `room` characters begins that holds the most different words."""
     if not words:
         return start
     pattern = r"\b(?:" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + ")"
-    found = [(one.start(), one[0].lower()) for one in re.finditer(pattern, text[start:end], re.IGNORECASE)]
-    best = max(
-        range(len(found)),
-        key=lambda at: (len({word for place, word in found[at:] if place < found[at][0] + room * 3 // 4}), -at),
-        default=None,
-    )
-    return start if best is None else max(start, min(start + found[best][0] - room // 4, end - room))
+    best, most = None, 0
+    inside: deque[tuple[int, str]] = deque()  # the window that ends with a word, and how often each is in it
+    counts: Counter[str] = Counter()
+    for found in re.finditer(pattern, text[start:end], re.IGNORECASE):
+        inside.append((found.start(), found[0].lower()))
+        counts[inside[-1][1]] += 1
+        while inside[0][0] <= found.start() - room * 3 // 4:
+            _, word = inside.popleft()
+            counts[word] -= 1
+            if not counts[word]:
+                del counts[word]
+        if len(counts) > most:
+            best, most = inside[0][0], len(counts)
+    return start if best is None else max(start, min(start + best - room // 4, end - room))
 
 
 def _continues(text: str, at: int) -> bool:

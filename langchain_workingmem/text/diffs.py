@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from difflib import unified_diff
 from typing import Any
 
+from langchain_workingmem.text.lines import unified
 from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.unicode import to_utf8
 
@@ -18,7 +18,7 @@ def pretty(text: str) -> str:
 
 def changes(before: str, after: str) -> list[str]:
     """Return the lines of a unified diff, without its header; a newline at the end of a text does not count."""
-    return list(unified_diff(_lines(before), _lines(after), lineterm=""))[2:]
+    return list(unified(_lines(before), _lines(after)))
 
 
 def _lines(text: str) -> list[str]:

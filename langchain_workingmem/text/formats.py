@@ -6,6 +6,7 @@ Everything that refuses an update raises `WorkingMemoryValidationError` with wor
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
@@ -19,6 +20,7 @@ from langchain_workingmem.text.merging import (
     paths,
     without_paths,
 )
+from langchain_workingmem.text.nesting import check_depth
 from langchain_workingmem.text.schemas import dump, plain
 from langchain_workingmem.text.threeway import merge_fields, merge_text
 
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["replace", "merge", "append"]
 
 QUOTED = 5  # lines that a refusal quotes at most
+_COMPARED, _WIDEST = (
+    1_000,
+    200,
+)  # lines, and characters of each, among which those near to a misquoted one are looked for
 
 DEFAULT_TEMPLATE = """\
 # User information
@@ -124,10 +130,11 @@ class TextFormat:
         """Replace, one after the other, the one place where each `find` stands; an empty memory is edited as its template."""
         before = text = self._form_of(current)
         for find, replace in edits:
-            places = [at for at in range(len(text)) if text.startswith(find, at)] if find else []
-            if len(places) != 1:
-                raise WorkingMemoryValidationError(_misquoted(find, len(places), before))
-            text = text[: places[0]] + replace + text[places[0] + len(find) :]
+            at = text.find(find) if find else -1
+            if at < 0 or text.find(find, at + 1) >= 0:
+                places = 0 if at < 0 else max(2, text.count(find))  # `count` leaves out what overlaps
+                raise WorkingMemoryValidationError(_misquoted(find, places, before))
+            text = text[:at] + replace + text[at + len(find) :]
         if self.is_empty(text) and not self.is_empty(before):
             msg = "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
             raise WorkingMemoryValidationError(msg)
@@ -198,7 +205,7 @@ class JsonFormat:
 
     def _parsed(self, text: str) -> Any:
         try:
-            return json.loads(text)
+            return json.loads(check_depth(text))
         except ValueError:
             return None
 
@@ -231,8 +238,8 @@ class JsonFormat:
 def _as_object(content: Any) -> dict[str, Any]:
     if isinstance(content, str):
         try:
-            content = json.loads(content)
-        except (ValueError, RecursionError) as error:
+            content = json.loads(check_depth(content))
+        except ValueError as error:
             msg = f"working memory was not changed, because the update is not JSON: {error}"
             raise WorkingMemoryValidationError(msg) from error
     found = plain(content)
@@ -247,7 +254,8 @@ def _misquoted(find: str, places: int, text: str) -> str:
         return "`find` is empty, so nothing was changed: quote the text that is to be replaced"
     shown = shorten(find)
     if places:
-        lines = [line for line in text.splitlines() if find.splitlines()[0] in line]
+        first = find.splitlines()[0]
+        lines = [line for line in text.splitlines() if first in line]
         return (
             f"{shown!r} stands {places} times in working memory, so nothing was changed: quote more of the text around it, "
             f"so that it is unique. It stands in:\n{_quote(lines)}"
@@ -278,9 +286,9 @@ def _quote(lines: list[str]) -> str:
 def _nearest(find: str, text: str) -> list[str]:
     from difflib import get_close_matches
 
-    lines = _lines(text)
-    first = (_lines(find) or [find])[0]
+    lines = _lines(text)[:_COMPARED]
+    first = (_lines(find) or [find])[0][:_WIDEST]
     words = {word for word in first.lower().split() if len(word) > 2}
-    near = get_close_matches(first[:500], [line[:500] for line in lines], n=3, cutoff=0.4)
-    near += [line for line in lines if line not in near and words & set(line.lower().split())]
-    return (near or lines)[:3]
+    near = get_close_matches(first, [line[:_WIDEST] for line in lines], n=3, cutoff=0.4)
+    others = (line for line in lines if line not in near and words & set(line.lower().split()))
+    return [*near, *islice(others, 3)][:3] or lines[:3]

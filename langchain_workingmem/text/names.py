@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import islice
 
 _LONGEST = 64
 _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST}}}")
@@ -17,6 +18,7 @@ def acceptable_name(name: str) -> str | None:
     """
     if _ACCEPTED.fullmatch(name):
         return name
-    letters = "".join(one for one in unicodedata.normalize("NFKD", name) if not unicodedata.combining(one))
-    found = _OTHERS.sub("_", letters)[:_LONGEST]
+    # one by one: to normalise a run of accents puts them in order, which takes a square of its length
+    parts = (part for one in name for part in unicodedata.normalize("NFKD", one) if not unicodedata.combining(part))
+    found = _OTHERS.sub("_", "".join(islice(parts, _LONGEST)))
     return found if found.strip("_-") else None

@@ -342,8 +342,10 @@ def plain(value: Any, depth: int = 0) -> Any:
         msg = "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry"
         raise WorkingMemoryValidationError(msg)
     try:
+        if isinstance(value, int):
+            str(value)  # Python refuses to print very long numbers, and to read them
         return to_jsonable_python(value)
-    except PydanticSerializationError as error:
+    except (PydanticSerializationError, ValueError) as error:  # bytes that are no UTF-8, say
         msg = f"working memory was not changed, because the update is not JSON: {error}"
         raise WorkingMemoryValidationError(msg) from error
 

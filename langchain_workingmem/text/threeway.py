@@ -6,13 +6,11 @@ Text is merged line by line, JSON field by field. Blanks at the ends of lines an
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.text.lines import matches
 from langchain_workingmem.text.merging import is_same
 
 if TYPE_CHECKING:
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
 
 MOST = 5  # conflicts that a refusal shows
 WIDEST = 200  # characters of one that it shows
-LARGEST = 10_000  # product of the lengths of two runs that difflib compares, whose time grows with it
-_Run: TypeAlias = tuple[str, int, int, int, int]  # one of difflib's opcodes
-_Link: TypeAlias = "tuple[int, int, _Link | None]"  # a pair of equal lines, and the one before it
 _NOTHING: Final[Any] = object()  # stands where a document has no such field
 _REMEDY = {
     "line": "Repeat the update with these lines as they are now, or change them by `edits`",
@@ -33,12 +28,9 @@ _REMEDY = {
 class MergeConflictError(WorkingMemoryValidationError):
     """The same place was changed by both sides, and differently; the message shows it as it is now."""
 
-    def __init__(self, kind: str, conflicts: Sequence[tuple[str, str]]) -> None:
-        shown = [
-            f"    now: {_cut(now) or '(gone)'}\n    you: {_cut(sent) or '(gone)'}" for now, sent in conflicts[:MOST]
-        ]
-        rest = len(conflicts) - MOST
-        more = [f"    and {rest} more"] if rest > 0 else []
+    def __init__(self, kind: str, conflicts: Sequence[tuple[str, str]], rest: int = 0) -> None:
+        shown = [f"    now: {_cut(now) or '(gone)'}\n    you: {_cut(sent) or '(gone)'}" for now, sent in conflicts]
+        more = [f"    and {rest} more"] if rest else []
         super().__init__(
             "working memory has changed since you read it, in the same places, so nothing was changed. "
             f"{_REMEDY[kind]}:\n" + "\n".join([*shown, *more])
@@ -55,31 +47,33 @@ def merge_text(seen: str, current: str, sent: str, is_form: Callable[[str], bool
     if sent in (current, seen) or current == seen:
         return current if sent == seen else sent
     base = _split(seen)
-    theirs = dict.fromkeys(_edits(base, _split(current), is_form))
+    theirs = {edit.place: edit for edit in _edits(base, _split(current), is_form)}
     ours = _edits(base, _split(sent), is_form)
-    places = _places(theirs)
+    places = _places(theirs.values())
     taken: list[_Edit] = []
-    conflicts: list[tuple[str, str]] = []
+    conflicts: list[tuple[list[_Edit], _Edit]] = []
     for edit in ours:
-        if edit in theirs:
+        if theirs.get(edit.place) == edit:
             continue
-        rivals = [other for other in places(edit) if other in theirs]
+        rivals = [other for other in places(edit) if other.place in theirs]
         if not rivals or (not edit.yields and all(other.yields for other in rivals)):
             for other in rivals:
-                del theirs[other]
+                del theirs[other.place]
             taken.append(edit)
         elif not edit.yields:
-            conflicts.append(("\n".join(line for other in rivals for line in other.lines), "\n".join(edit.lines)))
+            conflicts.append((rivals, edit))
     if conflicts:
-        raise MergeConflictError("line", conflicts)
-    known = {(edit.start, _key(line)) for edit in theirs if edit.start == edit.end for line in edit.lines}
-    added = {edit for edit in taken if edit.start == edit.end}
+        # only those that are shown are written down: many may have one long edit of theirs as a rival
+        shown = [(_text(rivals), _text([edit])) for rivals, edit in conflicts[:MOST]]
+        raise MergeConflictError("line", shown, len(conflicts) - len(shown))
+    known = {(edit.start, _key(line)) for edit in theirs.values() if edit.start == edit.end for line in edit.lines}
+    added = {id(edit) for edit in taken if edit.start == edit.end}
     lines: list[str] = []
     at = 0
     # sorted() is stable: at the same place what is there already comes first
-    for edit in sorted([*theirs, *taken], key=lambda edit: (edit.start, edit.end)):
+    for edit in sorted([*theirs.values(), *taken], key=lambda edit: (edit.start, edit.end)):
         lines += base[at : edit.start]
-        is_new = edit in added
+        is_new = id(edit) in added
         lines += [line for line in edit.lines if not (is_new and line.strip() and (edit.start, _key(line)) in known)]
         at = max(at, edit.end)
     merged = "\n".join([*lines, *base[at:]])
@@ -95,7 +89,7 @@ def merge_fields(seen: Any, current: Any, sent: Any) -> dict[str, Any]:
     conflicts: list[tuple[str, str]] = []
     found: dict[str, Any] = _merged(seen, current, sent, "", conflicts)
     if conflicts:
-        raise MergeConflictError("field", conflicts)
+        raise MergeConflictError("field", conflicts[:MOST], max(0, len(conflicts) - MOST))
     return found
 
 
@@ -140,6 +134,11 @@ class _Edit:
     end: int  # the line behind the last one that goes; `start`: the lines are inserted
     lines: tuple[str, ...]
     yields: bool = False  # it means nothing, where somebody else has changed the same
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return what no other edit of the same text has."""
+        return self.start, self.end
 
 
 def _places(edits: Iterable[_Edit]) -> Callable[[_Edit], Iterator[_Edit]]:
@@ -186,11 +185,11 @@ def _edits(base: Sequence[str], text: Sequence[str], is_form: Callable[[str], bo
 
 def _pieces(base: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Pair runs of lines: those that are alike, then those that begin alike, then one by one if they are as many."""
-    for name, start, end, first, last in _matches([*map(_key, base)], [*map(_key, text)]):
+    for name, start, end, first, last in matches([*map(_key, base)], [*map(_key, text)]):
         if name == "equal":
             yield from _singly(start, end, first)
             continue
-        named = _matches([*map(_label, base[start:end])], [*map(_label, text[first:last])])
+        named = matches([*map(_label, base[start:end])], [*map(_label, text[first:last])])
         for kind, low, high, left, right in named:
             if kind == "equal" or high - low == right - left:
                 yield from _singly(start + low, start + high, first + left)
@@ -198,60 +197,13 @@ def _pieces(base: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, int
                 yield start + low, start + high, first + left, first + right
 
 
-def _matches(one: Sequence[str], other: Sequence[str]) -> Iterator[_Run]:
-    """Compare two lists, as difflib's opcodes do, in a time that does not grow with the square of their lengths.
-
-    What stands exactly once in both holds them together; only short runs between such lines are given to difflib.
-    """
-    start = first = 0
-    for at, to in [*_anchors(one, other), (len(one), len(other))]:
-        yield from _between(one, other, (start, at, first, to))
-        if at < len(one):
-            yield "equal", at, at + 1, to, to + 1
-        start, first = at + 1, to + 1
-
-
-def _between(one: Sequence[str], other: Sequence[str], run: tuple[int, int, int, int]) -> Iterator[_Run]:
-    start, end, first, last = run
-    while start < end and first < last and one[start] == other[first]:
-        yield "equal", start, start + 1, first, first + 1
-        start, first = start + 1, first + 1
-    tail = 0
-    while start < end - tail and first < last - tail and one[end - tail - 1] == other[last - tail - 1]:
-        tail += 1
-    end, last = end - tail, last - tail
-    if (end - start) * (last - first) > LARGEST:
-        yield "replace", start, end, first, last
-    else:
-        for name, low, high, left, right in SequenceMatcher(None, one[start:end], other[first:last]).get_opcodes():
-            yield name, start + low, start + high, first + left, first + right
-    if tail:
-        yield "equal", end, end + tail, last, last + tail
-
-
-def _anchors(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
-    """Pair what stands once in both: the longest series of such pairs that is in order on both sides."""
-    counts, others = Counter(one), Counter(other)
-    where = {item: at for at, item in enumerate(other) if others[item] == 1}
-    tails: list[int] = []  # the least place in `other` with which a series of each length ends
-    ends: list[_Link] = []
-    for at, item in enumerate(one):
-        if counts[item] == 1 and item in where:
-            length = bisect_left(tails, where[item])
-            link = (at, where[item], ends[length - 1] if length else None)
-            tails[length : length + 1] = [where[item]]
-            ends[length : length + 1] = [link]
-    found = []
-    last = ends[-1] if ends else None
-    while last is not None:
-        found.append(last[:2])
-        last = last[2]
-    return found[::-1]
-
-
 def _singly(start: int, end: int, first: int) -> Iterator[tuple[int, int, int, int]]:
     for at in range(end - start):
         yield start + at, start + at + 1, first + at, first + at + 1
+
+
+def _text(edits: Iterable[_Edit]) -> str:
+    return "\n".join(line for edit in edits for line in edit.lines)
 
 
 def _split(text: str) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece, split
+from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, ends, excerpt, piece, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
 
@@ -121,8 +119,13 @@ def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int,
     assert found.removeprefix("[...] ").removesuffix(" [...]").strip() in text
 
 
-def test_megabytes_are_cut_fast() -> None:
-    text = "word " * 1_000_000
-    begin = time.perf_counter()
-    assert len(split(text, 400)) == 3125
-    assert time.perf_counter() - begin < 1
+def test_of_a_long_text_both_ends_stay() -> None:
+    text = " ".join(str(at) for at in range(1000))
+    assert ends(text, 40) == "0 1 2 3 [...] 998 999"
+    assert ends(text, len(text)) == text
+
+
+@given(st.text(max_size=300), st.integers(40, 300))
+def test_both_ends_are_no_longer_than_is_asked_for(text: str, size: int) -> None:
+    assert len(ends(text, size)) <= size
+    assert ends(ends(text, size), size) == ends(text, size)

@@ -29,6 +29,7 @@ from langchain_workingmem.plans.codec import (
     restored,
     to_micros,
 )
+from langchain_workingmem.plans.said import words_of
 from langchain_workingmem.text.chunks import count_tokens, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +37,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def prepare(*messages: Any, recall: RecallOptions | None = None) -> list[Draft]:
     numbers = count()
-    return drafts(messages, recall, lambda: f"new {next(numbers)}")
+    return drafts(as_messages(messages), recall, lambda: f"new {next(numbers)}")
 
 
 def stored(message: BaseMessage, said: str = "q0123456789ab/3/40") -> bytes:
@@ -296,3 +297,9 @@ def test_pieces_hold_all_words_and_none_is_too_long(text: str, tokens: int) -> N
     pieces = split(text, tokens)
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(piece.strip() == piece and 0 < count_tokens(piece) <= tokens for piece in pieces)
+
+
+def test_blocks_say_the_same_before_and_after_they_are_stored() -> None:
+    given = HumanMessage([{"type": "data", "data": {1: "a", "b": 2}}])  # names that Python cannot put in order
+    read = HumanMessage([{"type": "data", "data": {"b": 2, "1": "a"}}])
+    assert words_of(given) == words_of(read) != words_of(HumanMessage([{"type": "data", "data": {}}]))

@@ -1,0 +1,390 @@
+"""How each function of the text and of the queries is called with a text of any size: `test_growth.py` measures them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
+from pydantic import BaseModel, ConfigDict
+
+from langchain_workingmem.errors import RedisReplyError, WorkingMemoryValidationError
+from langchain_workingmem.models import RecallResult, StoredMessage
+from langchain_workingmem.options import RecallOptions
+from langchain_workingmem.plans import authors, filters, hits, item_searches, search
+from langchain_workingmem.plans.hits import Fetched, Found, Sizes
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.recall import Query
+from langchain_workingmem.plans.scoring import Ranked
+from langchain_workingmem.plans.shelf import Shelf, Vectors
+from langchain_workingmem.text import (
+    answers,
+    chunks,
+    diffs,
+    formats,
+    lines,
+    merging,
+    names,
+    nesting,
+    places,
+    rendering,
+    schemas,
+    threeway,
+    unicode,
+)
+
+Recipe: TypeAlias = Callable[[str], object]
+
+AT = datetime(2026, 5, 17, tzinfo=UTC)
+HALF = "\n- **Location**: Rome\n"
+ANY: dict[str, Any] = {"type": "object"}
+FACTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "facts": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+        "by": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+
+
+class Facts(BaseModel):
+    """A schema with fields of every kind that a text can fill."""
+
+    model_config = ConfigDict(extra="allow")
+    facts: list[str] = []
+    by: dict[str, str] = {}
+
+
+TYPED = schemas.TypeSchema(Facts)
+LOOSE = schemas.JsonSchema(FACTS)
+MARKDOWN = formats.TextFormat(formats.DEFAULT_TEMPLATE)
+NOTES = formats.TextFormat("")
+FIELDS = formats.JsonFormat(TYPED)
+WHOLE = formats.JsonFormat(TYPED, "replace")
+KEYS = Keys()
+SHELF = Shelf(KEYS, Vectors(dims=2), is_ready=True, dims=2)
+OPTIONS = RecallOptions()
+
+
+def parts(text: str, size: int = 8) -> list[str]:
+    """Cut a text into many, as keys or items of something."""
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def fields(text: str) -> dict[str, Any]:
+    return {f"{at}{part}": part for at, part in enumerate(parts(text))}
+
+
+def document(text: str) -> dict[str, Any]:
+    """Put a text into an object: whole, in pieces, and as names."""
+    third = len(text) // 3
+    return {"facts": [text[:third], *parts(text[third : 2 * third])], "by": fields(text[2 * third :])}
+
+
+def written(text: str) -> str:
+    return json.dumps(document(unicode.to_utf8(text)), ensure_ascii=False)
+
+
+def edited(text: str) -> str:
+    """Change a text in many places, one in every thirty lines or so."""
+    return "\n".join(f"{line}!" if at % 30 == 7 else line for at, line in enumerate(text.split("\n")))
+
+
+def other(text: str) -> str:
+    """Change each line of a text."""
+    return "\n".join(f"{line}?" for line in text.split("\n"))
+
+
+def refused(call: Callable[[], object]) -> object:
+    """Do what may be refused: that takes its time as well."""
+    try:
+        return call()
+    except WorkingMemoryValidationError as error:
+        return str(error)
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Give two changes of a text, here and there, everywhere, and with one long change on one side."""
+    some, every, back = edited(text), other(text), text[::-1]
+    return [(some, f"{text}!"), (some, every), (every, some), (back, some), (back, every)]
+
+
+def merged(text: str, current: str, sent: str) -> object:
+    return refused(lambda: threeway.merge_text(text, current, sent))
+
+
+def driven(plan: Any) -> object:
+    """Run a plan up to what it sends."""
+    try:
+        effect = next(plan)
+        while not hasattr(effect, "commands"):
+            effect = plan.send(np.ones((1, 2), dtype="f4"))
+    except StopIteration as done:
+        return done.value
+    else:
+        return effect
+    finally:
+        plan.close()
+
+
+def row(text: str, at: int = 1) -> StoredMessage:
+    message = HumanMessage(text, id=str(at)) if at % 2 else AIMessage(text, id=str(at))
+    return StoredMessage(message=message, thread_id="t", seq=at, stored_at=AT)
+
+
+def recalled(text: str) -> RecallResult:
+    half = len(text) // 2
+    pieces = parts(text[half:], 500)
+    return RecallResult(rows=[row(text[:half], 1), *map(row, pieces, range(2, len(pieces) + 2))])
+
+
+def asked(text: str, **arguments: Any) -> Query:
+    return Query.of_turn(OPTIONS, text, resource_id="u", **arguments)
+
+
+def fetched(text: str) -> Fetched:
+    """Give a message that holds all of a text, and one on each side."""
+    return Fetched(
+        titles={b"t": "title"},
+        ranks={(b"t", 2): 2},
+        rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
+        found={(b"t", 2)},
+    )
+
+
+def ranked(piece: int = 0) -> Ranked:
+    return Ranked(b"t", 2, 100, 0.9, 0.9, worded=True, piece=piece)
+
+
+def hit(piece: int = 0) -> Found:
+    return Found(ranked(piece), (b"t", 2))
+
+
+def sizes(text: str) -> Sizes:
+    return Sizes(asked("dog", max_tokens=500), [hit()], fetched(text))
+
+
+def reply(text: str) -> dict[bytes, Any]:
+    """Give what the server sends when it has found as much as a text."""
+    values = [{b"text": part.encode(errors="replace"), b"vector_distance": b"0.5"} for part in parts(text, 100)]
+    return {
+        b"total_results": len(values),
+        b"results": [{b"id": b"k", b"score": b"1", b"extra_attributes": one} for one in values],
+    }
+
+
+def crowd(text: str) -> list[str]:
+    """Give authors as a resource has them, and one with a name as long as names may be."""
+    return ["ann", "ann%20lee", "", authors.author_tag(unicode.to_utf8(text))]
+
+
+EVERY = search.matching()
+
+RECIPES: dict[str, Recipe] = {
+    "text.answers.changed": lambda t: (
+        answers.changed(MARKDOWN, t, edited(t)),
+        answers.changed(MARKDOWN, t, other(t)),
+        answers.changed(FIELDS, "{}", written(t)),
+    ),
+    "text.answers.document": answers.document,
+    "text.chunks.count_tokens": chunks.count_tokens,
+    "text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
+    "text.chunks.spans": lambda t: list(chunks.spans(t, 100)),
+    "text.chunks.split": lambda t: chunks.split(t, 100),
+    "text.chunks.piece": lambda t: chunks.piece(t, 100, 10**6),
+    "text.chunks.excerpt": lambda t: (
+        chunks.excerpt(t, 25, len(t), len(t)),
+        chunks.excerpt(t, 25, 0, len(t), [t[:10].lower(), "a", "b"]),
+        chunks.excerpt(t, len(t) // 8, len(t) // 4, len(t), ["a", "b", "0"]),
+    ),
+    "text.diffs.pretty": lambda t: (diffs.pretty(t), diffs.pretty("[" + t), diffs.pretty(written(t))),
+    "text.diffs.changes": lambda t: (
+        diffs.changes(t, edited(t)),
+        diffs.changes(t, other(t)),
+        diffs.changes(t, t[::-1]),
+    ),
+    "text.formats.TextFormat.apply": lambda t: refused(
+        lambda: (NOTES.apply(t, t, "append"), MARKDOWN.apply(t, t, None))
+    ),
+    "text.formats.TextFormat.replace": lambda t: refused(lambda: MARKDOWN.replace(edited(t), t + HALF, t)),
+    "text.formats.TextFormat.edit": lambda t: (
+        refused(lambda: MARKDOWN.edit(t, [(t[: len(t) // 2], "new")])),
+        refused(lambda: MARKDOWN.edit(t, [(t[len(t) // 2 :] + "?", "new")])),
+        refused(lambda: MARKDOWN.edit(t, [("", "new")])),
+    ),
+    "text.formats.TextFormat.value": MARKDOWN.value,
+    "text.formats.TextFormat.is_empty": MARKDOWN.is_empty,
+    "text.formats.JsonFormat.apply": lambda t: (
+        refused(lambda: FIELDS.apply(written(t), written(t[::-1]), None)),
+        refused(lambda: FIELDS.apply("", t, "append")),
+    ),
+    "text.formats.JsonFormat.replace": lambda t: refused(lambda: WHOLE.replace(written(t), written(t + "x"), "{}")),
+    "text.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
+    "text.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
+    "text.formats.JsonFormat.is_empty": FIELDS.is_empty,
+    "text.formats.shorten": formats.shorten,
+    "text.lines.matches": lambda t: [
+        list(lines.matches(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
+    ],
+    "text.lines.unified": lambda t: [
+        list(lines.unified(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
+    ],
+    "text.merging.merge_patch": lambda t: merging.merge_patch(document(t), document(t[::-1])),
+    "text.merging.append_patch": lambda t: merging.append_patch(document(t), document(t[::-1])),
+    "text.merging.append_text": lambda t: (merging.append_text(t, t[: len(t) // 2]), merging.append_text(t, "x")),
+    "text.merging.is_same": lambda t: merging.is_same(document(t), document(t)),
+    "text.merging.count_leaves": lambda t: merging.count_leaves(document(t), null=False),
+    "text.merging.paths": lambda t: merging.paths(document(t)),
+    "text.merging.at_path": lambda t: (
+        merging.at_path(document(t), f"by.{t}"),
+        merging.at_path(document(t), "a" + "." * len(t)),
+    ),
+    "text.merging.without_paths": lambda t: merging.without_paths(document(t), ["by.0", "facts", t]),
+    "text.names.acceptable_name": names.acceptable_name,
+    "text.nesting.check_depth": lambda t: [
+        refused_depth(one) for one in ("[" * 200 + "]" * 200 + t, "[]" * 200 + t, "[]" * 200 + json.dumps(t))
+    ],
+    "text.nesting.leaves": lambda t: list(nesting.leaves(document(t))),
+    "text.nesting.shown": nesting.shown,
+    "text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
+    "text.places.without_padding": lambda t: (
+        places.without_padding(document(t), FACTS),
+        places.without_padding({"facts": [one for part in parts(t) for one in (None, part)]}, FACTS),
+    ),
+    "text.places.without_strays": lambda t: places.without_strays(document(t), FACTS),
+    "text.places.pointed": lambda t: places.pointed(f"#/properties/{t}", FACTS),
+    "text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
+    "text.rendering.message_text": lambda t: rendering.message_text(
+        AIMessage(t, tool_calls=[{"name": "f", "args": document(t), "id": "1"}])
+    ),
+    "text.rendering.words_in": lambda t: rendering.words_in(
+        HumanMessage([{"type": "text", "text": one} for one in parts(t)])
+    ),
+    "text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
+    "text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
+    "text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
+    "text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
+    "text.rendering.working_memory_block": lambda t: (
+        rendering.working_memory_block(MARKDOWN, t, "resource", update="update", name="x"),
+        rendering.working_memory_block(FIELDS, t, "thread", update=None),
+        rendering.working_memory_block(FIELDS, t, "thread", update="update"),
+    ),
+    "text.schemas.schema_of": lambda t: schemas.schema_of(
+        {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
+    ),
+    "text.schemas.TypeSchema.patch": lambda t: TYPED.patch(document(t)),
+    "text.schemas.TypeSchema.own": lambda t: TYPED.own(document(t)),
+    "text.schemas.TypeSchema.validate": lambda t: refused(lambda: TYPED.validate(document(unicode.to_utf8(t)))),
+    "text.schemas.TypeSchema.value": lambda t: refused(
+        lambda: TYPED.value({"facts": dict.fromkeys(parts(unicode.to_utf8(t)))})
+    ),
+    "text.schemas.JsonSchema.patch": lambda t: LOOSE.patch(document(t)),
+    "text.schemas.JsonSchema.own": lambda t: LOOSE.own(document(t)),
+    "text.schemas.JsonSchema.validate": lambda t: refused(lambda: LOOSE.validate(document(t))),
+    "text.schemas.JsonSchema.value": lambda t: LOOSE.value(document(t)),
+    "text.schemas.shape": lambda t: schemas.shape(
+        {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
+    ),
+    "text.schemas.inlined": lambda t: schemas.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, FACTS),
+    "text.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
+    "text.schemas.dump": lambda t: schemas.dump(document(t)),
+    "text.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],
+    "text.threeway.merge_fields": lambda t: refused(
+        lambda: threeway.merge_fields(document(t), document(t + "!"), document(t[::-1]))
+    ),
+    "text.unicode.to_utf8": unicode.to_utf8,
+    "text.unicode.without_surrogates": lambda t: unicode.without_surrogates(document(t)),
+    "text.unicode.is_utf8": unicode.is_utf8,
+    "plans.search.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
+    "plans.search.matching": lambda t: (
+        search.matching(resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}),
+        search.matching(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
+    ),
+    "plans.search.nearest": lambda t: search.nearest("i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]),
+    "plans.search.words_of": search.words_of,
+    "plans.search.wordy": lambda t: search.wordy("i", t, EVERY, 5),
+    "plans.search.aggregate": lambda t: search.aggregate(
+        "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), *parts(t)
+    ),
+    "plans.search.total_of": lambda t: search.total_of(reply(t)),
+    "plans.search.size_of": lambda t: search.size_of(reply(t)),
+    "plans.search.parse": lambda t: search.parse(reply(t)),
+    "plans.search.columns": lambda t: search.columns(reply(t), scores=True),
+    "plans.search.rows_of": lambda t: search.rows_of(reply(t)),
+    "plans.search.similarity": lambda t: [
+        search.similarity(one[b"extra_attributes"], "l2") for one in reply(t)[b"results"]
+    ],
+    "plans.search.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
+    "plans.item_searches.search": lambda t: (
+        driven(item_searches.search(SHELF, SearchOp((t,), query=t), filters.Filter.of(None))),
+        driven(item_searches.search(SHELF, SearchOp((t,)), filters.Filter.of({"a": t}))),
+    ),
+    "plans.item_searches.namespaces": lambda t: driven(
+        item_searches.namespaces(SHELF, ListNamespacesOp((MatchCondition("prefix", tuple(parts(t))),)))
+    ),
+    "plans.filters.Filter.of": lambda t: (
+        str(filters.Filter.of(fields(t)).where),
+        str(filters.Filter.of({"a": fields(t)}).where),
+        str(filters.Filter.of({"a.b": t, t: 1, "c": {"$ne": parts(t), "$gt": t}}).where),
+    ),
+    "plans.filters.Filter.matches": lambda t: (
+        filters.Filter.of({t: t}).matches(document(t)),
+        filters.Filter.of(document(t)).matches(document(t)),
+        filters.Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
+    ),
+    "plans.filters.labels": lambda t: (
+        list(filters.labels(document(t))),
+        list(filters.labels({t[: len(t) // 2]: fields(t[len(t) // 2 :])})),
+    ),
+    "plans.authors.author_tag": lambda t: authors.author_tag(unicode.to_utf8(t)),
+    "plans.authors.named": lambda t: authors.named(t, crowd(t)),
+    "plans.authors.in_first_person": lambda t: authors.in_first_person(t, crowd(t)),
+    "plans.authors.without": lambda t: authors.without(t, crowd(t)),
+    "plans.hits.hits_of": lambda t: hits.hits_of(asked(t), [ranked()], fetched(t), lambda _: True),
+    "plans.hits.says": lambda t: (
+        hits.says(hit(), asked(t), fetched(t), len(t)),
+        hits.says(hit(10**6), asked(t), fetched(t), 100),
+    ),
+    "plans.hits.result_of": lambda t: (
+        hits.result_of(asked(t), [hit()], fetched(t), 10**6),
+        hits.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
+    ),
+    "plans.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
+    "plans.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
+    "plans.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
+    "plans.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
+    "plans.hits.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "plans.hits.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "plans.hits.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "plans.hits.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
+}
+
+# What is given no text, and nothing that grows with one.
+WITHOUT_TEXT = {
+    "plans.search.threads_schema",
+    "plans.search.vectors_schema",
+    "plans.search.items_schema",
+    "plans.search.item_vectors_schema",
+    "plans.search.create_index",
+    "plans.search.listing",
+    "plans.search.counting",
+    "plans.hits.Sizes.share_out",
+    "plans.hits._Covered.holds",
+    "plans.hits._apart",
+    "plans.hits._is_open",
+    "plans.item_searches._best",
+    "plans.item_searches._count",
+    "plans.item_searches._fits",
+    "text.schemas._is_set",
+}
+
+
+def refused_depth(text: str) -> object:
+    try:
+        return nesting.check_depth(text)
+    except ValueError as error:
+        return str(error)

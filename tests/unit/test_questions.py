@@ -1,0 +1,76 @@
+"""How much of a question is embedded, and which of its words are looked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.store.base import SearchOp
+
+from langchain_workingmem.options import IndexOptions, RecallOptions
+from langchain_workingmem.plans.effects import Embed
+from langchain_workingmem.plans.filters import Filter
+from langchain_workingmem.plans.item_searches import search as search_items
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.recall import Query, search
+from langchain_workingmem.plans.search import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
+from langchain_workingmem.plans.shelf import Shelf, Vectors
+from langchain_workingmem.plans.space import Space
+
+
+def pasted(lines: int) -> str:
+    """Make a log of many words with a question in front of it and one behind."""
+    log = "\n".join(f"line{at} of the log" for at in range(lines))
+    return f"Why does the gearbox stop?\n{log}\nWhich bearing is it?"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("What is Nougat's age?", ["what", "nougat", "s", "age"]),
+        ("snake_case _private __init__ _ ___", ["snake_case", "_private", "__init__"]),
+        ("the of and", []),
+        ("again, and again", ["again"]),
+        ("漢字 Grüße", ["漢字", "grüße"]),
+    ],
+)
+def test_words_are_looked_for_once_and_in_lower_case(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+def test_a_question_at_either_end_of_a_long_text_is_looked_for() -> None:
+    for lines in (200, 100_000):
+        words = words_of(pasted(lines))
+        assert len(words) == MAX_QUERY_WORDS
+        assert {"gearbox", "bearing"} <= set(words)
+
+
+def embedded(plan: Any) -> str:
+    """Run a plan up to the call of the model, and say what that is given."""
+    effect = next(plan)
+    plan.close()
+    assert isinstance(effect, Embed)
+    (text,) = effect.texts
+    return text
+
+
+@pytest.mark.parametrize("kind", ["recall", "store"])
+def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
+    question = pasted(100_000)
+    if kind == "recall":
+        options = RecallOptions(index=IndexOptions())
+        text = embedded(search(Space(keys=Keys(), recall=options), Query.of(options, question, resource_id="u")))
+    else:
+        shelf = Shelf(Keys(), Vectors(dims=2), is_ready=True, dims=2)
+        text = embedded(search_items(shelf, SearchOp(("a",), query=question), Filter.of(None)))
+    assert len(text) <= MAX_QUERY_CHARACTERS
+    assert text.startswith("Why does the gearbox stop?\nline0 of the log")
+    assert text.endswith("of the log\nWhich bearing is it?")
+
+
+def test_a_question_that_is_not_too_long_is_embedded_whole() -> None:
+    question = "x" * MAX_QUERY_CHARACTERS
+    options = RecallOptions()
+    assert (
+        embedded(search(Space(keys=Keys(), recall=options), Query.of(options, question, resource_id="u"))) == question
+    )
