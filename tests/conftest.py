@@ -23,7 +23,9 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.plans import effects
 from langchain_workingmem.store import RedisMemoryStore
 
+settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does
 settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
+settings.load_profile("usual")
 
 
 class WordEmbeddings(Embeddings):
