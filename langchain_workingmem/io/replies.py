@@ -25,7 +25,7 @@ from redis.exceptions import (
     TimeoutError as TimedOut,
 )
 
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.effects import PAUSES
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _REMEDIES = {
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
     "MISCONF": "Redis cannot write to its disk, its log says why",
+    "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
@@ -83,14 +84,14 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         msg = f"Redis refused the login ({error}): check the user and password in the URL"
         raise RedisConnectionError(msg) from error
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
-        if unsure and not isinstance(error, BusyLoadingError):
-            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
-            raise RedisConnectionError(msg) from error
-        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
         # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
         timed_out = isinstance(error, TimedOut)
-        repeats = 1 if timed_out else len(PAUSES)
-        raise RedisConnectionError(msg, repeats=repeats if own else 0, timed_out=timed_out) from error
+        repeats = (1 if timed_out else len(PAUSES)) if own else 0
+        if unsure and not isinstance(error, BusyLoadingError):
+            msg = f"the reply of Redis was lost ({error}): the call may have taken effect, so look before you repeat it"
+            raise OutcomeUnknownError(msg, repeats=repeats, timed_out=timed_out) from error
+        msg = f"Redis cannot be reached ({error}): check that it runs and that the URL is right"
+        raise RedisConnectionError(msg, repeats=repeats, timed_out=timed_out) from error
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
     msg = f"the Redis client failed: {type(error).__name__}: {error}"
