@@ -16,6 +16,7 @@
     ├── EmbeddingError (RuntimeError)          the embedding model failed; the messages are stored
     ├── EmbeddingSizeError (ValueError)        vectors of another size than the index holds
     ├── RedisConnectionError (ConnectionError) Redis cannot be reached, or went away
+    │   └── OutcomeUnknownError                the reply to a write was lost: it may have taken effect
     ├── RedisReplyError (RuntimeError)         Redis refused a command
     └── RedisCapabilityError (RuntimeError)    the server lacks Search, or no server can run here
 
@@ -155,6 +156,10 @@ class RedisConnectionError(WorkingMemError, ConnectionError):
         super().__init__(message)
         self.repeats = repeats
         self.timed_out = timed_out
+
+
+class OutcomeUnknownError(RedisConnectionError):
+    """The reply to a write was lost. It may have taken effect, or may not: look, and repeat it if it has not."""
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

@@ -50,6 +50,9 @@ class Thread(_Shown):
     updated_at: datetime
     message_count: int
     clone_of: str | None = None
+    unfinished: bool = (
+        False  # a clone that is being written, or whose writer died: clone with its id again, or delete it
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

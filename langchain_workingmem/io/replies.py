@@ -28,7 +28,7 @@ from redis.exceptions import (
 )
 from redis.sentinel import MasterNotFoundError
 
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.plans.effects import PAUSES
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _REMEDIES = {
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
     "MISCONF": "Redis cannot write to its disk, its log says why",
+    "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }
 # What may repeat a login: the arguments that redis-py shows of a connection, and those that a server shows of a command
 # which it does not know (HELLO and AUTH carry the password). Nobody can tell where they end.
@@ -97,14 +98,14 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
         if words.startswith(_NO_TURN):
             raise RedisConnectionError(_TURNS, timed_out=True) from cause
-        if unsure and not isinstance(error, BusyLoadingError):
-            msg = f"the reply of Redis was lost ({words}): the call may have taken effect, so look before you repeat it"
-            raise RedisConnectionError(msg) from cause
-        msg = f"Redis cannot be reached ({words}): check that it runs and that the URL is right"
         # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
         timed_out = _timed_out(error)
-        repeats = 1 if timed_out else len(PAUSES)
-        raise RedisConnectionError(msg, repeats=repeats if own else 0, timed_out=timed_out) from cause
+        repeats = (1 if timed_out else len(PAUSES)) if own else 0
+        if unsure and not isinstance(error, BusyLoadingError):
+            msg = f"the reply of Redis was lost ({words}): the call may have taken effect, so look before you repeat it"
+            raise OutcomeUnknownError(msg, repeats=repeats, timed_out=timed_out) from cause
+        msg = f"Redis cannot be reached ({words}): check that it runs and that the URL is right"
+        raise RedisConnectionError(msg, repeats=repeats, timed_out=timed_out) from cause
     if isinstance(error, ResponseError):
         return [RedisReplyError(reply_text(error))]
     msg = f"the Redis client failed: {type(error).__name__}: {words}"

@@ -218,7 +218,10 @@ class History:
         return await self._core.arun(plans.of_resource(self._core.space, resource_id, since, until, limit, cursor))
 
     def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
-        """Delete messages with their vectors, and return how many there were. One round trip, atomic."""
+        """Delete messages with their vectors, and return how many there were.
+
+        Atomic: nobody sees a part of them. One round trip, and one for each further 500 vectors.
+        """
         return self._core.run(self._delete(message_ids, thread_id, resource_id))
 
     async def adelete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
@@ -233,7 +236,7 @@ class History:
         """Leave behind what stands behind a message, as when it is edited or answered anew, and return how many that are.
 
         They stay stored as superseded: `messages(superseded=True)` shows them, and recall does not find them. Saving one of them
-        again puts it back. One round trip, atomic. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
+        again puts it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         return self._core.run(plans.truncate(self._core.space, thread_id, resource_id, after))
 
@@ -242,7 +245,10 @@ class History:
         return await self._core.arun(plans.truncate(self._core.space, thread_id, resource_id, after))
 
     def clear(self, thread_id: str, *, resource_id: str | None = None) -> int:
-        """Delete all messages of a thread, which stays, and return how many there were. One round trip, atomic."""
+        """Delete all messages of a thread, which stays, and return how many there were.
+
+        Atomic: nobody sees a part of them. One round trip, and one for each further 500 vectors.
+        """
         return self._core.run(plans.delete(self._core.space, thread_id, resource_id, None))
 
     async def aclear(self, thread_id: str, *, resource_id: str | None = None) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
 from langchain_workingmem.options import at_least
+from langchain_workingmem.plans import clones
 from langchain_workingmem.plans import threads as plans
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.working_memory import copy_memory
@@ -167,7 +168,11 @@ class Threads:
         return update_with_memory(self._core.space, thread_id, resource_id, title, metadata, working_memory)
 
     def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
-        """Delete a thread with its messages and vectors, and tell whether there was one. One round trip, atomic."""
+        """Delete a thread with its messages and vectors, and tell whether there was one.
+
+        Atomic: it is gone at once. One round trip, and one for each further 500 vectors; after an error on the way a second
+        call takes the rest of them.
+        """
         return self._core.run(plans.delete(self._core.space, thread_id, resource_id))
 
     async def adelete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
@@ -175,7 +180,10 @@ class Threads:
         return await self._core.arun(plans.delete(self._core.space, thread_id, resource_id))
 
     def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
-        """Hand a thread and its vectors from `resource_id` to another resource. One round trip, atomic.
+        """Hand a thread and its vectors from `resource_id` to another resource.
+
+        Atomic: at once it is the other's and nobody else's. One round trip, and one for each further 500 vectors, behind which
+        the new owner's recall finds them.
 
         Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner. While one of both is
         being deleted: `ResourceDeletedError`, and the thread goes back, or with its owner.
@@ -204,8 +212,8 @@ class Threads:
         Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
         metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
         One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step; one more to look for
-        thread-scoped working memory, and one to write it. Raises `ThreadNotFoundError`, and `ThreadExistsError` for a
-        `new_thread_id` that is taken.
+        thread-scoped working memory, and one to write it. A longer copy is `unfinished` while it grows; where its writer has
+        died, a clone with its id takes its place. Raises `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
         """
         return self._core.run(
             self._clone(
@@ -271,13 +279,13 @@ class Threads:
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
         wanted = Wanted.of(
-            limit=plans.CLONE_BATCH if last_messages is None else last_messages,
+            limit=clones.CLONE_BATCH if last_messages is None else last_messages,
             newest=last_messages is not None,
             since=since,
             until=until,
         )
         new_id = core.new_id() if new_thread_id is None else new_thread_id
-        copy = yield from plans.clone(
+        copy = yield from clones.clone(
             core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
         try:

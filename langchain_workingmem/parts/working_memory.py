@@ -71,7 +71,8 @@ class WorkingMemory:
         would wipe what is known (the bare template, empty text, nulls only) is refused.
         Atomic: a rival's write between reading and writing is merged, not lost. Two round trips without rivals. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or after
-        100 lost races), `ReadOnlyError`; each leaves the old value as it was.
+        100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was lost, and
+        nobody knows any more whether it was written. To call it again with the same `expected_revision` is safe.
         """
         return self._core.run(self._update(content, thread_id, resource_id, mode, expected_revision))
 

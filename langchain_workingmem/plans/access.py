@@ -16,6 +16,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.plans.effects import Pause, Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
+from langchain_workingmem.plans.slices import sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,7 @@ def guarded(
             if undo is not None:
                 with suppress(ThreadOwnershipError):  # somebody else's thread by now
                     yield from run_script(thread_id, owner, undo(reply, owner))
+                yield from sweep(space, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
             raise ResourceDeletedError(owner)
     return reply

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.keys import Keys
 
 _SCRIPTS = ("eval", "evalsha", "time")
-_HASHES = ("del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hmget", "hset", "hsetnx")
-_ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrank", "zrem", "zscore")
+_KEYS = ("del", "exists", "rename", "unlink")
+_HASHES = ("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset", "hsetnx")
+_ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrank", "zrem", "zremrangebyrank")
+_RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat")
 _SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
-_COMMANDS = (*_SCRIPTS, *_HASHES, *_ORDERS, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
+_COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
 _DELETION = ("scan",)  # shows the names of all keys of the database
 CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well

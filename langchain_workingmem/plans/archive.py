@@ -29,6 +29,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import ImportReport
 from langchain_workingmem.plans import belongings, scripts
 from langchain_workingmem.plans.access import guarded, run_script
+from langchain_workingmem.plans.clones import restore
 from langchain_workingmem.plans.codec import (
     as_dict,
     as_messages,
@@ -43,7 +44,7 @@ from langchain_workingmem.plans.effects import Emit, Plan, Pull, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.reindex import reindex
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.threads import fields_of, listed, read_thread, restore
+from langchain_workingmem.plans.threads import fields_of, listed, read_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -10,7 +10,7 @@ from langgraph.store.base import PutOp, validate_op_namespace
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import as_tuple
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import Emit, Plan, Scan, send
+from langchain_workingmem.plans.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem.plans.items import fields_of
 from langchain_workingmem.plans.keys import tag_of
 from langchain_workingmem.plans.shelf import item_digest, parts_of, row_of
@@ -60,7 +60,7 @@ def export(space: Space, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
     """Emit the items below namespaces as records, without their vectors. Three round trips per 1,000 keys of the node."""
     step: Scan | None = Scan(f"{space.keys.item_prefix}*") if namespaces else None
     while step is not None:
-        seen, step = yield step
+        seen, step = yield from scan(step)
         digests = yield from among(space, namespaces, seen)
         calls = [scripts.GET_ITEM.call(space.keys.of_item(digest), 0) for digest in digests]
         replies = (yield from send(*calls)) if calls else []

@@ -17,7 +17,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import Diagnosis, Finding
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import as_dict
-from langchain_workingmem.plans.effects import Plan, Scan, attempt
+from langchain_workingmem.plans.effects import Plan, Scan, attempt, scan
 from langchain_workingmem.plans.search import listing, matching, parse, total_of
 from langchain_workingmem.plans.space import measured
 
@@ -162,7 +162,7 @@ def _new(space: Space) -> Plan[list[Finding] | None]:
     looked = 0
     while step is not None and looked < MOST_STEPS:
         try:
-            threads, step = yield step
+            threads, step = yield from scan(step)
         except RedisReplyError:
             return None
         if threads:

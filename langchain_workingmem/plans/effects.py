@@ -8,12 +8,18 @@ is one round trip; an error of the connection or of the embedding model is throw
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from langchain_workingmem.errors import RedisCapabilityError, RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import (
+    OutcomeUnknownError,
+    RedisCapabilityError,
+    RedisConnectionError,
+    RedisReplyError,
+    WorkingMemError,
+)
 from langchain_workingmem.plans.scripts import as_eval
 
 if TYPE_CHECKING:
@@ -140,16 +146,36 @@ LONG = 100_000  # characters or bytes that are worked on for some milliseconds; 
 IMPATIENT = 0.3  # seconds that failing may take him: behind that nothing is repeated
 
 
-def _persist(effect: Send) -> Plan[list[Any]]:
-    """Perform a `Send`, and again after a pause, as often as the error says that this makes sense and does no harm."""
+def _persist(effect: Send | Scan) -> Plan[Any]:
+    """Perform an effect, and again after a pause, as often as the error says that this makes sense and does no harm."""
     for failures, seconds in enumerate(PAUSES):
         try:
-            return list((yield effect))
+            return (yield effect)
         except RedisConnectionError as error:
-            if failures >= error.repeats:
+            if failures >= error.repeats or isinstance(error, OutcomeUnknownError):
                 raise
         yield Pause(seconds)
-    return list((yield effect))
+    return (yield effect)
+
+
+def scan(step: Scan) -> Plan[tuple[list[bytes], Scan | None]]:
+    """Take a step through the keys, again when the connection fails: return the keys, and the next step."""
+    return (yield from _persist(step))  # type: ignore[no-any-return]
+
+
+def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Command], Command]) -> Plan[None]:
+    """Send what was refused with a code again, changed, and where the order counts what stands behind it.
+
+    The replies take the places of the old ones.
+    """
+    lost = [place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == code]
+    if not lost:
+        return
+    commands = effect.commands
+    places = range(lost[0], len(commands)) if effect.in_order else lost
+    again = [change(commands[place]) if place in lost else commands[place] for place in places]
+    for place, reply in zip(places, (yield from _persist(replace(effect, commands=again))), strict=True):
+        replies[place] = reply
 
 
 def hurried(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
@@ -183,17 +209,18 @@ def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> P
 
     When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
     forgotten our scripts; those calls are repeated with their source, and where the order counts, what stands behind
-    them. A server without Search raises `RedisCapabilityError`.
+    them. A server that runs somebody's script for too long refuses everything as BUSY, and has done nothing of it: that is
+    sent again as well. A server without Search raises `RedisCapabilityError`.
     """
-    replies = yield from _persist(Send(commands, once, in_order))
-    lost = [
-        place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == "NOSCRIPT"
-    ]
-    if lost:
-        places = range(lost[0], len(commands)) if in_order else lost
-        again = [as_eval(commands[place]) if place in lost else commands[place] for place in places]
-        for place, reply in zip(places, (yield from _persist(Send(again, once, in_order))), strict=True):
-            replies[place] = reply
+    effect = Send(commands, once, in_order)
+    replies: list[Any] = list((yield from _persist(effect)))
+    yield from _resend(replies, "NOSCRIPT", effect, as_eval)
+    for seconds in PAUSES:
+        if not any(isinstance(reply, RedisReplyError) and reply.code == "BUSY" for reply in replies):
+            break
+        yield Pause(seconds)
+        yield from _resend(replies, "BUSY", effect, lambda command: command)
+        yield from _resend(replies, "NOSCRIPT", effect, as_eval)
     for reply in replies:
         if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
             raise RedisCapabilityError(_NO_SEARCH.format(reply))

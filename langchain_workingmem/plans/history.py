@@ -18,6 +18,7 @@ from langchain_workingmem.plans.effects import Embed, Later, Plan, attempt, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
+from langchain_workingmem.plans.slices import SLICE, finish, finish_later
 from langchain_workingmem.plans.threads import every, read_cursor
 from langchain_workingmem.plans.titles import schedule
 
@@ -86,14 +87,16 @@ def write(
     call = scripts.WRITE.call(keys.all, *arguments)
 
     def undo(reply: Any, _: str) -> Command:
-        return scripts.DELETE.call(keys.all, owner, "undo", reply[3], *ids.values())
+        return scripts.DELETE.call(keys.all, owner, SLICE, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
-    _, count, titled, _, stored, revived = yield from guarded(
+    _, count, titled, _, stored, revived, left = yield from guarded(
         space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
+    if left:
+        yield from finish_later(space, [thread_id])
     if revived and space.recall is not None:
         yield Later(_embed_again(space, thread_id, [id.decode() for id in revived]))
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -198,10 +201,13 @@ def read_with_superseded(
 
 
 def truncate(space: Space, thread_id: str, resource_id: str | None, after: str) -> Plan[int]:
-    """Leave behind what stands behind a message. One round trip."""
+    """Leave behind what stands behind a message. One round trip, and one for each further slice of its vectors."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     call = scripts.TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
-    (count,) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after}, once=True)
+    ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after}, once=True)
+    if left:
+        remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
+        yield from finish(space, thread_id, "the thread is truncated", remedy)
     return int(count)
 
 
@@ -235,12 +241,16 @@ _RESOURCE_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
 
 
 def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
-    """Delete messages, or all of them (None), with their vectors. One round trip."""
+    """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
-    call = scripts.DELETE.call(keys.all, owner_tag(resource_id), what, *doomed)
-    ((deleted, *_),) = yield from run_script(thread_id, resource_id, call, once=True)
+    call = scripts.DELETE.call(keys.all, owner_tag(resource_id), SLICE, what, *doomed)
+    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, once=True)
+    if left:
+        yield from finish(
+            space, thread_id, "the messages are deleted", "call history.clear() or history.delete() again"
+        )
     return max(0, int(deleted))
 
 

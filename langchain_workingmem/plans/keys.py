@@ -67,6 +67,7 @@ class ThreadKeys:
     answers: str  # ZSET: the answers among it
     superseded: str  # ZSET: message id -> sequence number, of what the conversation has left behind
     aliases: str  # ZSET: other id of a message -> its sequence number
+    trash: str  # HASH: what was deleted and still has vectors; its parts have this name and more behind it
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
 
@@ -82,6 +83,7 @@ class ThreadKeys:
             self.answers,
             self.superseded,
             self.aliases,
+            self.trash,
             self.memory,
             self.revisions,
         )
@@ -110,6 +112,7 @@ class Keys:
             answers=f"{self.prefix}:answers:{tag}",
             superseded=f"{self.prefix}:superseded:{tag}",
             aliases=f"{self.prefix}:aliases:{tag}",
+            trash=f"{self.trash_prefix[:-1]}{tag}",
             memory=f"{self.prefix}:memory:t:{tag}",
             revisions=f"{self.prefix}:revisions:t:{tag}",
         )
@@ -160,6 +163,11 @@ class Keys:
     def vector_prefix(self) -> str:
         """Give the prefix of vector documents."""
         return f"{self.prefix}:vector:{{"
+
+    @property
+    def trash_prefix(self) -> str:
+        """Give the prefix of what was deleted and still has vectors."""
+        return f"{self.prefix}:trash:{{"
 
     @property
     def item_prefix(self) -> str:

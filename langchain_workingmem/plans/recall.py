@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
@@ -31,7 +32,7 @@ from langchain_workingmem.plans.codec import as_dict, to_micros
 from langchain_workingmem.plans.effects import Embed, Plan, send, traced, worked
 from langchain_workingmem.plans.fetching import windows
 from langchain_workingmem.plans.hits import Fetched, hits_of, is_crowded, picked, result_of, says
-from langchain_workingmem.plans.keys import FROM_WHERE, check_id, encode
+from langchain_workingmem.plans.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem.plans.scoring import (
     CANDIDATES,
     Candidate,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 1_000_000  # candidates that Search returns at once
+MOST_TURNS = 4  # of looking for other hits, before a thread that is in the way is left out
 Place: TypeAlias = tuple[bytes, int, int]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
@@ -333,7 +335,9 @@ def fetched(
 ) -> Plan[RecallResult]:
     """Fetch the messages around the best. One round trip, none without hits.
 
-    Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires.
+    Two more each time that some of them are gone: the vectors of a thread outlive it for a while when it expires, and follow
+    in slices when it is deleted, cleared or transferred. From then on all candidates of such a thread are looked up, and after a few times
+    the thread is left out.
     """
     options = space.recalling
     # similarities by l2 are of another scale
@@ -341,7 +345,7 @@ def fetched(
     floor = floor_of(space.model) if has_floor else None
     hybrid = options.search == "hybrid"
     gone: set[Place] = set()
-    while True:
+    for turn in count(1):
         fresh = [*filter(wanted, ranked)]
         # where none is near, those that have the question's words may count all the same
         chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
@@ -351,9 +355,17 @@ def fetched(
         if not lost:
             shown = partial(_shown, query, fresh, chosen, page, wanted, floor, options)
             return (yield from worked(shown, page.size))
+        crowded = {one.thread for one in chosen if one[:3] in lost}
+        if turn == MOST_TURNS:
+            expired = [decode(thread) for thread in crowded]
+        else:
+            others = [one for one in ranked if one.thread in crowded and one not in chosen]
+            page, _ = yield from windows(space, replace(query, window=(0, 0)), others)
+            lost |= {one[:3] for one in others if one[:2] not in page.found}
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
+    raise AssertionError  # count() does not end
 
 
 def _shown(

@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.errors import EmbeddingSizeError, OptionError, ThreadNotFoundError
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.codec import model_of, restored
-from langchain_workingmem.plans.effects import Plan, Progress, worked
+from langchain_workingmem.plans.effects import Plan, Progress, Scan, scan, worked
 from langchain_workingmem.plans.history import write
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.slices import SLICE, sweep
 from langchain_workingmem.plans.space import measured
 from langchain_workingmem.plans.threads import every, get
 
@@ -33,7 +34,8 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, for
     """Embed whatever has no vectors of the present model, by force everything; return how many messages that were.
 
     Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
-    It may be interrupted and run again; messages written meanwhile are left as they are.
+    It may be interrupted and run again; messages written meanwhile are left as they are. What deletions, transfers and other
+    long operations have left undone is done first.
     """
     options = space.recalling
     if thread_id is not None:
@@ -46,6 +48,10 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, for
             check_id(resource_id, "resource_id")
         yield from space.ready()
         threads = yield from every(space, resource_id)
+    if resource_id is None and thread_id is None:
+        yield from _left_over(space)
+    for start in range(0, len(threads), SLICE):
+        yield from sweep(space, *(thread.id for thread in threads[start : start + SLICE]))
     dims = yield from (_checked_size(space) if resource_id or thread_id else space.rebuild())
     mark = space.mark(dims).encode()
     done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
@@ -81,6 +87,22 @@ def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, for
 
 def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
     return [restored(message, value, options) for message, value in stale]
+
+
+def _left_over(space: Space) -> Plan[None]:
+    """Finish the deletion of threads that somebody has left half-way. A round trip per 1,000 keys of the node.
+
+    A user without the right to SCAN leaves that to the next write to each thread.
+    """
+    step: Scan | None = Scan(f"{space.keys.trash_prefix}*")
+    while step is not None:
+        try:
+            seen, step = yield from scan(step)
+        except RedisReplyError as error:
+            if "no permissions" not in str(error).lower():
+                raise
+            return
+        yield from sweep(space, *{space.keys.thread_of(key) for key in seen})
 
 
 def _checked_size(space: Space) -> Plan[int]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.plans import belongings, scripts
-from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, send
+from langchain_workingmem.plans.codec import as_dict
+from langchain_workingmem.plans.effects import Pause, Plan, Scan, attempt, scan, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.search import is_stale
+from langchain_workingmem.plans.slices import SLICE, sweep
 from langchain_workingmem.plans.threads import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.space import Space
 
 BATCH = 100  # threads of one round trip
@@ -35,17 +38,24 @@ def delete(
     """
     tombstone, *_ = space.keys.of_resource(check_id(resource_id, "resource_id"))
     counts: Counts = Counter()
-    yield from send(("SET", tombstone, mark))
-    yield from _threads(space, resource_id, counts)
-    yield from _memory(space, resource_id, counts)
     verified = False
-    for _ in range(PASSES):
-        left = yield from _sweep(space, resource_id, namespaces, counts)
-        verified = not left
-        if verified:
-            yield from send(scripts.LIFT.call([tombstone], mark))
-            break
-        yield Pause(PAUSE)
+    try:
+        yield from send(("SET", tombstone, mark))
+        yield from _threads(space, resource_id, counts)
+        yield from _memory(space, resource_id, counts)
+        for _ in range(PASSES):
+            left = yield from _sweep(space, resource_id, namespaces, counts)
+            verified = not left
+            if verified:
+                yield from send(scripts.LIFT.call([tombstone], mark))
+                break
+            yield Pause(PAUSE)
+    except WorkingMemError as error:
+        error.add_note(
+            f"the deletion of resource {resource_id!r} is not finished, and if it has begun, every write for it is refused "
+            "until it is: call delete_resource() again"
+        )
+        raise
     space.authors.pop(resource_id, None)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
 
@@ -68,16 +78,26 @@ def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
 
 
 def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Counts) -> Plan[None]:
-    """Delete threads, each in one atomic step, unless they belong to somebody else by now. One round trip."""
-    owner = encode(resource_id)
-    calls = [scripts.DELETE.call(space.keys.of(id).all, owner, "thread") for id in thread_ids]
-    for reply in (yield from attempt(*calls)) if calls else ():
+    """Delete threads, each in one atomic step, unless they belong to somebody else by now.
+
+    One round trip, and those of the slices in which their vectors go; what others have left undone is done as well.
+    """
+    owner, ids = encode(resource_id), list(thread_ids)
+    most = max(1, SLICE // max(1, len(ids)))
+    calls = [scripts.DELETE.call(space.keys.of(id).all, owner, most, "thread") for id in ids]
+    unfinished = []
+    for id, reply in zip(ids, (yield from attempt(*calls)) if calls else (), strict=True):
         if isinstance(reply, RedisReplyError):
             if reply.code != "WMOWNER":
                 raise reply
-        elif reply[0] >= 0:
-            messages, vectors, memories, revisions = reply
+            unfinished.append(id)  # transferred, perhaps, and some of its vectors still name the former owner
+            continue
+        messages, vectors, memories, revisions, left = reply
+        if messages >= 0:
             counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
+        if left:
+            unfinished.append(id)
+    counts["vectors"] += yield from sweep(space, *unfinished)
 
 
 def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
@@ -89,6 +109,14 @@ def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
     counts.update(working_memories=kept, revisions=entries)
 
 
+def _naming(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:
+    """Tell which keys of threads, vectors and trash name an owner. One round trip, none without keys."""
+    calls: list[Command] = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
+    replies = (yield from attempt(*calls)) if calls else []
+    named = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
+    return [key for key, owners in zip(keys, named, strict=True) if owner in owners]
+
+
 def _sweep(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[int]:
     """Look at every key that may name the resource, delete what does, and return how many did.
 
@@ -96,17 +124,18 @@ def _sweep(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]]
     """
     keys, owner = space.keys, encode(resource_id).encode()
     own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
-    thread, vector = keys.thread_prefix.encode(), keys.vector_prefix.encode()
+    thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
     found = 0
     step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
     while step is not None:
-        seen, step = yield step
-        owned = [key for key in seen if key.startswith((thread, vector))]
-        owners = (yield from attempt(*(("HGET", key, "resource") for key in owned))) if owned else []
-        ours = [key for key, named in zip(owned, owners, strict=True) if named == owner]
+        seen, step = yield from scan(step)
+        owned = [
+            key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
+        ]
+        ours = yield from _naming(owned, owner, trash)
         yield from _purge(space, resource_id, {keys.thread_of(key) for key in ours}, counts)
         # a thread that has expired leaves its vectors for a while
-        loose = [key for key in ours if key.startswith(vector)]
+        loose = yield from _naming([key for key in ours if key.startswith(vector)], owner, trash)
         if loose:
             gone = yield from send(*(("DEL", key) for key in loose))
             counts.update(vectors=sum(gone))

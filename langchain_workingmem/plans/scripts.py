@@ -29,6 +29,7 @@ def _size(argument: Argument) -> int:
 # In front of a script; what it does not need would be made anew at each of its runs.
 _COMMON = ("header", "prelude")
 _BRANCHES = (*_COMMON, "said")
+_TRASH = (*_BRANCHES, "trash")
 
 
 class Script:
@@ -76,7 +77,8 @@ TURN = Script("turn", "header", "branch")
 REFUSE = Script("refuse", *_BRANCHES)
 TRUNCATE = Script("truncate", *_BRANCHES)
 WINDOWS = Script("windows", "header")
-DELETE = Script("delete", *_BRANCHES)
+DELETE = Script("delete", *_TRASH)
+SWEEP = Script("sweep", *_TRASH)
 RESTORE = Script("restore", *_BRANCHES)
 REMEMBER = Script("remember")
 RESTORE_MEMORY = Script("restore_memory")

@@ -46,6 +46,7 @@ class Space(Sight):
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
     nameless: bool = False  # the log has said that nobody can make titles
     authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
     # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem.errors import (
     OptionError,
     ThreadNotFoundError,
-    WorkingMemError,
 )
-from langchain_workingmem.models import ClonedThread, Page, Thread
+from langchain_workingmem.models import Page, Thread
 from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
@@ -23,15 +21,13 @@ from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
+from langchain_workingmem.plans.slices import SLICE, finish, finish_later, is_unfinished
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from langchain_workingmem.plans.effects import Argument, Command
-    from langchain_workingmem.plans.rows import Wanted
+    from langchain_workingmem.plans.effects import Command
     from langchain_workingmem.plans.search import Found
     from langchain_workingmem.plans.space import Space
 
@@ -58,10 +54,12 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
         updated_at=from_micros(row[b"updated_at"]),
         message_count=int(row[b"count"]),
         clone_of=decode(clone_of) if clone_of is not None else None,
+        unfinished=b"unfinished" in row,
     )
 
 
-def _need(thread_id: str, reply: Any) -> Thread:
+def need(thread_id: str, reply: Any) -> Thread:
+    """Read a thread document; `ThreadNotFoundError` when there is none."""
     thread = read_thread(thread_id, reply)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
@@ -91,6 +89,11 @@ def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 _NOT_METADATA = ("workingMemory", "working_memory")  # where Mastra keeps it
 
 
+def metadata_of(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Check what a caller says of metadata."""
+    return _checked(_without_memory(metadata))
+
+
 def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Refuse working memory in metadata, where nothing would read it; None takes a key away, whatever its name."""
     for key in _NOT_METADATA:
@@ -113,10 +116,17 @@ def create(
     yield from space.ready()
 
     def undo(reply: Any, _: str) -> Command:
-        return scripts.DELETE.call(keys.all, owner, "undo", as_dict(reply)[b"updated_at"])
+        return scripts.DELETE.call(keys.all, owner, SLICE, "undo", as_dict(reply)[b"updated_at"])
 
     reply = yield from guarded(space, thread_id, [resource_id], call, undo, once=True)
-    return _need(thread_id, reply)
+    yield from goes_on(space, thread_id, reply)
+    return need(thread_id, reply)
+
+
+def goes_on(space: Space, thread_id: str, reply: Any) -> Plan[None]:
+    """Go on in the background with what somebody has left undone in a thread that was written to."""
+    if is_unfinished(as_dict(reply)):
+        yield from finish_later(space, [thread_id])
 
 
 def get(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
@@ -232,19 +242,22 @@ def update(
     call = scripts.CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *space.ttl_fields)
     yield from space.ready()
     reply = yield from guarded(space, thread_id, [resource_id], call)
-    return _need(thread_id, reply)
+    yield from goes_on(space, thread_id, reply)
+    return need(thread_id, reply)
 
 
 def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
-    """Delete a thread with all that belongs to it. One round trip."""
+    """Delete a thread with all that belongs to it. One round trip, and one for each further slice of its vectors."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    call = scripts.DELETE.call(keys.all, owner_tag(resource_id), "thread")
-    ((deleted, *_),) = yield from run_script(thread_id, resource_id, call, once=True)
+    call = scripts.DELETE.call(keys.all, owner_tag(resource_id), SLICE, "thread")
+    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, once=True)
+    if left:
+        yield from finish(space, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
 
 
 def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
-    """Hand a thread over, its vectors in the same step. One round trip.
+    """Hand a thread over. One round trip, and one for each further slice of its vectors.
 
     While `to` is being deleted the thread is given back, unless the deletion was faster.
     """
@@ -254,17 +267,21 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
     def undo(_: Any, deleted: str) -> Command:
         # it was about to be deleted, and the deletion does not look for it under another owner
         if deleted == resource_id:
-            return scripts.DELETE.call(keys.all, heir, "thread")
-        return scripts.TRANSFER.call(keys.all, heir, owner)
+            return scripts.DELETE.call(keys.all, heir, SLICE, "thread")
+        return scripts.TRANSFER.call(keys.all, heir, owner, SLICE)
 
-    call = scripts.TRANSFER.call(keys.all, owner, heir)
+    call = scripts.TRANSFER.call(keys.all, owner, heir, SLICE)
     reply = yield from guarded(space, thread_id, [resource_id, to], call, undo, once=True)
-    return _need(thread_id, reply)
+    thread = need(thread_id, reply)
+    if is_unfinished(as_dict(reply)):
+        remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
+        yield from finish(space, thread_id, f"the thread belongs to {to!r} now", remedy)
+    return thread
 
 
 def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
     """Follow clones back to their source, oldest first. A round trip per generation."""
-    thread: Thread | None = yield from _there(space, thread_id, resource_id)
+    thread: Thread | None = yield from there(space, thread_id, resource_id)
     found: dict[str, Thread] = {}
     while thread is not None and thread.id not in found:
         found[thread.id] = thread
@@ -274,11 +291,12 @@ def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[
 
 def source(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read the thread that this one was cloned from. Two round trips, one when it is no clone."""
-    thread = yield from _there(space, thread_id, resource_id)
+    thread = yield from there(space, thread_id, resource_id)
     return (yield from _before(space, thread))
 
 
-def _there(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread]:
+def there(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread]:
+    """Read a thread that must be there. One round trip."""
     thread = yield from get(space, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
@@ -300,93 +318,3 @@ def clones(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[T
     thread = yield from get(space, thread_id, resource_id)
     owner = resource_id if thread is None else thread.resource_id
     return (yield from every(space, owner, clone_of=thread_id))
-
-
-CLONE_BATCH = 200  # messages that one step of a clone carries
-
-
-def clone(
-    space: Space,
-    source: str,
-    new_thread_id: str,
-    resource_id: str | None,
-    title: str | None,
-    metadata: Mapping[str, Any] | None,
-    wanted: Wanted,
-    message_ids: Collection[str] | None,
-    new_id: Callable[[], str],
-) -> Plan[ClonedThread]:
-    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages or 64 MiB.
-
-    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
-    the copy appears in one step; a larger one grows, and is deleted again when an error ends it (not when the
-    program or the task is stopped, or Redis stays away).
-    """
-    origin = yield from _there(space, source, resource_id)
-    keys = space.keys.of(source)
-    check_id(new_thread_id, "new_thread_id")
-    changed = _checked(_without_memory(metadata))
-    merged = origin.metadata | dict(changed)
-    kept = {key: value for key, value in merged.items() if value is not None or key not in changed}
-    named = fields_of(origin.title if title is None else title, kept)
-    fields = [*named, "clone_of", encode(source), *space.ttl_fields]
-    header: list[Argument] = ["new", encode(origin.resource_id), encode(new_thread_id), len(fields), *fields]
-    renamed: dict[str, str] = {}
-    yield from space.ready()
-    try:
-        while True:
-            present, reply = yield from run_script(
-                source,
-                resource_id,
-                ("HEXISTS", keys.thread, "resource"),
-                scripts.READ.call(keys.all, header[1], *wanted.arguments(), "vectors", 1),
-            )
-            if not present:
-                raise ThreadNotFoundError(source)
-            rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            copies = _copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)
-            for step in scripts.in_steps(copies):
-                thread = yield from restore(space, new_thread_id, origin.resource_id, [*header, *step], once=not step)
-                header = ["more", *header[1:3], 0]
-            if wanted.newest or len(rows) < CLONE_BATCH:
-                break
-            wanted = replace(wanted, above=int(rows[-1][1]))
-    except WorkingMemError:
-        if header[0] == "more":
-            yield from delete(space, new_thread_id, origin.resource_id)
-        raise
-    return ClonedThread(thread=_need(new_thread_id, thread[-1]), message_ids=renamed)
-
-
-def restore(
-    space: Space, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, once: bool = False
-) -> Plan[list[Any]]:
-    """Write a part of a copied thread, as `restore.lua` says. One round trip.
-
-    The ids of its messages tell the script when a part was there before; a part without any must be sent `once`.
-    """
-    keys = space.keys.of(thread_id)
-
-    def undo(reply: Any, _: str) -> Command:
-        return scripts.DELETE.call(keys.all, encode(resource_id), "undo", as_dict(reply[-1])[b"updated_at"])
-
-    call = scripts.RESTORE.call(keys.all, *arguments)
-    return cast("list[Any]", (yield from guarded(space, thread_id, [resource_id], call, undo, once=once)))
-
-
-def _copies(
-    rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
-    chosen: Collection[str] | None,
-    renamed: dict[str, str],
-    new_id: Callable[[], str],
-) -> Iterator[list[Argument]]:
-    """Write messages and their vectors as `restore.lua` reads them, under new ids."""
-    for id, _, value, vectors in rows:
-        old = id.decode()
-        if chosen is None or old in chosen:
-            renamed[old] = new_id()
-            copy: list[Argument] = [renamed[old], 0, value]
-            for vector in vectors:
-                pairs = [part for pair in as_dict(vector).items() for part in pair]
-                copy += [len(pairs), *pairs]
-            yield copy

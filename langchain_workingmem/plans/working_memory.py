@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -14,19 +13,17 @@ from langchain_workingmem.errors import (
     ReadOnlyError,
     RedisConnectionError,
     RevisionNotFoundError,
-    ThreadExistsError,
-    ThreadNotFoundError,
     WorkingMemError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.options import Ids, at_least, one_of
-from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, run_script
+from langchain_workingmem.plans.access import check_owner
 from langchain_workingmem.plans.codec import as_dict, from_micros
 from langchain_workingmem.plans.effects import Pause, Plan, send
 from langchain_workingmem.plans.keys import FROM_WHERE, check_id
+from langchain_workingmem.plans.revisions import NOTHING, as_seen, write, write_into
 from langchain_workingmem.plans.threads import create, owner_of
 from langchain_workingmem.plans.threads import update as update_title
 from langchain_workingmem.text.formats import Format, Mode
@@ -183,7 +180,8 @@ def change_at(
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return what it was and what it is.
 
-    Two round trips without rivals. A rival's write is taken in and the change made again, on what the refusal brought
+    Two round trips without rivals, one more with an `expected` that has passed: whose reply was lost may call again, and what
+    the revision behind `expected` holds tells whether it was written. A rival's write is taken in and the change made again, on what the refusal brought
     back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
     """
     row, *owner = yield from send(*reading(place))
@@ -191,12 +189,14 @@ def change_at(
     before = state(as_dict(row))
     form = space.remembering.along(before.template)
     for attempt in range(1, ATTEMPTS + 1):
-        if expected not in (None, before.revision):
-            raise WorkingMemoryConflictError(expected=expected or 0, actual=before.revision)
+        if expected is not None and expected != before.revision:
+            if attempt == 1 and (yield from _is_written(space, place, form, make, expected)):
+                return before, before
+            raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
         document = checked(space, make(form, before.text))
         if document == before.text:
             return before, before
-        status, row = yield from _write(space, place, before.revision, origin, "write", document)
+        status, row = yield from write(space, place, as_seen(as_dict(row)), origin, "write", document)
         if status:
             return before, state(row)
         rival = state(row)
@@ -208,6 +208,19 @@ def change_at(
             rival = state(as_dict(row))
         seen, before = before.revision, rival
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
+
+
+def _is_written(space: Space, place: Place, form: Format, make: Change, expected: int) -> Plan[bool]:
+    """Tell whether the revision behind `expected` is what this change makes of `expected`. One round trip."""
+    (entries,) = yield from send(("XRANGE", place.keys[-1], f"{expected}-0", f"{expected + 1}-0"))
+    kept = {int(row[b"revision"]): row[b"document"].decode() for row in (as_dict(fields) for _, fields in entries)}
+    old, new = kept.get(expected, "" if expected == 0 else None), kept.get(expected + 1)
+    if old is None or new is None:
+        return False
+    try:
+        return bool(checked(space, make(form, old)) == new)
+    except WorkingMemoryValidationError:
+        return False
 
 
 def checked(space: Space, document: str) -> str:
@@ -225,36 +238,6 @@ def checked(space: Space, document: str) -> str:
         )
         raise WorkingMemoryValidationError(msg)
     return document
-
-
-def _write(
-    space: Space, place: Place, expected: int | str, origin: str, what: str, value: str | int
-) -> Plan[tuple[int, dict[bytes, bytes]]]:
-    """Write working memory; that of a thread which is not there makes the thread, if there is something to write."""
-    writing = partial(_write_into, space, place, expected, origin, what, value)
-    try:
-        return (yield from writing())
-    except ThreadNotFoundError as error:
-        if what == "revert" or not value:
-            return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
-        # the memory of a thread whose first message is still to come; without an owner it owns itself
-        with suppress(ThreadExistsError):  # somebody else's first message came in between
-            yield from create(space, error.thread_id, place.resource_id or error.thread_id, None, None)
-    return (yield from writing())
-
-
-def _write_into(
-    space: Space, place: Place, expected: int | str, origin: str, what: str, value: str | int
-) -> Plan[tuple[int, dict[bytes, bytes]]]:
-    """Write working memory; that of a thread which is not there raises `ThreadNotFoundError`. One round trip."""
-    keep = space.remembering.revisions
-    call = scripts.REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value)
-    once = expected == ""  # without a revision to compare, a second time would undo what came in between
-    if place.thread_id is None:
-        ((status, row),) = yield from run_script("", place.resource_id, call, once=once)
-    else:
-        status, row = yield from guarded(space, place.thread_id, [place.resource_id], call, once=once)
-    return int(status), as_dict(row)
 
 
 def writable(space: Space) -> WorkingMemoryOptions:
@@ -290,7 +273,7 @@ def clear(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[
     """Empty working memory, whatever its revision. One round trip."""
     writable(space)
     place = yield from find(space, thread_id, resource_id)
-    _, row = yield from _write(space, place, "", "clear", "write", "")
+    _, row = yield from write(space, place, "", "clear", "write", "")
     return _reader(space, place, [None])(row)
 
 
@@ -311,7 +294,7 @@ def revert(space: Space, revision: int, thread_id: str | None, resource_id: str 
     writable(space)
     at_least(revision, 1, "revision")
     place = yield from find(space, thread_id, resource_id)
-    status, row = yield from _write(space, place, "", "revert", "revert", revision)
+    status, row = yield from write(space, place, "", "revert", "revert", revision)
     if status < 0:
         raise RevisionNotFoundError(revision)
     return _reader(space, place, [None])(row)
@@ -327,7 +310,7 @@ def copy_memory(space: Space, source: str, clone: Thread) -> Plan[None]:
     state = yield from read(space, source, clone.resource_id)
     if state.text:
         place = yield from find(space, clone.id, clone.resource_id)
-        yield from _write_into(space, place, 0, "clone", "write", state.text)
+        yield from write_into(space, place, NOTHING, "clone", "write", state.text)
 
 
 def create_thread(
@@ -343,7 +326,7 @@ def create_thread(
     place = yield from find(space, thread_id, resource_id)
     try:
         thread = yield from create(space, thread_id, resource_id, title, metadata)
-        yield from _write_into(space, place, 0, "seed", "write", document)
+        yield from write_into(space, place, NOTHING, "seed", "write", document)
     except RedisConnectionError as error:
         error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
         raise
@@ -364,7 +347,7 @@ def update_thread(
     thread = yield from update_title(space, thread_id, resource_id, title, metadata)
     place = yield from find(space, thread_id, thread.resource_id)
     try:
-        yield from _write(space, place, "", "update", "write", document)
+        yield from write(space, place, "", "update", "write", document)
     except WorkingMemError as error:
         error.add_note(
             "title and metadata are changed, working memory is not: working_memory.update() changes it alone"

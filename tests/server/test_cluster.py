@@ -40,7 +40,7 @@ def test_every_command_stays_in_one_slot(
         for operation in OPERATIONS.values():
             operation(caller)
     found = [keys_of(command) for command in commands]
-    assert max(map(len, found)) == 10
+    assert max(map(len, found)) == 11
     for keys in found:
         assert len({key_slot(key) for key in keys}) <= 1, keys
 

@@ -122,11 +122,15 @@ def test_a_lost_reply_to_a_seeded_thread_says_what_may_be_missing(make_bench: Ca
 
 
 def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: redis.Redis, prefix: str) -> None:
-    def write(expected: int, document: str) -> int:
-        call = scripts.REMEMBER.call(Keys(prefix).of_resource("u"), "", expected, 20, "update", "write", document)
+    def write(seen: str, document: str) -> int:
+        call = scripts.REMEMBER.call(Keys(prefix).of_resource("u"), "", seen, 20, "update", "write", document, 0)
         return int(raw.execute_command(*scripts.as_eval(call))[0])  # type: ignore[no-untyped-call]
 
-    assert [write(0, "mine"), write(1, "the rival's"), write(0, "mine"), write(0, "too late")] == [1, 1, 1, 0]
+    def seen() -> str:
+        return b"@".join(raw.hmget(Keys(prefix).of_resource("u")[1], "revision", "updated_at")).decode()  # type: ignore[arg-type]
+
+    assert write("0@", "mine") == 1
+    assert [write(seen(), "the rival's"), write("0@", "mine"), write("0@", "too late")] == [1, 1, 0]
     assert raw.hget(Keys(prefix).of_resource("u")[1], "document") == b"the rival's"
 
 

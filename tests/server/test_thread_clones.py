@@ -23,10 +23,10 @@ from langchain_workingmem import (
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import Runner
 from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans import threads as plans
+from langchain_workingmem.plans import clones
+from langchain_workingmem.plans.clones import CLONE_BATCH
 from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.plans.threads import CLONE_BATCH
 from tests.server.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.server.test_threads import all_threads, ids
 
@@ -158,7 +158,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
         names = map(str, count())
         wanted = Wanted.of(limit=CLONE_BATCH)
-        plan = plans.clone(memory._space, "t", "c", None, None, None, wanted, None, lambda: next(names))
+        plan = clones.clone(memory._space, "t", "c", None, None, None, wanted, None, lambda: next(names))
 
         def drive() -> None:
             effect = next(plan)

@@ -80,7 +80,7 @@ def test_when_the_second_half_fails_the_error_says_so(memory: Memory, monkeypatc
         raise RedisConnectionError("gone")
         yield
 
-    monkeypatch.setattr(plans, "_write", failing)
+    monkeypatch.setattr(plans, "write", failing)
     with pytest.raises(RedisConnectionError) as caught:
         memory.threads.update("t", title="new", working_memory={"name": "Anna"})
     assert "title and metadata are changed, working memory is not" in str(caught.value.__notes__)

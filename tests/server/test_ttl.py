@@ -118,7 +118,7 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     assert 86_300 < left <= 86_400
     vectors = {end for key, end in found.items() if ":vector:" in key}
     assert len(vectors) == 1
-    assert 2 * 86_300 < min(vectors) / 1000 - time.time() <= 2 * 86_400
+    assert 3 * 86_300 < min(vectors) / 1000 - time.time() <= 3 * 86_400
 
 
 def test_a_memory_without_a_ttl_sets_none(keep: Keep, raw: redis.Redis, prefix: str) -> None:
@@ -232,19 +232,26 @@ def test_vectors_that_are_added_later_expire_with_the_others(
 # ------------------------------------------------------------------ the cost
 
 
+def is_settled(memory: Memory, raw: redis.Redis, prefix: str) -> bool:
+    memory.threads.get("t")  # an event loop goes on with its background only while it is used
+    return not raw.hexists(f"{prefix}:thread:{{t}}", "tending")
+
+
 def test_a_write_renews_the_lease_of_vectors_only_when_it_runs_out(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     say(memory, *map(str, range(600)))
+    wait_until(lambda: is_settled(memory, raw, prefix))
 
     def renewals(text: str) -> int:
         stats: Any = raw.info("commandstats")
         before = stats["cmdstat_pexpireat"]["calls"]
         say(memory, text)
+        wait_until(lambda: is_settled(memory, raw, prefix))
         stats = raw.info("commandstats")
         return int(stats["cmdstat_pexpireat"]["calls"] - before)
 
     assert renewals("next") <= 10
-    soon = round((time.time() + 80_000) * 1000)  # less than a ttl
+    soon = round((time.time() + 160_000) * 1000)  # less than two ttls
     raw.hset(f"{prefix}:thread:{{t}}", "lease", soon)
     assert renewals("late") > 600
     assert renewals("later") <= 10

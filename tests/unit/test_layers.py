@@ -116,6 +116,7 @@ def test_the_public_names_are_pinned() -> None:
         "MessageNotFoundError",
         "ModelError",
         "OptionError",
+        "OutcomeUnknownError",
         "Page",
         "ReadOnlyError",
         "RecallHit",

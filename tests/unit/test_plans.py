@@ -8,12 +8,26 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem.errors import OptionError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import Effect, Emit, Pause, Plan, Progress, Pull, Send, attempt, send
-from langchain_workingmem.plans.space import searched
+from langchain_workingmem.plans.effects import (
+    Effect,
+    Emit,
+    Pause,
+    Plan,
+    Progress,
+    Pull,
+    Scan,
+    Send,
+    attempt,
+    scan,
+    send,
+)
+from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.plans.slices import finish, sweep
+from langchain_workingmem.plans.space import Space, searched
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
@@ -52,7 +66,7 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert value == [1, 5]
     (again,) = effects[1].commands  # type: ignore[union-attr]
     assert again[0] == "EVAL"
-    assert "each_message" in str(again[1])
+    assert "drop_vectors" in str(again[1])
     assert again[2:] == call[2:]
 
 
@@ -86,6 +100,57 @@ def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_cou
     assert isinstance(again, Send)
     assert again.in_order
     assert [command[0] for command in again.commands] == ["EVAL", "GET"]
+
+
+BUSY = RedisReplyError("BUSY Redis is busy running a script")
+
+
+def test_what_a_busy_server_refused_is_sent_again_and_nothing_else() -> None:
+    effects, value = drive(attempt(("INCR", "n"), ("GET", "x")), [1, BUSY], None, [BUSY], None, [b"x"])
+    assert value == [1, b"x"]
+    get = Send([("GET", "x")])
+    assert effects[1:] == [Pause(0.05), get, Pause(0.25), get]
+
+
+def test_what_stands_behind_what_a_busy_server_refused_is_sent_again_where_the_order_counts() -> None:
+    effects, value = drive(
+        attempt(("INCR", "n"), ("GET", "x"), in_order=True, once=True), [BUSY, b"old"], None, [1, b"x"]
+    )
+    assert value == [1, b"x"]
+    assert effects[2] == Send([("INCR", "n"), ("GET", "x")], once=True, in_order=True)
+
+
+def test_a_server_that_stays_busy_is_an_error() -> None:
+    with pytest.raises(RedisReplyError, match="BUSY"):
+        drive(send(("GET", "x")), *([BUSY], None) * 3, [BUSY])
+
+
+def test_a_step_through_the_keys_is_repeated_like_a_command() -> None:
+    step, lost = Scan("wm:*"), RedisConnectionError("lost", repeats=3)
+    assert drive(scan(step), lost, None, ([b"a"], None)) == ([step, Pause(0.05), step], ([b"a"], None))
+
+
+def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
+    with pytest.raises(OutcomeUnknownError):
+        drive(send(("DEL", "x"), once=True), OutcomeUnknownError("lost", repeats=3))
+
+
+# ---------------------------------------------------------------------- slices
+
+
+def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() -> None:
+    space = Space(keys=Keys())
+    effects, dropped = drive(sweep(space, "a", "b"), [[1, 250], [0, 3]], [[1, 500]], [[0, 7]])
+    assert dropped == 760
+    sizes = [[command[-1] for command in effect.commands] for effect in effects if isinstance(effect, Send)]
+    assert sizes == [[250, 250], [500], [500]]
+    assert drive(sweep(space)) == ([], 0)
+
+
+def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
+    with pytest.raises(RedisConnectionError) as caught:
+        drive(finish(Space(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
+    assert caught.value.__notes__ == ["it is deleted, its vectors are left over in part: do it again"]
 
 
 # ---------------------------------------------------------------------- indexes that are gone

@@ -3,6 +3,7 @@
 local refusal = stranger(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
+check_kinds()
 local doomed = tonumber(ARGV[2])
 with_arguments('HDEL', KEYS[1], 3, 2 + doomed)
 with_arguments('HSET', KEYS[1], 3 + doomed, #ARGV)

@@ -3,8 +3,10 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WMEXISTS the thread exists')
 end
+check_kinds()
 local at = whole(now())
-redis.call('HSET', KEYS[1], 'resource', ARGV[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
+born(at)
+redis.call('HSET', KEYS[1], 'resource', ARGV[1])
 with_arguments('HSET', KEYS[1], 2, #ARGV)
 refresh_labels()
 keep()

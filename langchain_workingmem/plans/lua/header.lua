@@ -1,7 +1,7 @@
 -- In front of every script over threads.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
 -- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
--- KEYS[9] working memory (HASH)  KEYS[10] its revisions (STREAM)
+-- KEYS[9] trash (HASH): number -> owner  KEYS[10] working memory (HASH)  KEYS[11] its revisions (STREAM)
 -- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
 -- `order` holds the current branch, `superseded` what the conversation has left behind; both map ids to sequence numbers.
 -- A stored message is one JSON object that begins with what memory knows about it:

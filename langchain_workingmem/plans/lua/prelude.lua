@@ -22,40 +22,87 @@ end
 local function vector_keys(seq, value)
   local _, _, size, chunks = string.match(value, HEADER)
   local keys = {}
-  for chunk = 0, chunks - 1 do
+  for chunk = 0, (chunks or 0) - 1 do
     keys[#keys + 1] = vector_key(seq, chunk, size)
   end
   return keys
 end
 
 local function drop_vectors(seq, value)
-  local dropped = 0
-  for _, key in ipairs(vector_keys(seq, value)) do
-    dropped = dropped + redis.call('DEL', key)
+  local keys, dropped = vector_keys(seq, value), 0
+  for at = 1, #keys, 1000 do
+    dropped = dropped + redis.call('UNLINK', unpack(keys, at, math.min(at + 999, #keys)))
   end
   return dropped
 end
 
--- Calls visit(id, seq, value) for every message in `order`, or in `superseded`, a batch of replies in memory at a time.
-local function each_message(visit, key)
-  key = key or KEYS[2]
-  local low = '-inf'
+-- What concerns all vectors of a thread is done in slices, because nobody else is served while a script runs.
+-- Returns a function that is asked in front of each message, and told how many vectors it has: false when the slice is over.
+-- A slice ends behind `most` vectors, or when it has taken too long; a few messages are in it however long they take.
+local SLICE, FEW, SECONDS = 500, 20, 0.01
+local function slice(most)
+  local began, messages, vectors = os.clock(), 0, 0
+  return function(more)
+    messages, vectors = messages + 1, vectors + more
+    return messages == 1 or (vectors <= most and (messages <= FEW or os.clock() - began < SECONDS))
+  end
+end
+
+local function vector_count(value)
+  local _, _, _, chunks = string.match(value, HEADER)
+  return tonumber(chunks or 0)
+end
+
+-- Calls visit(id, seq, value) for the messages of a sorted set from a sequence number on, until the slice is over. Returns
+-- where the next one begins; nothing when this was the last.
+local function walk(key, messages, low, goes_on, visit)
   while true do
-    local ranked = redis.call('ZRANGE', key, low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
+    local ranked = redis.call('ZRANGE', key, low, '+inf', 'BYSCORE', 'LIMIT', 0, 100, 'WITHSCORES')
     if #ranked == 0 then return end
-    for at = 1, #ranked, 2 do
-      visit(ranked[at], ranked[at + 1], redis.call('HGET', KEYS[3], ranked[at]))
+    local ids = {}
+    for at = 1, #ranked, 2 do ids[#ids + 1] = ranked[at] end
+    for at, value in ipairs(redis.call('HMGET', messages, unpack(ids))) do
+      if value then -- else somebody evicted all of them
+        if not goes_on(vector_count(value)) then return ranked[2 * at] end
+        visit(ids[at], ranked[2 * at], value)
+      end
     end
     low = '(' .. ranked[#ranked]
   end
 end
 
+-- Gives the vectors of the current branch the owner and the lease of their thread, a slice of them. `tending` tells where
+-- the next slice begins.
+local function tend(goes_on)
+  local owner, cursor, coming = unpack(redis.call('HMGET', KEYS[1], 'resource', 'tending', 'next_lease'))
+  if not cursor then return end
+  cursor = walk(KEYS[2], KEYS[3], cursor, goes_on, function(_, seq, value)
+    for _, key in ipairs(vector_keys(seq, value)) do
+      local named = redis.call('HGET', key, 'resource')
+      if named and named ~= owner then redis.call('HSET', key, 'resource', owner) end
+      if named and coming then redis.call('PEXPIREAT', key, coming) end
+    end
+  end)
+  if cursor then
+    redis.call('HSET', KEYS[1], 'tending', cursor)
+  else
+    if coming then redis.call('HSET', KEYS[1], 'lease', coming) end
+    redis.call('HDEL', KEYS[1], 'tending', 'next_lease')
+  end
+end
+
 -- A thread with a `ttl` (ms) expires that long after its last write, all its own keys in one instant. Its vectors may be
--- many, so they hold a `lease` (ms since the epoch) of up to twice that, and a write renews it when less than a ttl is left.
--- `hold` is for each vector that is written, `keep` for the end of every write.
+-- many, so they hold a `lease` (ms since the epoch) of up to three times that. A write begins to renew it when less than two
+-- are left: the renewal takes several slices, and for one more ttl nothing is lost when it is interrupted.
+-- `hold` is for each vector that is written, `keep` for the end of every write. Returns 1 when slices are left to be done.
+-- `given` is the ttl that the thread is about to get, if any.
 local lease
-local function hold(vector)
-  if lease == nil then lease = redis.call('HGET', KEYS[1], 'lease') end
+local function hold(vector, given)
+  if lease == nil then
+    local held, coming, ttl = unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'ttl'))
+    ttl = given or ttl
+    lease = coming or held or (ttl and whole(math.floor(now() / 1000) + 3 * ttl))
+  end
   if lease then
     redis.call('PEXPIREAT', vector, lease)
   else
@@ -64,21 +111,47 @@ local function hold(vector)
 end
 
 local function keep()
-  local ttl, held = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease'))
-  if not ttl then return end
-  local ends = math.floor(now() / 1000) + ttl
-  if tonumber(held or 0) < ends then
-    held = whole(ends + ttl)
-    redis.call('HSET', KEYS[1], 'lease', held)
-    each_message(function(_, seq, value)
-      for _, key in ipairs(vector_keys(seq, value)) do
-        redis.call('PEXPIREAT', key, held)
-      end
-    end)
+  local ttl, held, coming, tending, behind, trash =
+    unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease', 'next_lease', 'tending', 'behind', 'trash'))
+  if ttl then
+    local ends = math.floor(now() / 1000) + ttl
+    if tonumber(coming or held or 0) < ends + ttl then
+      redis.call('HSET', KEYS[1], 'next_lease', whole(ends + 2 * ttl), 'tending', 0)
+      tend(slice(SLICE))
+      tending = redis.call('HGET', KEYS[1], 'tending')
+    end
+    for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
+      redis.call('PEXPIREAT', KEYS[place], whole(ends))
+    end
   end
-  for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 9, 10}) do
-    redis.call('PEXPIREAT', KEYS[place], whole(ends))
-  end
+  return (tending or behind or trash) and 1 or 0
+end
+
+-- The trash holds what was deleted, until its vectors are gone: for each number a part of a thread under the names of `bin`.
+local function bin(number, kind)
+  return KEYS[9] .. ':' .. number .. ':' .. kind
+end
+
+-- The sequence number of the first message of a new thread: no slice may take its vectors for those in the trash of an older
+-- thread of the same name.
+local function first_seq()
+  local first = 0
+  for _, number in ipairs(redis.call('HKEYS', KEYS[9])) do first = math.max(first, number) end
+  return first
+end
+
+-- Fields of a new thread.
+local function born(at)
+  local first = first_seq()
+  redis.call('HSET', KEYS[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', whole(first))
+  if first > 0 then redis.call('HSET', KEYS[1], 'trash', 1) end
+end
+
+-- Fails when another program has put something else under a name of the thread: before the first write, so that a script
+-- writes all or nothing. KEYS[4] is no key, so that the intersection is empty at once.
+local function check_kinds()
+  redis.call('ZINTERCARD', 6, KEYS[2], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], 'LIMIT', 1)
+  redis.call('HLEN', KEYS[3])
 end
 
 -- An error reply when working memory must not be written: its thread is gone or somebody else's, its resource is deleted.

@@ -3,6 +3,7 @@
 -- Reply number of messages marked; WMOWNER.
 local refusal = stranger(ARGV[1])
 if refusal then return refusal end
+check_kinds()
 local marked = 0
 for place = 2, #ARGV do
   local id = ARGV[place]

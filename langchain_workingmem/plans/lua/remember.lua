@@ -1,15 +1,18 @@
--- Writes working memory if it still is at the revision that the writer saw.
--- ARGV  resource or '' (of the thread), expected revision or '' (any), revisions to keep, origin,
---       'write' and the document (empty: nothing is known), or 'revert' and the revision to bring back
--- Reply 1 (written, or equal already), 0 (another revision) or -1 (the revision to bring back is not kept),
---       then HGETALL of the memory; WMOWNER, WMNOTHREAD, WMDELETED.
+-- Writes working memory if it still is what the writer saw.
+-- ARGV  resource or '' (of the thread), what the writer saw as <revision>@<updated_at> or '' (whatever it is), revisions to
+--       keep, origin, 'write' and the document (empty: nothing is known), or 'revert' and the revision to bring back, 1 when
+--       this was sent before and the reply was lost
+-- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) or -2 (sent before, and
+--       nobody knows any more whether it was written), then HGETALL of the memory, 1 when slices are left to be done;
+--       WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = no_memory(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
-local memory = redis.call('HMGET', memory_key, 'revision', 'document')
+local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at')
 local revision = memory[1] or '0'
+local unfinished = 0
 local function reply(status)
-  return {status, redis.call('HGETALL', memory_key)}
+  return {status, redis.call('HGETALL', memory_key), unfinished}
 end
 local function kept(revision)
   local entry = redis.call('XRANGE', revisions_key, revision .. '-0', revision .. '-0')[1]
@@ -19,20 +22,26 @@ local function kept(revision)
 end
 
 local document = ARGV[6]
-if ARGV[2] ~= '' and ARGV[2] ~= revision then
+if ARGV[2] ~= '' and ARGV[2] ~= revision .. '@' .. (memory[3] or '') then
   -- a writer whose reply was lost writes again: it was there before, even if somebody else has come since
-  return reply(kept(whole(ARGV[2] + 1)) == document and 1 or 0)
+  local own = whole(string.match(ARGV[2], '^%d+') + 1)
+  local then_written = own == revision and memory[2] or kept(own)
+  if then_written == document then return reply(1) end
+  return reply(ARGV[7] == '1' and not then_written and -2 or 0)
 end
 if ARGV[5] == 'revert' then
   document = kept(ARGV[6])
   if not document then return reply(-1) end
 end
 if document == (memory[2] or '') then return reply(1) end
+if #KEYS > 3 then check_kinds() end
 
-revision = whole(revision + 1)
-local at = whole(now())
+-- a server that evicts may have taken the memory and left its revisions
+local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1]
+revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
+local at = whole(math.max(now(), (memory[3] or 0) + 1)) -- rising, even when the clock jumps back
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
+redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields)) -- first, because it may fail
 redis.call('HSET', memory_key, unpack(fields))
-redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
-if #KEYS > 3 then keep() end
+if #KEYS > 3 then unfinished = keep() end
 return reply(1)

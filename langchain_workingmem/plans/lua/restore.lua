@@ -3,25 +3,35 @@
 --       for each message id, 1 when it is superseded (2: as an older version of the message behind it), value, and for each chunk that its header counts: number of fields and
 --       values, those
 -- Modes new: the thread must not be there
---       more: it must be there
+--       begin, more, end: likewise in several steps; in between the thread has `unfinished`, the word behind the mode and a colon
 --       join: it is made unless it is there; messages that it holds are left alone
 -- Times stay as they are in the values, but rise strictly: one that does not is put just behind the message before, and
 -- 0 stands for now.
 -- Reply 1 when the thread was made, number of messages that were new, number of these and those known that have no vectors,
---       HGETALL of the thread; WMEXISTS, WMOWNER, WMNOTHREAD.
-local mode, resource, tag, width = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+--       HGETALL of the thread; WMEXISTS, WMUNFINISHED (it is there, and nobody has finished it yet), WMOWNER, WMNOTHREAD.
+local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
+local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local place = 5 + width
+check_kinds()
 local present, made = now(), 0
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  if mode == 'more' then return redis.error_reply('WMNOTHREAD') end
+  if mode == 'more' or mode == 'end' then return redis.error_reply('WMNOTHREAD') end
   made = 1
   local at = whole(present)
-  redis.call('HSET', KEYS[1], 'resource', resource, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', 0)
+  born(at)
+  redis.call('HSET', KEYS[1], 'resource', resource)
   with_arguments('HSET', KEYS[1], 5, 4 + width)
+  if mode == 'begin' then redis.call('HSET', KEYS[1], 'unfinished', token) end
   refresh_labels()
 -- the ids of a copy are new: one that is there means that this batch was written before, and its reply was lost
-elseif mode == 'new' and redis.call('HEXISTS', KEYS[3], ARGV[place] or '') == 0 then
-  return redis.error_reply('WMEXISTS the thread exists')
+elseif mode ~= 'join' and redis.call('HEXISTS', KEYS[3], ARGV[place] or '') == 0 then
+  local writer = redis.call('HGET', KEYS[1], 'unfinished')
+  if writer ~= token or mode == 'new' or mode == 'begin' then
+    if writer and (mode == 'new' or mode == 'begin') and not stranger(resource) then
+      return redis.error_reply('WMUNFINISHED')
+    end
+    return redis.error_reply('WMEXISTS the thread exists')
+  end
 end
 local refusal = stranger(resource)
 if refusal then return refusal end
@@ -80,5 +90,6 @@ if new > 0 then
   redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
+if mode == 'end' then redis.call('HDEL', KEYS[1], 'unfinished') end
 keep()
 return {made, new, bare, redis.call('HGETALL', KEYS[1])}

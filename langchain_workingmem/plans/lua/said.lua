@@ -20,18 +20,116 @@ local function spoken()
   return last and parse_said(last).upto or 0
 end
 
--- Takes a message off the current branch; it stays stored, without vectors. Returns 1, or 0 when it is not on it.
-local function supersede(id)
-  local seq = redis.call('ZSCORE', KEYS[2], id)
-  if not seq then return 0 end
-  local value = redis.call('HGET', KEYS[3], id)
+-- Takes the vectors of a superseded message away.
+local function undress(id, seq, value)
   local at, _, size, _, said, state, rest = string.match(value, HEADER)
-  drop_vectors(seq, value)
-  unlist_said(seq, said)
   redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-  redis.call('ZREM', KEYS[2], id)
-  redis.call('ZADD', KEYS[7], seq, id)
-  return 1
+  return drop_vectors(seq, value)
+end
+
+-- `behind` tells from where on superseded messages may still have vectors.
+local function wait_from(seq)
+  redis.call('HSET', KEYS[1], 'behind', whole(math.min(seq, redis.call('HGET', KEYS[1], 'behind') or seq)))
+end
+
+-- Takes a slice of the vectors away that superseded messages still have. Returns how many.
+local function strip(goes_on)
+  local cursor, dropped = redis.call('HGET', KEYS[1], 'behind'), 0
+  if not cursor then return 0 end
+  cursor = walk(KEYS[7], KEYS[3], cursor, goes_on, function(id, seq, value)
+    if vector_count(value) > 0 then dropped = dropped + undress(id, seq, value) end
+  end)
+  if cursor then redis.call('HSET', KEYS[1], 'behind', cursor) else redis.call('HDEL', KEYS[1], 'behind') end
+  return dropped
+end
+
+-- Takes all messages of a range off the current branch without looking at any. Their vectors go in slices.
+local function supersede_range(low, high)
+  -- Adds a sorted set to another, at the cost of the smaller one.
+  local function join(from, key)
+    if redis.call('EXISTS', key) == 0 then return redis.call('RENAME', from, key) end
+    local number, others = redis.call('ZCARD', from), redis.call('ZCARD', key)
+    if math.min(number, others) > 5000 then
+      redis.call('ZUNIONSTORE', key, 2, key, from)
+    else
+      local small, large = from, key
+      if others < number then small, large = key, from end
+      local ranked = redis.call('ZRANGE', small, 0, -1, 'WITHSCORES')
+      for at = 1, #ranked, 2 do redis.call('ZADD', large, ranked[at + 1], ranked[at]) end
+      if large == from then return redis.call('RENAME', from, key) end
+    end
+    redis.call('UNLINK', from)
+  end
+
+  -- Takes a range out of a sorted set, and adds it to another where one is named, at the cost of what stays or of what goes.
+  local function cut(key, low, high, to)
+    local count, moving = redis.call('ZCOUNT', key, low, high), KEYS[9] .. ':moving'
+    if count == 0 then return end
+    local in_front = redis.call('ZCARD', key) - redis.call('ZCOUNT', key, low, '+inf')
+    if redis.call('ZCOUNT', key, low, '+inf') == count and in_front < count then
+      redis.call('RENAME', key, moving)
+      if in_front > 0 then
+        redis.call('ZRANGESTORE', key, moving, 0, in_front - 1)
+        redis.call('ZREMRANGEBYRANK', moving, 0, in_front - 1)
+      end
+    else
+      if to then redis.call('ZRANGESTORE', moving, key, low, high, 'BYSCORE') end
+      redis.call('ZREMRANGEBYSCORE', key, low, high)
+    end
+    if to then join(moving, to) else redis.call('UNLINK', moving) end
+  end
+
+  local count = redis.call('ZCOUNT', KEYS[2], low, high)
+  if count == 0 then return 0 end
+  local first = redis.call('ZRANGE', KEYS[2], low, high, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  cut(KEYS[2], low, high, KEYS[7])
+  cut(KEYS[5], low, high)
+  cut(KEYS[6], low, high)
+  wait_from(first)
+  strip(slice(SLICE))
+  return count
+end
+
+-- Takes messages off the current branch; they stay stored, without vectors. Returns how many were on it.
+local MANY = 1000
+local function supersede_all(ids)
+  if #ids == 0 then return 0 end
+  if #ids > MANY then
+    local first, last = redis.call('ZSCORE', KEYS[2], ids[1]), redis.call('ZSCORE', KEYS[2], ids[#ids])
+    local there = first and last and redis.call('ZRANGE', KEYS[2], first, last, 'BYSCORE') or {}
+    local is_range = #there == #ids
+    for at, id in ipairs(there) do is_range = is_range and id == ids[at] end
+    if is_range then return supersede_range(first, last) end
+  end
+  local goes_on, count, waits = slice(SLICE), 0, nil
+  for start = 1, #ids, 500 do
+    local batch = {unpack(ids, start, math.min(start + 499, #ids))}
+    local seqs, values = redis.call('ZMSCORE', KEYS[2], unpack(batch)), redis.call('HMGET', KEYS[3], unpack(batch))
+    local moved, gone, said_before = {}, {}, {}
+    for at, id in ipairs(batch) do
+      local seq, value = seqs[at], values[at]
+      if seq and value then
+        local _, _, _, chunks, said = string.match(value, HEADER)
+        said_before[#said_before + 1] = seq .. ':' .. said
+        moved[#moved + 1] = seq
+        moved[#moved + 1] = id
+        gone[#gone + 1] = id
+        if not waits and goes_on(tonumber(chunks)) then
+          undress(id, seq, value)
+        elseif chunks ~= '0' then
+          waits = math.min(waits or seq, seq)
+        end
+      end
+    end
+    if #gone > 0 then
+      redis.call('ZREM', KEYS[5], unpack(said_before))
+      redis.call('ZREM', KEYS[6], unpack(said_before))
+      count = count + redis.call('ZREM', KEYS[2], unpack(gone))
+      redis.call('ZADD', KEYS[7], unpack(moved))
+    end
+  end
+  if waits then wait_from(waits) end
+  return count
 end
 
 -- Keeps the words that a question had before it was edited under its id: an older version is superseded, stands between two
@@ -79,9 +177,12 @@ local function revive(id)
     seq = redis.call('ZSCORE', KEYS[7], id)
   end
   if not seq then return 0, id end
-  local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+  local _, _, _, chunks, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
   redis.call('ZREM', KEYS[7], id)
   redis.call('ZADD', KEYS[2], seq, id)
   list_said(seq, said)
+  if chunks ~= '0' then -- it has its vectors still, and the thread may have changed hands meanwhile
+    redis.call('HSET', KEYS[1], 'tending', whole(math.min(seq, redis.call('HGET', KEYS[1], 'tending') or seq)))
+  end
   return 1, id
 end

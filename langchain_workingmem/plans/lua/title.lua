@@ -2,6 +2,7 @@
 -- ARGV  title
 -- Reply 1 when it was set, else 0 (titled already, or gone)
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+check_kinds()
 local titled = redis.call('HSETNX', KEYS[1], 'title', ARGV[1])
 keep()
 return titled

@@ -9,7 +9,7 @@
 -- `model` is empty when this call brings no vectors. `source` is what `state` becomes: '', t, or s for a state, which is that of
 -- the message `anchor`, or begins here.
 -- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at, then the id under which each
---       message is stored, and the ids of those that are taken up again; WMOWNER, WMNOTHREAD.
+--       message is stored, the ids of those that are taken up again, 1 when slices are left to be done; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
 local refusal = stranger(resource)
 if refusal then return refusal end
@@ -17,8 +17,9 @@ local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', '
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
+check_kinds()
 local owner = thread[1] or resource
-local next_seq = tonumber(thread[2] or 0)
+local next_seq = tonumber(thread[2] or first_seq())
 local last_at = tonumber(thread[3] or 0)
 local count = tonumber(thread[4] or 0)
 local present = now()
@@ -49,11 +50,10 @@ end
 local changed = false
 local revived = {}
 local function follow(left, back)
-  for _, id in ipairs(left) do
-    if supersede(id) == 1 then
-      count = count - 1
-      changed = true
-    end
+  local gone = supersede_all(left)
+  if gone > 0 then
+    count = count - gone
+    changed = true
   end
   for _, id in ipairs(back) do
     local is_back, main = revive(id)
@@ -231,7 +231,7 @@ local function save(entry)
       local key = vector_key(seq, chunk, size)
       redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
         'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
-      hold(key)
+      hold(key, ttl ~= '' and ttl)
     end
   end
   return id
@@ -249,12 +249,14 @@ if changed then
   updated_at = whole(math.max(present, last_at))
   if not thread[1] then
     redis.call('HSET', KEYS[1], 'resource', owner, 'created_at', updated_at, 'labels', '')
+    if redis.call('EXISTS', KEYS[9]) == 1 then redis.call('HSET', KEYS[1], 'trash', 1) end
   end
   redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', whole(next_seq), 'last_at', whole(last_at),
     'count', count)
 end
+local unfinished = 0
 if thread[1] or changed then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
-  keep()
+  unfinished = keep()
 end
-return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived}
+return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived, unfinished}

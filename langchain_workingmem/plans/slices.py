@@ -1,0 +1,63 @@
+"""What takes long over a thread is decided in one step, and carried out in slices: nobody waits longer than for one of them.
+
+The vectors of a thread may be many. Who deletes, transfers or truncates it decides at once what every reader sees from then
+on; the vectors follow. What a process leaves undone when it dies stands in the store, and the next one that writes to the
+thread or deletes something of it goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.plans import scripts
+from langchain_workingmem.plans.effects import Later, Plan, send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_workingmem.plans.space import Space
+
+SLICE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
+_LEFT = (b"tending", b"behind", b"trash")  # fields of a thread that has slices left
+
+
+def is_unfinished(row: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a thread, as HGETALL gives it, has slices left to be done."""
+    return any(name in row for name in _LEFT)
+
+
+def sweep(space: Space, *thread_ids: str) -> Plan[int]:
+    """Do what is left to be done about the vectors of threads; return how many were deleted. One round trip a slice."""
+    waiting, dropped = thread_ids, 0
+    while waiting:
+        most = max(1, SLICE // len(waiting))
+        calls = [scripts.SWEEP.call(space.keys.of(id).all, most) for id in waiting]
+        replies = yield from send(*calls)
+        dropped += sum(int(gone) for _, gone in replies)
+        waiting = tuple(id for id, (left, _) in zip(waiting, replies, strict=True) if left)
+    return dropped
+
+
+def finish(space: Space, thread_id: str, what: str, remedy: str) -> Plan[int]:
+    """Sweep a thread for a caller who waits; an error says `what` holds already, and how to go on."""
+    try:
+        return (yield from sweep(space, thread_id))
+    except WorkingMemError as error:
+        error.add_note(f"{what}, its vectors are left over in part: {remedy}")
+        raise
+
+
+def finish_later(space: Space, thread_ids: Iterable[str]) -> Plan[None]:
+    """Sweep threads in the background, each once at a time."""
+    for thread_id in thread_ids:
+        if thread_id not in space.sweeping:
+            space.sweeping.add(thread_id)
+            yield Later(_in_background(space, thread_id))
+
+
+def _in_background(space: Space, thread_id: str) -> Plan[None]:
+    try:
+        yield from sweep(space, thread_id)
+    finally:
+        space.sweeping.discard(thread_id)
