@@ -31,23 +31,33 @@ def delete(
     """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
 
     The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
-    early leaves it, and the next one takes over.
+    early leaves it, and the next one takes over. One that is refused before it has deleted anything takes it away again,
+    unless it has taken over itself.
     """
     tombstone, *_ = space.keys.of_resource(check_id(resource_id, "resource_id"))
     counts: Counts = Counter()
-    yield from send(("SET", tombstone, mark))
-    yield from _threads(space, resource_id, counts)
-    yield from _memory(space, resource_id, counts)
-    verified = False
-    for _ in range(PASSES):
-        left = yield from _sweep(space, resource_id, namespaces, counts)
-        verified = not left
-        if verified:
-            yield from send(scripts.LIFT.call([tombstone], mark))
-            break
-        yield Pause(PAUSE)
+    earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, mark), in_order=True)
+    try:
+        verified = yield from _all(space, resource_id, namespaces, counts)
+    except RedisReplyError:
+        if earlier is None and not counts.total():
+            yield from attempt(scripts.LIFT.call([tombstone], mark))
+        raise
+    if verified:
+        yield from send(scripts.LIFT.call([tombstone], mark))
     space.authors.pop(resource_id, None)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
+
+
+def _all(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[bool]:
+    """Delete until a pass over all keys has found nothing; False when the last one still did."""
+    yield from _threads(space, resource_id, counts)
+    yield from _memory(space, resource_id, counts)
+    for _ in range(PASSES):
+        if not (yield from _sweep(space, resource_id, namespaces, counts)):
+            return True
+        yield Pause(PAUSE)
+    return False
 
 
 def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
@@ -71,13 +81,15 @@ def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Co
     """Delete threads, each in one atomic step, unless they belong to somebody else by now. One round trip."""
     owner = encode(resource_id)
     calls = [scripts.DELETE.call(space.keys.of(id).all, owner, "thread") for id in thread_ids]
+    refused = None
     for reply in (yield from attempt(*calls)) if calls else ():
         if isinstance(reply, RedisReplyError):
-            if reply.code != "WMOWNER":
-                raise reply
+            refused = refused if reply.code == "WMOWNER" else refused or reply
         elif reply[0] >= 0:
             messages, vectors, memories, revisions = reply
             counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
+    if refused is not None:
+        raise refused
 
 
 def _memory(space: Space, resource_id: str, counts: Counts) -> Plan[None]:

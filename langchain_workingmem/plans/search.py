@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w*[^\W_]\w*")  # a lone underscore is a syntax error to Search
+_NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; the first ones win
 # Search's own list, named so that both sides agree on it: the words are not indexed, and must not be asked for,
 # because a union that begins with two of them crashes the query parser of RediSearch 2.10 (a null pointer).
@@ -160,11 +161,11 @@ def matching(
     from redisvl.query.filter import FilterExpression, Num, Tag
 
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
-    parts: list[FilterExpression] = [
-        Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
+    parts: list[FilterExpression | str] = [
+        _named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
     ]
     if not_thread_ids:
-        parts.append(Tag("thread") != [encode(id) for id in not_thread_ids])
+        parts.append(f"(-{_named('thread', *not_thread_ids)})")
     if roles:
         parts.append(Tag("role") == list(roles))
     if since is not None:
@@ -174,6 +175,11 @@ def matching(
     parts += [Tag("labels") == [label(key, one) for one in _equals(value)] for key, value in (metadata or {}).items()]
     # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
     return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
+
+
+def _named(field: str, *ids: str) -> str:
+    """Build the filter for ids in a tag. redisvl leaves `_` as it is, and a lone one is a syntax error to Search."""
+    return f"@{field}:{{{'|'.join(_NO_WORD.sub(_ESCAPED, encode(id)) for id in ids)}}}"
 
 
 def _equals(value: Any) -> list[Any]:
