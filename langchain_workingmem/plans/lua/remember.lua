@@ -32,7 +32,8 @@ if document == (memory[2] or '') then return reply(1) end
 revision = whole(revision + 1)
 local at = whole(now())
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
-redis.call('HSET', memory_key, unpack(fields))
+-- first what may fail: a stream takes rising ids only
 redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
+redis.call('HSET', memory_key, unpack(fields))
 if #KEYS > 3 then keep() end
 return reply(1)

@@ -7,9 +7,9 @@ if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if redis.call('EXISTS', memory_key) == 1 then return 0 end
 local width = tonumber(ARGV[2])
-redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
 for place = 3 + width, #ARGV, 1 + width do
   redis.call('XADD', revisions_key, ARGV[place] .. '-0', unpack(ARGV, place + 1, place + width))
 end
+redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
 if #KEYS > 3 then keep() end
 return 1
