@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -176,20 +176,10 @@ def works(memory: Memory, owner: str) -> None:
     assert len(memory.working_memory.revisions(resource_id=owner)) >= 3
 
 
-@settings(
-    max_examples=200,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(changes=changes)
-def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
-    make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
-) -> None:
-    own = f"{prefix}{uuid4().hex[:6]}"
+def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> None:
+    """Import lines: they are refused without a trace, or everything works."""
     options: Any = {"embeddings": WordEmbeddings(), "recall": RecallOptions(), "key_prefix": own}
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""), **options)
-    given = tampered(lines, changes)
     before = dumped(raw, own)
     refused = ""
     try:
@@ -209,6 +199,52 @@ def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
     other.import_resource(json.loads(json.dumps(exported)), **PLACES)
     assert list(other.export_resource(report.resource_id, vectors=True, **PLACES)) == exported
     works(memory, report.resource_id)
+    for one in (memory, other):
+        assert one.delete_resource(report.resource_id, **PLACES).verified
+
+
+@settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(changes=changes)
+def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
+    make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
+) -> None:
+    tried(make_memory, raw, f"{prefix}{uuid4().hex[:6]}", tampered(lines, changes))
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Name each dict or list within a value, and each key in it."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places_in(value[key])
+
+
+def wrong(value: Any) -> list[Any]:
+    """Choose what to put in place of a value: of its own type, what is at the edge, and something of another."""
+    if isinstance(value, int):
+        return [5 if isinstance(value, bool) else True, "x", 0, -1, 2**48, 2**53 - 1, 2**63, 10**4000, float("nan")]
+    if isinstance(value, str) and re.match(r"\d{4}-", value):
+        return [5, "x", "1970-01-01", "2249-12-31T23:59:59Z", "2255-06-05T23:47:34.740991Z", "9999-12-31T23:59:59Z"]
+    return [5, "", "a\ud800", "x" * 70_000, {"a": 5}, ["memories", "tom", "maya"], None]
+
+
+def test_no_value_of_any_field_does_harm(make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str]) -> None:
+    kinds: dict[Any, int] = {}
+    for at, line in enumerate(lines):  # the first of each kind
+        record = json.loads(line)
+        kinds.setdefault((record["kind"], record.get("version")), at)
+    for at in kinds.values():
+        for number, (place, key) in enumerate(places_in(json.loads(lines[at]))):
+            for value in wrong(place[key]):
+                record = json.loads(lines[at])
+                inside, name = list(places_in(record))[number]
+                inside[name] = value
+                tried(make_memory, raw, prefix, [*lines[:at], json.dumps(record), *lines[at + 1 :]])
 
 
 def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> None:
