@@ -1,9 +1,9 @@
-"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `parse` reads the replies."""
+"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `columns` and `rows_of` read the replies."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.options import LARGEST
@@ -221,12 +221,28 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
     return _search(index, query)
 
 
-def listing(index: str, where: FilterExpression, order_by: str, *, descending: bool, limit: int) -> Command:
-    """Build a sorted search that returns whole documents."""
-    from redisvl.query import FilterQuery
+def ordered(
+    index: str,
+    where: FilterExpression,
+    order_by: str,
+    *,
+    limit: int,
+    descending: bool = False,
+    behind: tuple[int, str] | None = None,
+    fields: Sequence[str] = (),
+) -> Command:
+    """Build a sorted search for documents, whole ones unless `fields` names what is needed; `rows_of` reads the reply.
 
-    query = FilterQuery(where, num_results=limit, sort_by=(order_by, "DESC" if descending else "ASC"))
-    return _search(index, query)
+    Documents of one time are ordered by their keys, so that a place in the order is a time and a key: `behind`.
+    """
+    alive = "exists(@__key)"  # else what has expired a moment ago comes as an empty row
+    if behind is not None:
+        edge, key = behind
+        alive += f" && (@{order_by} != {edge} || @__key > '{key}')"
+    time = f"@{order_by}"
+    order: tuple[Argument, ...] = ("SORTBY", 4, time, "DESC" if descending else "ASC", "@__key", "ASC")
+    load: tuple[Argument, ...] = (len(fields), *(f"@{name}" for name in fields)) if fields else ("*",)
+    return aggregate(index, where, "LOAD", 2, "@__key", time, "FILTER", alive, *order, "LIMIT", 0, limit, "LOAD", *load)
 
 
 def counting(index: str, where: FilterExpression) -> Command:
@@ -249,13 +265,6 @@ def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
 # ---------------------------------------------------------------------- replies
 
 
-class Found(NamedTuple):
-    """One document of a search reply."""
-
-    key: bytes
-    fields: dict[bytes, bytes]
-
-
 def total_of(reply: Any) -> int:
     """Read how many documents match, whatever the limit."""
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
@@ -264,12 +273,6 @@ def total_of(reply: Any) -> int:
 def size_of(reply: Any) -> int:
     """Count the documents of a search reply with their content and without scores."""
     return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
-
-
-def parse(reply: Any) -> list[Found]:
-    """Read the documents of a search reply with their content and without scores."""
-    keys, _, fields = columns(reply)
-    return [Found(key, as_dict(found or {})) for key, found in zip(keys, fields, strict=True)]
 
 
 def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[list[bytes], list[float], list[Any]]:
@@ -291,7 +294,7 @@ def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     """Read the rows of an aggregation; a document that went away meanwhile is an empty one."""
     if isinstance(reply, dict):
-        return [as_dict(row[b"extra_attributes"]) for row in reply[b"results"]]
+        return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
 
 
