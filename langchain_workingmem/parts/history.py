@@ -203,7 +203,7 @@ class History:
         """Return the messages of all threads of a resource, in chronological order.
 
         Only the messages of the page are read. Of the threads that do not end before it, each tells the times of its next messages: one round
-        trip per 1,000 of them, up to five more that find the page, one that reads it, and one before all that per 10,000 threads. `since` and
+        trip per 1,000 of them, a few more that find the page (five for 100 messages), one that reads it, and one before all that per 10,000 threads. `since` and
         `until` cost one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
         return self._core.run(timeline.of_resource(self._core.space, resource_id, since, until, limit, cursor))

@@ -64,8 +64,8 @@ def of_resource(
 ) -> Plan[Page[StoredMessage]]:
     """Read the messages of all threads of a resource in order of time.
 
-    One round trip per 10,000 threads, one per 1,000 for their times (and one for their counts within `since` and `until`), up to five more
-    that find the page, and one that reads it. The cursor is the time and thread of the last message.
+    One round trip per 10,000 threads, one per 1,000 for their times (and one for their counts within `since` and `until`), a few more
+    that find the page (five for 100 messages), and one that reads it. The cursor is the time and thread of the last message.
     """
     at_least(limit, 1, "limit")
     check_id(resource_id, "resource_id")
