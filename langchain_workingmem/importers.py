@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.plans.archive import header
 from langchain_workingmem.plans.codec import is_ours_to_keep
+from langchain_workingmem.plans.records import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
         for place, given in enumerate(messages):
             try:
                 (message,) = messages_from_dict([dict(given)])
-            except (ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 msg = f"thread {thread_id!r}, message {place}: no message of messages_to_dict ({error!r})"
                 raise OptionError(msg) from error
             message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{place}"))
@@ -67,7 +68,7 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     for number, conversation in enumerate(conversations):
         try:
             yield from list(_thread(conversation))
-        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        except (*UNREADABLE, OSError) as error:  # OSError: a time that the machine has no date for
             msg = f"conversation {number} is none of a ChatGPT export ({error!r}): pass what conversations.json holds"
             raise OptionError(msg) from error
 

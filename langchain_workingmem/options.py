@@ -263,7 +263,7 @@ class RecallOptions:
     embedding_timeout: timedelta = (
         EMBEDDING_TIMEOUT  # of an async call of the model, which has a second more for each text
     )
-    embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 0: none
+    embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 64 MiB of both at most; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
 

@@ -41,6 +41,7 @@ ResourceId = Annotated[str | None, typer.Option("--resource", help="Whose: the i
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
 Limit = Annotated[int, typer.Option(min=1, help="How many on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="Where the page begins: the end of the page before says it.")]
+MaxBytes = Annotated[int, typer.Option(min=1, help="A larger document is refused.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Model = Annotated[
     str,
@@ -64,6 +65,8 @@ def worded(message: str) -> str:
     """Name commands where an error or a finding names the Python that helps."""
     made = ": run `workingmem reindex` once, or memory.setup() in your program if it does not recall"
     message = message.replace(str(no_index("")), made)
+    message = message.replace("import with WorkingMemoryOptions(max_bytes=...)", "pass --max-bytes")
+    message = message.replace("namespaces=[('memories', '{user_id}')]", "--namespace 'memories.{user_id}'")
     return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
 
 

@@ -31,11 +31,17 @@ def reading(name: str) -> Iterator[TextIO]:
     try:
         yield file
     except UnicodeDecodeError as error:
-        msg = f"{name} is not UTF-8 ({error.reason} at byte {error.start}): convert it, for example with iconv"
-        raise OptionError(msg) from error
+        raise not_text(name, error) from error
     finally:
         if file is not sys.stdin:
             file.close()
+
+
+def not_text(name: str, error: UnicodeDecodeError) -> OptionError:
+    """Say that a file is no text."""
+    return OptionError(
+        f"{name} is not UTF-8 ({error.reason} at byte {error.start}): convert it, for example with iconv"
+    )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import typer
 from langchain_workingmem.cli.base import (
     AsJson,
     Dir,
+    MaxBytes,
     Prefix,
     ResourceId,
     ThreadId,
@@ -24,7 +25,7 @@ from langchain_workingmem.cli.base import (
     tell,
     worded,
 )
-from langchain_workingmem.cli.files import parsed, reading, writing
+from langchain_workingmem.cli.files import not_text, parsed, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.models import ImportReport
@@ -56,6 +57,8 @@ def import_(
         typer.Option(help="JSON lines of `export`; conversations.json of ChatGPT; messages_to_dict of LangChain."),
     ] = "workingmem",
     thread: ThreadId = None,
+    namespace: Namespaces = None,
+    max_bytes: MaxBytes = 65536,
     embeddings: Annotated[
         str,
         typer.Option(
@@ -73,10 +76,11 @@ def import_(
     """
     if format != "workingmem" and resource is None:
         misused(f"a file of {format} does not say whose it is: pass --resource")
+    remembering = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
-        with recalling(url, directory, key_prefix, embeddings, make=True) as memory:
-            report = memory.import_resource(records, resource_id=resource)
+        with recalling(url, directory, key_prefix, embeddings, make=True, working_memory=remembering) as memory:
+            report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
         tell("The messages have no vectors yet: `workingmem reindex` adds them.")
@@ -99,9 +103,12 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
 
 
 def _parsed_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield parsed(line, f"{name}, line {number}")
+    try:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield parsed(line, f"{name}, line {number}")
+    except UnicodeDecodeError as error:
+        raise not_text(name, error) from error
 
 
 def export(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, Dir, Prefix, ResourceId, ThreadId, Url, misused, opened
+from langchain_workingmem.cli.base import AsJson, Dir, MaxBytes, Prefix, ResourceId, ThreadId, Url, misused, opened
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty beginning.")]
-MaxBytes = Annotated[int, typer.Option(min=1, help="A larger document is refused.")]
 KEEP_ALL = LARGEST  # revisions: how many are kept is up to the program whose memory this is
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import OrderedDict
 from itertools import islice
 from threading import Lock
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 
 SECONDS_A_TEXT = 1.0  # what a large model on a slow processor may need
+MOST_BYTES = 64 * 2**20  # of texts and vectors that are kept; a text may have hundreds of megabytes
 NEARLY = 1e-6  # how far numbers of two vectors may lie apart that are the same
 
 
 class Embedder:
-    """Embeds texts; each distinct text is sent to the model once while the cache remembers it.
+    """Embeds texts; each distinct text is sent to the model once while the cache remembers it: `cache_size` texts, and `MOST_BYTES`.
 
     A text may be a question and later a document, which models may embed differently. Those that do not are asked once for
     both: a model whose class says so (`embeds_alike = True`), or one whose two vectors of the first such text are equal.
@@ -40,6 +42,7 @@ class Embedder:
         self._timeout = timeout.total_seconds()
         self._size = cache_size
         self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()
+        self._bytes = 0  # of the texts and vectors in it
         self._lock = Lock()
         said = getattr(embeddings, "embeds_alike", None)
         self._alike: bool | None = (
@@ -117,13 +120,15 @@ class Embedder:
         self._alike = one.shape == other.shape and bool(np.allclose(one, other, rtol=0, atol=NEARLY))
         if self._alike:
             self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
+            self._bytes = sum(_size(text, vector) for (_, text), vector in self._cache.items())
 
     def _keep(
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
         try:
             with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
-                rows = [np.asarray(vector, dtype=np.float32) for vector in fresh]
+                # copies: a row of the model's array would keep all of it alive
+                rows = [np.array(vector, dtype=np.float32) for vector in fresh]
         except (TypeError, ValueError, OverflowError) as error:
             raise _failure(error) from error
         if len(rows) != len(texts):
@@ -135,6 +140,7 @@ class Embedder:
             doubtful = any({vector.shape} != sizes for vector in islice(self._cache.values(), 1))
             if doubtful:
                 self._cache.clear()
+                self._bytes = 0
         if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
             seen = ", ".join(sorted(map(str, sizes)))
             msg = f"the embedding model gave vectors of shapes {seen}: they must be flat and of one size"
@@ -149,9 +155,25 @@ class Embedder:
             if self._alike is None:
                 self._compare(effect, known, texts)
             for text in texts:
-                self._cache[self._key(effect, text)] = known[text]
-            while len(self._cache) > self._size:
-                self._cache.popitem(last=False)
+                self._remember(self._key(effect, text), known[text])
+
+    def _remember(self, key: tuple[bool, str], vector: Vectors) -> None:
+        """Keep a vector, and forget the oldest ones."""
+        old = self._cache.pop(key, None)
+        if old is not None:
+            self._bytes -= _size(key[1], old)
+        size = _size(key[1], vector)
+        if size > MOST_BYTES:
+            return
+        self._cache[key] = vector
+        self._bytes += size
+        while len(self._cache) > self._size or self._bytes > MOST_BYTES:
+            (_, text), oldest = self._cache.popitem(last=False)
+            self._bytes -= _size(text, oldest)
+
+
+def _size(text: str, vector: Vectors) -> int:
+    return sys.getsizeof(text) + sys.getsizeof(vector)
 
 
 def _failure(error: Exception) -> EmbeddingError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import history as plans
+from langchain_workingmem.plans import timeline
 from langchain_workingmem.plans.codec import as_messages, is_ours_to_keep
 from langchain_workingmem.plans.keys import check_id
 from langchain_workingmem.plans.rows import Wanted
@@ -201,9 +202,11 @@ class History:
     ) -> Page[StoredMessage]:
         """Return the messages of all threads of a resource, in chronological order.
 
-        Two round trips a page, and one more per further 1,000 threads; every thread is asked for its next messages.
+        Only the messages of the page are read. Of the threads that do not end before it, each tells the times of its next messages: one round
+        trip per 1,000 of them, a few more that find the page (five for 100 messages), one that reads it, and one before all that per 10,000 threads. `since` and
+        `until` cost one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return self._core.run(plans.of_resource(self._core.space, resource_id, since, until, limit, cursor))
+        return self._core.run(timeline.of_resource(self._core.space, resource_id, since, until, limit, cursor))
 
     async def afor_resource(
         self,
@@ -215,7 +218,7 @@ class History:
         cursor: str | None = None,
     ) -> Page[StoredMessage]:
         """Async twin of `for_resource`."""
-        return await self._core.arun(plans.of_resource(self._core.space, resource_id, since, until, limit, cursor))
+        return await self._core.arun(timeline.of_resource(self._core.space, resource_id, since, until, limit, cursor))
 
     def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
         """Delete messages with their vectors, and return how many there were.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -75,33 +76,89 @@ class Resources:
 
         return archive.export(self.core.space, resource_id, of_resource(namespaces, resource_id), vectors=vectors)
 
-    def import_resource(self, records: Iterable[Mapping[str, Any]], *, resource_id: str | None = None) -> ImportReport:
+    def import_resource(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
+    ) -> ImportReport:
         """Read the records of `export_resource`, or of an importer, into the store, for `resource_id` or whom they name.
 
+        All records are checked before the first is written. One that cannot be imported raises `OptionError` with its number, a thread
+        of another owner `ThreadOwnershipError`, and then nothing was written. What waits to be written lies in memory up to
+        16 MiB, else in a temporary file, so `records` may be larger than memory, and an iterator that can be read once.
+        Items of LangGraph stores need `namespaces`, as for `export_resource`: an item outside of them is refused.
         Ids, order and times stay. What is there already is left alone, working memory included, so a second import
         changes nothing and one that was interrupted goes on. A message older than what its thread already ends with goes
         behind it, and takes a time just after it.
-        Vectors are used if this memory would make the same; what has none is embedded at the end, with recall. A
-        thread of another owner raises `ThreadOwnershipError`, a record that cannot be read `OptionError` with its number;
-        what came before stays. A round trip per thread and 200 messages of it, one per item, two per working memory at most.
+        Vectors are used if this memory would make the same; what has none is embedded at the end, with recall. A round trip per 1,000
+        threads, one per thread and 200 messages of it, one per item, two per working memory at most.
         """
-        return self.core.run(self._load(_iterator(records), resource_id))
+        return self.core.run(self._load(_iterator(records), resource_id, namespaces))
 
     async def aimport_resource(
-        self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, resource_id: str | None = None
+        self,
+        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
         """Async twin of `import_resource`."""
-        source = aiter(records) if isinstance(records, AsyncIterable) else _iterator(records)
-        return await self.core.arun(self._load(source, resource_id))
+        source = _aiterator(records) if isinstance(records, AsyncIterable) else _iterator(records)
+        return await self.core.arun(self._load(source, resource_id, namespaces))
 
-    def _load(self, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None) -> Plan[ImportReport]:
-        from langchain_workingmem.plans import archive
+    def _load(
+        self, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None, namespaces: Iterable[Sequence[str]]
+    ) -> Plan[ImportReport]:
+        from langchain_workingmem.io.staging import StagedFile
+        from langchain_workingmem.plans import intake
+        from langchain_workingmem.plans.belongings import templates
 
-        return archive.load(self.core.space, source, resource_id, self.core.on_error)
+        places = templates(namespaces)
+        with StagedFile() as staged:
+            return (yield from intake.load(self.core.space, source, resource_id, places, staged, self.core.on_error))
 
 
 def _iterator(records: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
         msg = f"records is of type {type(records).__name__}: pass dicts, such as map(json.loads, file)"
         raise OptionError(msg)
-    return iter(records)
+    return _numbered(iter(records))
+
+
+def _numbered(source: Iterator[Any]) -> Iterator[Any]:
+    number = 0
+    while True:
+        number += 1
+        with _parsing(number):
+            try:
+                record = next(source)
+            except StopIteration:
+                return
+        yield record
+
+
+async def _aiterator(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    source = aiter(records)
+    number = 0
+    while True:
+        number += 1
+        with _parsing(number):
+            try:
+                record = await anext(source)
+            except StopAsyncIteration:
+                return
+        yield record
+
+
+@contextmanager
+def _parsing(number: int) -> Iterator[None]:
+    """Name the record that the caller's `json.loads` could not read; other errors are the caller's own."""
+    try:
+        yield
+    except WorkingMemError:
+        raise
+    except (ValueError, RecursionError) as error:
+        msg = f"record {number}: cannot be read ({error}); nothing was imported"
+        raise OptionError(msg) from error

@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 HOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 
 
-def of_resource(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[tuple[str, ...]]:
-    """Put the resource into templates of namespaces; `OptionError` for one that would mean everybody."""
+def templates(namespaces: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Check templates of namespaces; `OptionError` for one that would mean everybody."""
     found = []
     for template in as_tuple(namespaces, "namespaces", "namespaces"):
         path = as_tuple(template, "namespaces", "labels")
-        if not set(path) & set(HOLDERS):
+        if not any(label in HOLDERS for label in path):
             msg = f"namespaces holds {path}, which is everybody's: name the resource in it, as in ('memories', '{{user_id}}')"
             raise OptionError(msg)
-        found.append(tuple(resource_id if label in HOLDERS else label for label in path))
+        found.append(path)
     return found
+
+
+def of_resource(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[tuple[str, ...]]:
+    """Put the resource into templates of namespaces."""
+    return [tuple(resource_id if label in HOLDERS else label for label in path) for path in templates(namespaces)]
 
 
 def among(space: Space, namespaces: Sequence[tuple[str, ...]], keys: Iterable[bytes]) -> Plan[list[str]]:
@@ -79,18 +84,17 @@ def _record(parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def load(space: Space, record: Mapping[str, Any], micros: Callable[[Any], int]) -> Plan[int]:
-    """Check a record, and plan to write its item with its times, unless one that is as new is there.
+def restoring(space: Space, record: Mapping[str, Any], micros: Callable[[Any], int]) -> Command:
+    """Check a record, and build the call that writes its item with its times, unless one that is as new is there.
 
-    One round trip; its vectors are not made.
+    Its vectors are not made.
     """
-    op = PutOp(tuple(record["namespace"]), record["key"], record["value"])
+    key = record["key"]
+    if not isinstance(key, str):
+        msg = f"its key is of type {type(key).__name__}: use a str"
+        raise TypeError(msg)
+    op = PutOp(tuple(record["namespace"]), key, record["value"])
     validate_op_namespace(op)
     keys = space.keys.of_item(item_digest(op))
     times = [micros(record[name]) for name in ("created_at", "updated_at")]
-    return _write(scripts.PUT_ITEM.call(keys, *fields_of(op), "", *times))
-
-
-def _write(call: Command) -> Plan[int]:
-    (written,) = yield from send(call)
-    return int(written)
+    return scripts.PUT_ITEM.call(keys, *fields_of(op), "", *times)

@@ -18,7 +18,7 @@ from langchain_workingmem.models import Diagnosis, Finding
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Plan, Scan, attempt, scan
-from langchain_workingmem.plans.search import listing, matching, parse, total_of
+from langchain_workingmem.plans.search import matching, ordered, rows_of
 from langchain_workingmem.plans.space import measured
 
 if TYPE_CHECKING:
@@ -238,20 +238,21 @@ def _model(space: Space, settings: dict[str, Any]) -> Plan[list[Finding]]:
 def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
     """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
     name = space.keys.threads_index
-    everyone = listing(name, matching(), "updated_at", descending=True, limit=MOST_THREADS)
+    everyone = ordered(name, matching(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"])
     reply = yield from _ask(*everyone)
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
-    rows = [row for row in parse(reply) if row.fields]
+    found = [row for row in rows_of(reply) if row]
+    rows = found[:MOST_THREADS]
     roles = space.recall.roles if space.recall else ("human", "ai")
-    replies = yield from _marks(space, [space.keys.thread_of(row.key) for row in rows], roles)
+    replies = yield from _marks(space, [space.keys.thread_of(row[b"__key"]) for row in rows], roles)
     refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
     if refused is not None:
         return [_unknown("vectors", refused)]
     marks: Counter[str] = Counter()
     for one in replies:
         marks.update({mark.decode(): int(count) for mark, count in zip(one[::2], one[1::2], strict=True)})
-    is_exact = total_of(reply) <= MOST_THREADS and all(int(row.fields[b"count"]) <= MOST_MESSAGES for row in rows)
+    is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
     looked = "all" if is_exact else "a sample, the newest"
     where = f"of {marks.total():,} messages ({looked})"
     if space.recall:

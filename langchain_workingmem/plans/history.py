@@ -7,24 +7,22 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError, RedisReplyError
+from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.models import Page, StoredMessage
 from langchain_workingmem.options import at_least
 from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import guarded, owner_tag, run_script
 from langchain_workingmem.plans.branch import NO_BRANCH
-from langchain_workingmem.plans.codec import decode_message, restored, to_micros
-from langchain_workingmem.plans.effects import Embed, Later, Plan, attempt, send
+from langchain_workingmem.plans.codec import decode_message, restored
+from langchain_workingmem.plans.effects import Embed, Later, Plan, send
 from langchain_workingmem.plans.keys import check_id, encode
-from langchain_workingmem.plans.rows import Wanted
 from langchain_workingmem.plans.search import pack
 from langchain_workingmem.plans.slices import SLICE, finish, finish_later
-from langchain_workingmem.plans.threads import every, read_cursor
+from langchain_workingmem.plans.threads import read_cursor
 from langchain_workingmem.plans.titles import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.plans.branch import Branch
     from langchain_workingmem.plans.codec import Draft
     from langchain_workingmem.plans.effects import Argument, Command
+    from langchain_workingmem.plans.rows import Wanted
     from langchain_workingmem.plans.space import Space
 
 _log = logging.getLogger("langchain_workingmem")
@@ -237,7 +236,6 @@ def page(
 
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")
-_RESOURCE_CURSOR = re.compile(r"(\d{1,16}):(.+)", re.DOTALL)
 
 
 def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
@@ -252,47 +250,3 @@ def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[
             space, thread_id, "the messages are deleted", "call history.clear() or history.delete() again"
         )
     return max(0, int(deleted))
-
-
-def of_resource(
-    space: Space,
-    resource_id: str,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    cursor: str | None,
-) -> Plan[Page[StoredMessage]]:
-    """Read the messages of all threads of a resource in order of time.
-
-    Two round trips, and one more per further 1,000 threads. Each page asks every thread for its next messages and
-    merges them; the cursor is the time and thread of the last one.
-    """
-    at_least(limit, 1, "limit")
-    check_id(resource_id, "resource_id")
-    at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _RESOURCE_CURSOR)
-    threads = yield from every(space, resource_id)
-    commands = []
-    total = Wanted.of(limit=0, since=since, until=until, count=True)
-    for thread in threads:
-        keys = space.keys.of(thread.id)
-        # times rise strictly within a thread, so a thread behind the cursor's goes on just after that time
-        start = None if at is None else int(at) + (thread.id <= last_thread)
-        lower = max((x for x in (start, total.since) if x is not None), default=None)
-        wanted = Wanted(limit=limit + 1, since=lower, until=total.until)
-        commands += [
-            scripts.READ.call(keys.all, encode(resource_id), *wanted.arguments()),
-            scripts.READ.call(keys.all, encode(resource_id), *total.arguments()),
-        ]
-    replies: list[Any] = (yield from attempt(*commands)) if commands else []
-    for place, reply in enumerate(replies):
-        if isinstance(reply, RedisReplyError):
-            if reply.code != "WMOWNER":
-                raise reply
-            replies[place] = [0]  # handed over to somebody else in between
-    rows = [row for thread, reply in zip(threads, replies[::2], strict=True) for row in Wanted().read(reply, thread.id)]
-    rows.sort(key=lambda row: (row.stored_at, row.thread_id))
-    more = None
-    if len(rows) > limit:
-        last = rows[limit - 1]
-        more = f"{to_micros(last.stored_at)}:{last.thread_id}"
-    return Page(items=rows[:limit], total=sum(int(reply[0]) for reply in replies[1::2]), next_cursor=more)

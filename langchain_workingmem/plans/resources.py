@@ -34,30 +34,39 @@ def delete(
     """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
 
     The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
-    early leaves it, and the next one takes over.
+    early leaves it, and the next one takes over. One that is refused before it has deleted anything takes it away again,
+    unless it has taken over itself.
     """
     tombstone, *_ = space.keys.of_resource(check_id(resource_id, "resource_id"))
     counts: Counts = Counter()
-    verified = False
+    earlier, verified = None, False
     try:
-        yield from send(("SET", tombstone, mark))
-        yield from _threads(space, resource_id, counts)
-        yield from _memory(space, resource_id, counts)
-        for _ in range(PASSES):
-            left = yield from _sweep(space, resource_id, namespaces, counts)
-            verified = not left
-            if verified:
-                yield from send(scripts.LIFT.call([tombstone], mark))
-                break
-            yield Pause(PAUSE)
+        earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, mark), in_order=True)
+        verified = yield from _all(space, resource_id, namespaces, counts)
+        if verified:
+            yield from send(scripts.LIFT.call([tombstone], mark))
     except WorkingMemError as error:
-        error.add_note(
-            f"the deletion of resource {resource_id!r} is not finished, and if it has begun, every write for it is refused "
-            "until it is: call delete_resource() again"
-        )
+        if isinstance(error, RedisReplyError) and earlier is None and not counts.total():
+            yield from attempt(scripts.LIFT.call([tombstone], mark))
+        else:
+            error.add_note(
+                f"the deletion of resource {resource_id!r} is not finished, and if it has begun, every write for it is refused "
+                "until it is: call delete_resource() again"
+            )
         raise
     space.authors.pop(resource_id, None)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
+
+
+def _all(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[bool]:
+    """Delete until a pass over all keys has found nothing; False when the last one still did."""
+    yield from _threads(space, resource_id, counts)
+    yield from _memory(space, resource_id, counts)
+    for _ in range(PASSES):
+        if not (yield from _sweep(space, resource_id, namespaces, counts)):
+            return True
+        yield Pause(PAUSE)
+    return False
 
 
 def _threads(space: Space, resource_id: str, counts: Counts) -> Plan[None]:
@@ -85,18 +94,21 @@ def _purge(space: Space, resource_id: str, thread_ids: Iterable[str], counts: Co
     owner, ids = encode(resource_id), list(thread_ids)
     most = max(1, SLICE // max(1, len(ids)))
     calls = [scripts.DELETE.call(space.keys.of(id).all, owner, most, "thread") for id in ids]
-    unfinished = []
+    unfinished, refused = [], None
     for id, reply in zip(ids, (yield from attempt(*calls)) if calls else (), strict=True):
         if isinstance(reply, RedisReplyError):
-            if reply.code != "WMOWNER":
-                raise reply
-            unfinished.append(id)  # transferred, perhaps, and some of its vectors still name the former owner
+            if reply.code == "WMOWNER":
+                unfinished.append(id)  # transferred, perhaps, and some of its vectors still name the former owner
+            else:
+                refused = refused or reply
             continue
         messages, vectors, memories, revisions, left = reply
         if messages >= 0:
             counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
         if left:
             unfinished.append(id)
+    if refused is not None:
+        raise refused
     counts["vectors"] += yield from sweep(space, *unfinished)
 
 

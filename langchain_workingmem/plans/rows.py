@@ -32,6 +32,7 @@ class Wanted:
     until: int | None = None
     roles: tuple[str, ...] = ()
     count: bool = False  # a total is wanted
+    times: bool = False  # of the messages nothing but their times is
 
     @classmethod
     def of(
@@ -61,6 +62,8 @@ class Wanted:
             found += ["newest", 1]
         if self.count:
             found += ["count", 1]
+        if self.times:
+            found += ["times", 1]
         if self.roles:
             found += ["roles", f",{','.join(self.roles)},"]
         return found

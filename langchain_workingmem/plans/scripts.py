@@ -20,6 +20,11 @@ MOST_BYTES = 512 * 2**20
 STEP_BYTES = 64 * 2**20  # of a step of our own choice
 
 
+def size_of(arguments: Iterable[Argument]) -> int:
+    """Count the bytes of arguments; numbers do not matter."""
+    return sum(map(_size, arguments))
+
+
 def _size(argument: Argument) -> int:
     if isinstance(argument, bytes) or (isinstance(argument, str) and argument.isascii()):
         return len(argument)
@@ -42,7 +47,7 @@ class Script:
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
         """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
-        size = sum(map(_size, arguments))
+        size = size_of(arguments)
         if size > MOST_BYTES:
             msg = f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most: save less at a time, or smaller values"
             raise OptionError(msg)
@@ -54,7 +59,7 @@ def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
     step: list[Argument] = []
     size = 0
     for row in rows:
-        more = sum(map(_size, row))
+        more = size_of(row)
         if step and size + more > STEP_BYTES:
             yield step
             step, size = [], 0

@@ -1,9 +1,9 @@
-"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `parse` reads the replies."""
+"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `columns` and `rows_of` read the replies."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.options import LARGEST
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w+")
+_NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; of more, the first and the last ones
 # Characters of a query that are embedded and read for words: about 1,000 tokens, more than most embedding models read. Of a
 # longer one (a pasted log with a question) the beginning and the end, where a question stands.
@@ -165,11 +166,11 @@ def matching(
     from redisvl.query.filter import FilterExpression, Num, Tag
 
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
-    parts: list[FilterExpression] = [
-        Tag(field) == encode(check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
+    parts: list[FilterExpression | str] = [
+        _named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
     ]
     if not_thread_ids:
-        parts.append(Tag("thread") != [encode(id) for id in not_thread_ids])
+        parts.append(f"(-{_named('thread', *not_thread_ids)})")
     if roles:
         parts.append(Tag("role") == list(roles))
     if since is not None:
@@ -179,6 +180,11 @@ def matching(
     parts += [Tag("labels") == [label(key, one) for one in _equals(value)] for key, value in (metadata or {}).items()]
     # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
     return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
+
+
+def _named(field: str, *ids: str) -> str:
+    """Build the filter for ids in a tag. redisvl leaves `_` as it is, and a lone one is a syntax error to Search."""
+    return f"@{field}:{{{'|'.join(_NO_WORD.sub(_ESCAPED, encode(id)) for id in ids)}}}"
 
 
 def _equals(value: Any) -> list[Any]:
@@ -224,12 +230,28 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
     return _search(index, query)
 
 
-def listing(index: str, where: FilterExpression, order_by: str, *, descending: bool, limit: int) -> Command:
-    """Build a sorted search that returns whole documents."""
-    from redisvl.query import FilterQuery
+def ordered(
+    index: str,
+    where: FilterExpression,
+    order_by: str,
+    *,
+    limit: int,
+    descending: bool = False,
+    behind: tuple[int, str] | None = None,
+    fields: Sequence[str] = (),
+) -> Command:
+    """Build a sorted search for documents, whole ones unless `fields` names what is needed; `rows_of` reads the reply.
 
-    query = FilterQuery(where, num_results=limit, sort_by=(order_by, "DESC" if descending else "ASC"))
-    return _search(index, query)
+    Documents of one time are ordered by their keys, so that a place in the order is a time and a key: `behind`.
+    """
+    alive = "exists(@__key)"  # else what has expired a moment ago comes as an empty row
+    if behind is not None:
+        edge, key = behind
+        alive += f" && (@{order_by} != {edge} || @__key > '{key}')"
+    time = f"@{order_by}"
+    order: tuple[Argument, ...] = ("SORTBY", 4, time, "DESC" if descending else "ASC", "@__key", "ASC")
+    load: tuple[Argument, ...] = (len(fields), *(f"@{name}" for name in fields)) if fields else ("*",)
+    return aggregate(index, where, "LOAD", 2, "@__key", time, "FILTER", alive, *order, "LIMIT", 0, limit, "LOAD", *load)
 
 
 def counting(index: str, where: FilterExpression) -> Command:
@@ -252,13 +274,6 @@ def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
 # ---------------------------------------------------------------------- replies
 
 
-class Found(NamedTuple):
-    """One document of a search reply."""
-
-    key: bytes
-    fields: dict[bytes, bytes]
-
-
 def total_of(reply: Any) -> int:
     """Read how many documents match, whatever the limit."""
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
@@ -267,12 +282,6 @@ def total_of(reply: Any) -> int:
 def size_of(reply: Any) -> int:
     """Count the documents of a search reply with their content and without scores."""
     return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
-
-
-def parse(reply: Any) -> list[Found]:
-    """Read the documents of a search reply with their content and without scores."""
-    keys, _, fields = columns(reply)
-    return [Found(key, as_dict(found or {})) for key, found in zip(keys, fields, strict=True)]
 
 
 def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[list[bytes], list[float], list[Any]]:
@@ -294,7 +303,7 @@ def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     """Read the rows of an aggregation; a document that went away meanwhile is an empty one."""
     if isinstance(reply, dict):
-        return [as_dict(row[b"extra_attributes"]) for row in reply[b"results"]]
+        return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
 
 

@@ -20,7 +20,7 @@ from langchain_workingmem.plans.access import check_owner, guarded, owner_tag, r
 from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from_micros
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
-from langchain_workingmem.plans.search import counting, listing, matching, parse, total_of
+from langchain_workingmem.plans.search import counting, matching, ordered, rows_of, total_of
 from langchain_workingmem.plans.slices import SLICE, finish, finish_later, is_unfinished
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.text.nesting import shown
@@ -28,7 +28,6 @@ from langchain_workingmem.text.unicode import is_utf8
 
 if TYPE_CHECKING:
     from langchain_workingmem.plans.effects import Command
-    from langchain_workingmem.plans.search import Found
     from langchain_workingmem.plans.space import Space
 
 OrderBy = Literal["updated_at", "created_at"]
@@ -152,41 +151,39 @@ def listed(
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip.
 
-    The cursor is a place in the order, not a number of rows: a time, and the threads of that very time that were given
-    already. So a thread that stays where it is is given exactly once, whatever others do, and the last page costs as
-    little as the first.
+    The cursor is a place in the order, not a number of rows: a time, and a thread among those of that very time. So a
+    thread that stays where it is is given exactly once, whatever others do, and the last page costs as little as the first.
     """
     at_least(limit, 1, "limit")
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
+    index = space.keys.threads_index
     where = matching(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
-    at, *given = read_cursor(cursor, _CURSOR)[0].split(",") if cursor is not None else [None]
-    edge = None if at is None else int(at)
-    bound = matching(since=None if descending else edge, until=edge if descending else None, time=order_by)
-
-    def seen(row: Found) -> bool:
-        return int(row.fields[order_by.encode()]) == edge and encode(space.keys.thread_of(row.key)) in given
-
-    index, width = space.keys.threads_index, limit + 1 + len(given)
+    behind, bound = None, where
+    if cursor is not None:
+        at, last = read_cursor(cursor, _CURSOR)
+        behind = int(at), space.keys.of(decode(last)).thread
+        since, until = (None, int(at)) if descending else (int(at), None)
+        bound = where & matching(time=order_by, since=since, until=until)
     yield from space.ready()
     search = partial(
-        send, listing(index, where & bound, order_by, descending=descending, limit=width), counting(index, where)
+        send,
+        ordered(index, bound, order_by, descending=descending, behind=behind, limit=limit + 1),
+        counting(index, where),
     )
     reply, count = yield from searched(search, space.renewed, create=space.create)
-    found = parse(reply)
-    rows = [row for row in found if row.fields and not seen(row)]
+    rows = rows_of(reply)
     shown = rows[:limit]
     more = None
-    if shown and (len(rows) > limit or len(found) == width):
-        last = shown[-1].fields[order_by.encode()]
-        same = [encode(space.keys.thread_of(row.key)) for row in shown if row.fields[order_by.encode()] == last]
-        more = ",".join([last.decode(), *(given if int(last) == edge else ()), *same])
-    threads = [read_thread(space.keys.thread_of(row.key), row.fields) for row in shown]
+    if len(rows) > limit:
+        last = encode(space.keys.thread_of(shown[-1][b"__key"]))
+        more = f"{int(shown[-1][order_by.encode()])},{last}"
+    threads = [read_thread(space.keys.thread_of(row[b"__key"]), row) for row in shown]
     return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=more)
 
 
 MOST_ROWS = 500_000  # of one page; Search refuses to return more than a million rows at once
-_CURSOR = re.compile(r"(\d{1,16}(?:,[\w.~%-]+)+)")
+_CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
 
 
 def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:

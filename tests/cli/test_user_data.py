@@ -37,6 +37,7 @@ CHATGPT = [
         },
     }
 ]
+HEADER = b'{"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "maya"}\n'
 LANGCHAIN = messages_to_dict([HumanMessage("Where is Oslo?")])
 
 
@@ -108,7 +109,27 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
         (json.dumps(CHATGPT).encode(), [], "record 1"),
         (b"[" * 100_000, [], "is not JSON"),
         (b"\xff\xfe{", [], "is not UTF-8"),
+        (
+            HEADER + b'{"kind": "working_memory", "document": "x", "revision": ' + b"9" * 5000 + b"}",
+            [],
+            "line 2 is not JSON",
+        ),
+        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: its namespace is of type int"),
+        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: belongs to thread None"),
+        (HEADER + b"5", [], "record 2: is of type int"),
+        (HEADER + b"\xff", [], "is not UTF-8"),
         (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
+        (b"[[]]", ["--format", "chatgpt", "--resource", "maya"], "conversation 0 is none"),
+        (
+            b'[{"id": "c", "create_time": 1e300}]',
+            ["--format", "chatgpt", "--resource", "maya"],
+            "conversation 0 is none",
+        ),
+        (
+            b'{"t": [{"type": "ai", "data": 5}]}',
+            ["--format", "langchain", "--resource", "maya"],
+            "thread 't', message 0",
+        ),
         (b"[]", ["--format", "langchain", "--resource", "maya"], "pass --thread"),
         (b'{"t": 5}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type int"),
         (b'{"t": {"type": "human"}}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type dict"),
@@ -159,8 +180,23 @@ def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: Embedd
         store.put(("memories", "maya"), "pet", {"name": "Nougat"})
         words = ["maya", "--namespace", "memories.{user_id}"]
         assert json.loads(run("export", *words).stdout.splitlines()[-1])["value"] == {"name": "Nougat"}
+        exported = run("export", *words).stdout
         assert run("forget", *words, "--yes").stdout == "deleted: 1 items\n"
         assert store.get(("memories", "maya"), "pet") is None
+        assert "--namespace 'memories.{user_id}'" in run("import", "-", input=exported).stderr
+        assert run("import", "-", *words[1:], input=exported).stdout == "imported: 1 items\n"
+        assert store.get(("memories", "maya"), "pet") is not None
+
+
+def test_a_working_memory_that_is_too_large_needs_leave(run: Run, outside: Memory) -> None:
+    at = "2020-01-01T00:00:00+00:00"
+    record = {"kind": "working_memory", "document": "x" * 70_000, "revision": 1, "updated_at": at, "origin": "update"}
+    lines = HEADER.decode() + json.dumps(record)
+    refused = run("import", "-", input=lines)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "record 2: its document has 70,000 bytes" in refused.stderr
+    assert "pass --max-bytes" in refused.stderr
+    assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memories\n"
 
 
 def test_nobody_is_there(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +31,8 @@ class Caller:
     thread: str = "t"
     resource: str = "u"
     secret: str = "secret"  # which stands in all that this caller stores
+    said_under: tuple[str, ...] = ("m0", "m1", "m2", "m3")  # ids of messages
+    author: str | None = None
 
     @property
     def ids(self) -> dict[str, Any]:
@@ -57,7 +59,11 @@ class Caller:
 
     def said(self) -> list[Any]:
         """What the two messages of a turn are; saving them again changes nothing."""
-        return [HumanMessage(f"my pin is {self.secret}", id="m0"), AIMessage(f"noted {self.secret}", id="m1")]
+        question, answer, *_ = self.said_under
+        return [
+            HumanMessage(f"my pin is {self.secret}", id=question, name=self.author),
+            AIMessage(f"noted {self.secret}", id=answer, name=self.author),
+        ]
 
 
 def options(scope: Scope = "resource") -> dict[str, Any]:
@@ -89,17 +95,22 @@ def _chat_history(c: Caller) -> Any:
     return seen
 
 
-def use(store: RedisMemoryStore) -> None:
+def use(store: RedisMemoryStore, place: tuple[str, ...] = ("memories", "maya"), keys: Sequence[str] = "ab") -> None:
     """Do all that a store can."""
-    place = ("memories", "maya")
-    store.put(place, "a", {"text": "red fox", "tags": ["x", "y"]}, ttl=10)
-    store.put(place, "b", {"text": "blue sea"}, index=False)
-    assert store.get(place, "a")
+    first, second = keys
+    store.put(place, first, {"text": "red fox", "tags": ["x", "y"], first: second}, ttl=10)
+    store.put(place, second, {"text": "blue sea"}, index=False)
+    item = store.get(place, first)
+    assert item is not None
+    assert (item.namespace, item.key) == (place, first)
     assert len(store.search(place, query="red fox", filter={"text": {"$ne": ""}})) == 2
     assert len(store.search(place, filter={"text": {"$gt": "a"}})) == 2
-    assert store.list_namespaces(prefix=("memories",)) == [place]
-    store.put(place, "a", {"text": "blue sea"})
-    store.delete(place, "b")
+    assert [item.key for item in store.search(place[:1], filter={"tags": ["x", "y"]})] == [first]
+    assert store.list_namespaces(prefix=place[:1]) == [place]
+    assert store.list_namespaces(prefix=place, suffix=place[-1:]) == [place]
+    store.put(place, first, {"text": "blue sea"})
+    store.delete(place, second)
+    assert [item.key for item in store.search(place)] == [first]
 
 
 # By the name of the method, or of the face.
@@ -109,8 +120,10 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
         **c.ids, title=c.secret, metadata={"kind": "pin", "pin": c.secret}, working_memory=f"knows {c.secret}"
     ),
     "history.append": lambda c: c.memory.history.append(c.said(), **c.ids),
-    "save_turn": lambda c: c.memory.save_turn([*c.said(), HumanMessage("and more", id="m2")], **c.ids),
-    "history.update": lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id="m1")], **c.ids),
+    "save_turn": lambda c: c.memory.save_turn([*c.said(), HumanMessage("and more", id=c.said_under[2])], **c.ids),
+    "history.update": lambda c: c.memory.history.update(
+        [AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids
+    ),
     "history.messages": lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=LONG_AGO),
     "history.page": lambda c: c.memory.history.page(c.thread, limit=1),
     "history.for_resource": lambda c: c.memory.history.for_resource(c.resource),
@@ -135,7 +148,7 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "titles": _titled,
     "chat_history": _chat_history,
     "load_node": lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]}),
-    "save_node": lambda c: c.invoke(c.memory.save_node(), {"messages": [HumanMessage("bye", id="m3")]}),
+    "save_node": lambda c: c.invoke(c.memory.save_node(), {"messages": [HumanMessage("bye", id=c.said_under[3])]}),
     "as_retriever": lambda c: c.invoke(c.memory.as_retriever(), "the pin"),
     "update_working_memory": lambda c: c.tool("update_working_memory", memory=f"likes {c.secret} too"),
     "get_working_memory": lambda c: c.tool("get_working_memory"),
@@ -143,10 +156,10 @@ OPERATIONS: dict[str, Callable[[Caller], Any]] = {
     "search_memory": lambda c: c.tool("search_memory", query="the pin"),
     "doctor": lambda c: c.memory.doctor(),
     "history.truncate": lambda c: (
-        c.memory.history.truncate(after="m0", **c.ids),
+        c.memory.history.truncate(after=c.said_under[0], **c.ids),
         c.memory.history.messages(**c.ids, superseded=True),
     ),
-    "history.delete": lambda c: c.memory.history.delete(["m0"], **c.ids),
+    "history.delete": lambda c: c.memory.history.delete([c.said_under[0]], **c.ids),
     "history.clear": lambda c: c.memory.history.clear(c.thread),
     "threads.delete": lambda c: c.memory.threads.delete(c.thread),
     "export_resource": lambda c: list(c.memory.export_resource(c.resource)),

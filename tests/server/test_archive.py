@@ -14,11 +14,11 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import EmbeddingError, IdError, OptionError, ThreadOwnershipError
+from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
 from tests.conftest import Trips, WordEmbeddings
+from tests.server.records_samples import HEADER, THREAD, Record, message
 
 Make = Callable[..., Memory]
-Record = dict[str, Any]
 
 EVERY_KIND: list[BaseMessage] = [
     HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,x"}}], id="h"),
@@ -223,13 +223,10 @@ def test_an_import_may_be_for_somebody_else(stocked: Memory, plain: Memory) -> N
 def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     records = exported(stocked)
     before = stored(raw, prefix)
-    with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b"):
+    with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b") as refused:
         stocked.import_resource(records, resource_id="w")
-    after = stored(raw, prefix)
-    assert {key: after[key] for key in before} == before
-    assert {key for key in after if key not in before} == {
-        f"{prefix}:{kind}:r:{{w}}".encode() for kind in ("memory", "revisions")
-    }
+    assert refused.value.__notes__ == ["record 3 names it; nothing was imported"]
+    assert stored(raw, prefix) == before
 
 
 def test_messages_behind_newer_ones_take_a_time_behind_them(plain: Memory) -> None:
@@ -264,96 +261,6 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
         assert {record["id"] for record in memory.export_resource("u") if record["kind"] == "thread"} == {"{a} | b"}
 
 
-# ------------------------------------------------------------------ what is refused
-
-HEADER: Record = {"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "u"}
-THREAD: Record = {"kind": "thread", "id": "t"}
-
-
-def message(id: str | None = "m", **more: Any) -> Record:
-    body = {"type": "human", "data": {"content": "x", "id": id}}
-    return {"kind": "message", "thread_id": "t", "message": body, **more}
-
-
-MEMORY = {
-    "kind": "working_memory",
-    "document": "x",
-    "revision": 1,
-    "updated_at": "2020-01-01T00:00:00+00:00",
-    "origin": "a",
-}
-
-BROKEN: list[tuple[list[Any], str]] = [
-    ([], "no record"),
-    ([None], "record 1: is of type NoneType"),
-    (["{}"], r"record 1: is of type str.*json\.loads"),
-    ([THREAD], "record 1: is no header"),
-    ([{**HEADER, "format": "other"}], "record 1: is no header"),
-    ([{**HEADER, "version": 2}], "record 1: has version 2, and this package reads 1"),
-    ([{**HEADER, "resource_id": ""}], "record 1: resource_id is empty"),
-    ([{**HEADER, "resource_id": None}], "record 1: resource_id is missing"),
-    ([HEADER, {"kind": "thing"}], "record 2: kind 'thing' is not known"),
-    ([HEADER, {"kind": "thread"}], "record 2: 'id' is missing"),
-    ([HEADER, {"kind": "thread", "id": 5}], "record 2: id is of type int"),
-    ([HEADER, {**THREAD, "title": 5}], "record 2: title=5"),
-    ([HEADER, {**THREAD, "metadata": []}], r"record 2: metadata=\[\]"),
-    ([HEADER, {**THREAD, "created_at": 5}], "record 2: 5 is no time"),
-    ([HEADER, {**THREAD, "created_at": "today"}], "record 2: .*'today'"),
-    ([HEADER, {**THREAD, "created_at": "1969-12-31T23:00:00Z"}], "record 2: .*from 1970 to 2255"),
-    ([HEADER, THREAD, message(stored_at="2300-01-01T00:00:00Z")], "record 3: .*from 1970 to 2255"),
-    ([HEADER, message()], "record 2: belongs to thread 't', and the thread before it is None"),
-    ([HEADER, THREAD, message(thread_id="s")], "record 3: belongs to thread 's'"),
-    ([HEADER, THREAD, message(None)], "record 3: its message has no id"),
-    ([HEADER, THREAD, message(message={"type": "human"})], "record 3: holds no message"),
-    ([HEADER, THREAD, message(message={"type": "x", "data": {"content": "x"}})], "record 3: .*message type"),
-    ([HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})], "(?s)record 3: .*content"),
-    (
-        [HEADER, THREAD, message(message={"type": "system", "data": {"content": "x", "id": "m"}})],
-        "record 3: .*no system",
-    ),
-    ([HEADER, {**MEMORY, "revision": 0}], "record 2: is no working memory"),
-    ([HEADER, {**MEMORY, "document": None}], "record 2: is no working memory"),
-    ([HEADER, {**MEMORY, "revisions": 5}], "record 2: "),
-    ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: holds revision 1 behind 1"),
-    ([HEADER, {**MEMORY, "thread_id": "t"}], "record 2: belongs to thread 't'"),
-]
-
-
-@pytest.mark.parametrize(("records", "complaint"), BROKEN)
-def test_a_record_that_cannot_be_read_is_refused_by_its_number(
-    memory: Memory, raw: redis.Redis, prefix: str, records: list[Any], complaint: str
-) -> None:
-    with pytest.raises(OptionError, match=complaint):
-        memory.import_resource(records)
-    assert not [key for key in stored(raw, prefix) if b":messages:" in key]
-
-
-@pytest.mark.parametrize("data", [["%%%"], "x", 5])
-def test_vectors_that_cannot_be_read_are_refused(memory: Memory, data: Any) -> None:
-    memory.setup()
-    records = [HEADER, THREAD, message(vectors={"settings": "0", "data": data})]
-    with pytest.raises(OptionError, match="record 3: "):
-        memory.import_resource(records)
-
-
-@pytest.mark.parametrize("records", ["text", b"text", {"kind": "header"}, None])
-def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> None:
-    with pytest.raises(OptionError, match=r"json\.loads"):
-        plain.import_resource(records)
-
-
-def test_an_empty_file_is_no_export(plain: Memory) -> None:
-    with pytest.raises(OptionError, match="no record"):
-        plain.import_resource([], resource_id="u")
-
-
-def test_bad_ids_are_refused(plain: Memory) -> None:
-    with pytest.raises(IdError, match="resource_id"):
-        plain.import_resource([HEADER], resource_id="")
-    with pytest.raises(IdError, match="resource_id"):
-        list(plain.export_resource(""))
-
-
 # ------------------------------------------------------------------ streams
 
 
@@ -375,8 +282,9 @@ def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
         for place in range(20)
     ]
     records = [HEADER, THREAD, *(message(str(place)) for place in range(401)), *items]
-    assert trips.of(lambda: plain.import_resource(records)) == 3 + 20
-    assert trips.of(lambda: plain.import_resource([HEADER, THREAD, *items])) == 1 + 20
+    places: Any = {"namespaces": [("{user_id}",)]}
+    assert trips.of(lambda: plain.import_resource(records, **places)) == 1 + 3 + 20
+    assert trips.of(lambda: plain.import_resource([HEADER, THREAD, *items], **places)) == 1 + 1 + 20
     assert trips.of(lambda: plain.import_resource([HEADER])) == 0
 
 

@@ -74,16 +74,16 @@ def test_items_come_back_as_they_were(plain: Memory, filled: RedisMemoryStore) -
     records = json.loads(json.dumps(list(plain.export_resource("maya", namespaces=TEMPLATES))))
     assert [record["kind"] for record in records] == ["header", "thread", "message", "item", "item", "item"]
     plain.delete_resource("maya", namespaces=TEMPLATES)
-    assert plain.import_resource(records).items == 3
+    assert plain.import_resource(records, namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "maya"), "k") == before
-    assert plain.import_resource(records).items == 0
+    assert plain.import_resource(records, namespaces=TEMPLATES).items == 0
     assert [item.score for item in filled.search(("maya", "notes"), query="red fox")] == [None]
 
 
 def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemoryStore) -> None:
     records = list(plain.export_resource("maya", namespaces=TEMPLATES))
     filled.put(("memories", "maya"), "k", {"new": True})
-    plain.import_resource(records)
+    plain.import_resource(records, namespaces=TEMPLATES)
     item = filled.get(("memories", "maya"), "k")
     assert item is not None
     assert item.value == {"new": True}
@@ -91,7 +91,7 @@ def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemo
 
 def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     records = [one for one in plain.export_resource("maya", namespaces=TEMPLATES) if one["kind"] in {"header", "item"}]
-    assert plain.import_resource(records, resource_id="eve").items == 3
+    assert plain.import_resource(records, resource_id="eve", namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "eve"), "k") is not None
 
 
@@ -110,8 +110,13 @@ def test_a_namespace_that_is_everybody_s_is_refused_and_nothing_is_deleted(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"namespace": ["memories", "tom"]}, "does not name 'maya'"),
-        ({"namespace": ["a.b", "maya"]}, "periods"),
+        ({"namespace": ["memories", "tom"]}, r"names no place of 'maya'.*namespaces=\["),
+        ({"namespace": ["memories", "tom", "maya"]}, "names no place of 'maya'"),
+        ({"namespace": ["tom", "notes", "maya"]}, "names no place of 'maya'"),
+        ({"namespace": "memories"}, "of type str"),
+        ({"namespace": ["memories", 5]}, "list of str"),
+        ({"key": 5}, "its key is of type int"),
+        ({"namespace": ["memories", "maya", "a.b"]}, "periods"),
         ({"value": None}, "use a dict"),
         ({"created_at": "yesterday"}, "isoformat"),
         ({"key": ...}, "'key' is missing"),
@@ -123,4 +128,23 @@ def test_a_record_that_is_no_item_of_the_resource_is_refused(
     header, *_, item = plain.export_resource("maya", namespaces=TEMPLATES)
     broken = {name: value for name, value in {**item, **change}.items() if value is not ...}
     with pytest.raises(OptionError, match=f"record 2: .*{message}"):
-        plain.import_resource([header, broken])
+        plain.import_resource([header, broken], namespaces=TEMPLATES)
+
+
+def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemoryStore) -> None:
+    records = list(plain.export_resource("maya", namespaces=TEMPLATES))
+    plain.delete_resource("maya", namespaces=TEMPLATES)
+    with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
+        plain.import_resource(records)
+    assert plain.threads.list(resource_id="maya").total == 0
+    with pytest.raises(OptionError, match="everybody's"):
+        plain.import_resource(records, namespaces=[("memories",)])
+
+
+def test_only_the_place_of_the_resource_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
+    filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
+    records = list(plain.export_resource("maya", namespaces=TEMPLATES))
+    plain.import_resource(
+        [one for one in records if one["kind"] in {"header", "item"}], resource_id="eve", namespaces=TEMPLATES
+    )
+    assert filled.get(("memories", "eve", "about", "maya"), "k") is not None

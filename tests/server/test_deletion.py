@@ -12,10 +12,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import IdError, ResourceDeletedError
+from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
 from langchain_workingmem.options import Scope
 from langchain_workingmem.plans import resources
 from langchain_workingmem.plans.effects import Plan, Scan
+from langchain_workingmem.plans.keys import Keys
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.test_isolation import NAMES, secrets_in, tell
 
@@ -104,6 +105,41 @@ def test_a_deleted_resource_may_begin_again(stocked: Memory) -> None:
     stocked.working_memory.update("new", resource_id="u")
     assert stocked.threads.list(resource_id="u").total == 1
     assert stocked.working_memory.get(resource_id="u").revision == 1
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_deletion_that_cannot_begin_locks_nobody_out(
+    stocked: Memory, make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str, interrupted: bool
+) -> None:
+    bare: Any = raw
+    bare.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">pw", "~*", "+@all", "-ft.aggregate")
+    clerk = make_memory(f"{server.url}?username={prefix}&password=pw")  # who may not list threads
+    if interrupted:  # an earlier deletion, which may have taken something
+        raw.set(f"{prefix}:tombstone:{{u}}", "its mark")
+    before = set(tracks(raw, prefix, "u"))
+    with pytest.raises(RedisReplyError, match="NOPERM"):
+        clerk.delete_resource("u")
+    assert set(tracks(raw, prefix, "u")) == before
+    if interrupted:
+        with pytest.raises(ResourceDeletedError):
+            stocked.history.append([HumanMessage("more")], thread_id="u1", resource_id="u")
+    else:
+        stocked.history.append([HumanMessage("more")], thread_id="u1", resource_id="u")
+    bare.execute_command("ACL", "DELUSER", prefix)
+
+
+def test_a_deletion_that_is_refused_half_way_keeps_writers_out(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    order = Keys(prefix).of("u1").order
+    raw.rename(order, f"{prefix}-kept")
+    raw.set(order, "no sorted set: the script fails")
+    with pytest.raises(RedisReplyError, match="WRONGTYPE"):
+        stocked.delete_resource("u")
+    assert stocked.threads.get("u2") is None
+    with pytest.raises(ResourceDeletedError):
+        stocked.history.append([HumanMessage("more")], thread_id="u2", resource_id="u")
+    raw.rename(f"{prefix}-kept", order)
+    assert stocked.delete_resource("u").verified
+    assert tracks(raw, prefix, "u") == []
 
 
 def test_similar_names_are_left_alone(make_memory: Make) -> None:

@@ -6,6 +6,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
+from langchain_workingmem.plans import timeline
+from langchain_workingmem.plans.scripts import READ
 from tests.server.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.unit.test_keys import BAD_IDS, NASTY_IDS
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from langchain_workingmem.plans.effects import Command
     from tests.conftest import Trips
 
 # ---------------------------------------------------------------------- ids and owners
@@ -103,10 +106,43 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips, name: st
     assert trips.of(lambda: CALLS[name](memory, "t", "u")) == 1
 
 
-def test_a_page_of_a_resource_is_two_round_trips(memory: Memory, trips: Trips) -> None:
+def test_a_page_of_a_resource_is_three_round_trips(memory: Memory, trips: Trips) -> None:
     for number in range(20):
         append(memory, "a", thread_id=str(number))
-    assert trips.of(lambda: memory.history.for_resource("u", limit=3)) == 2
+    assert trips.of(lambda: memory.history.for_resource("u", limit=3)) == 3
+    page = memory.history.for_resource("u", limit=18)
+    assert trips.of(lambda: memory.history.for_resource("u", limit=3, cursor=page.next_cursor)) == 3
+    assert trips.of(lambda: memory.history.for_resource("u", limit=3, since=page.items[-1].stored_at)) == 4
+    assert trips.of(lambda: memory.history.for_resource("nobody")) == 1
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_a_page_of_a_resource_reads_its_own_messages_only(
+    plain: Memory, commands: list[Command], trips: Trips, monkeypatch: pytest.MonkeyPatch, in_turns: bool
+) -> None:
+    threads, messages, limit = 100, 24, 30
+    monkeypatch.setattr(timeline, "AT_FIRST", threads)  # as where there are thousands of them
+    batches = [range(at, at + 4) for at in range(0, messages, 4)] if in_turns else [range(messages)]
+    for batch in batches:
+        for number in range(threads):
+            words = [f"{number}/{place}" for place in batch]
+            append(plain, *words, thread_id=f"t{number}")
+    everything = plain.history.for_resource("u", limit=threads * messages)
+    assert [row.stored_at for row in everything] == sorted(row.stored_at for row in everything)
+    assert (len(everything), everything.total) == (threads * messages, threads * messages)
+    cursor, place = None, 0
+    for _ in range(3):
+        commands.clear()
+        before = trips.count
+        page = plain.history.for_resource("u", limit=limit, cursor=cursor)
+        assert page.items == everything.items[place : place + limit]
+        reads = [command for command in commands if command[1] == READ.sha]
+        whole = [command for command in reads if "times" not in command]
+        assert sum(int(command[command.index("limit") + 1]) for command in whole) == limit
+        told = sum(int(command[command.index("limit") + 1]) for command in reads if "times" in command)
+        assert told <= threads + 20 * limit
+        assert trips.count - before <= 8
+        cursor, place = page.next_cursor, place + limit
 
 
 def test_a_server_that_forgot_the_scripts_is_taught_them_again(memory: Memory, raw: redis.Redis) -> None:

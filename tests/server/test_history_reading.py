@@ -213,6 +213,30 @@ def test_a_resources_messages_are_bounded_by_time_on_both_sides(plain: Memory) -
     assert (words_of(page.items), page.total, page.next_cursor) == (["e"], 4, None)
 
 
+def test_pages_of_a_resource_skip_and_repeat_nothing_while_threads_change(plain: Memory) -> None:
+    for turn in range(6):
+        for name in "abcd":
+            append(plain, f"{name}{turn}", thread_id=name)
+    expected = [f"{name}{turn}" for turn in range(6) for name in "abcd"]
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = plain.history.for_resource("u", limit=5, cursor=cursor)
+        seen += words_of(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        if len(seen) == 5:
+            plain.history.delete([page.items[-1].message.id or ""], thread_id=page.items[-1].thread_id)
+            append(plain, "late", thread_id="a")
+            plain.threads.transfer("b", resource_id="u", to="heir")
+        if len(seen) == 10:
+            plain.threads.delete("c")
+    gone = {text for text in expected[5:] if text[0] == "b"} | {text for text in expected[11:] if text[0] == "c"}
+    assert [text for text in seen if text not in gone] == [text for text in expected if text not in gone] + ["late"]
+    assert len(seen) == len(set(seen))
+
+
 def test_a_resource_without_threads_has_no_messages(plain: Memory) -> None:
     page = plain.history.for_resource("nobody")
     assert (page.items, page.total, page.next_cursor) == ([], 0, None)

@@ -65,6 +65,66 @@ def test_list_pages_through_threads_of_one_time(
     assert sorted(found) == sorted(names)
 
 
+@pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
+@pytest.mark.parametrize("descending", [True, False])
+def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
+    plain: Memory, raw: redis.Redis, prefix: str, order_by: OrderBy, descending: bool
+) -> None:
+    plain.setup()
+    names = [f"t{number} {{é}}" for number in range(10_000)]
+    at = 1_700_000_000_000_000
+    row: Any = {"resource": "u", "created_at": at, "updated_at": at, "count": 0, "next_seq": 0}
+    with raw.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.hset(Keys(prefix).of(name).thread, mapping=row)
+        pipe.execute()
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = plain.threads.list(limit=999, cursor=cursor, order_by=order_by, descending=descending)
+        assert page.total == len(names)
+        assert len(page.next_cursor or "") < 60
+        seen += ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(seen) == len(names)
+    assert set(seen) == set(names)
+
+
+def test_a_cursor_is_bounded_whatever_the_id(plain: Memory) -> None:
+    for id in ("\U0001f352" * 128, "\u00e9" * 256, "_" * 512):
+        plain.threads.create(resource_id="u", thread_id=id)
+    page = plain.threads.list(resource_id="u", limit=2)
+    assert len(page.next_cursor or "") < 1600
+    assert ids(plain.threads.list(resource_id="u", limit=2, cursor=page.next_cursor)) == ["\U0001f352" * 128]
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_come_and_go(
+    plain: Memory, raw: redis.Redis, prefix: str, descending: bool
+) -> None:
+    names = [f"t{number:02}" for number in range(30)]
+    for name in names:
+        plain.threads.create(resource_id="u", thread_id=name)
+    _same_time(raw, prefix, names)
+    seen: list[str] = []
+    gone: set[str] = set()
+    cursor: str | None = None
+    while True:
+        page = plain.threads.list(resource_id="u", limit=4, order_by="created_at", cursor=cursor, descending=descending)
+        seen += ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        plain.threads.delete(seen[-1])  # the one that the cursor names
+        later = sorted(set(names) - set(seen) - gone)
+        if len(later) > 1:
+            plain.threads.delete(later[0])
+            gone.add(later[0])
+    assert sorted(seen) == sorted(set(names) - gone)
+
+
 @pytest.mark.parametrize("descending", [True, False])
 def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_change(
     plain: Memory, raw: redis.Redis, prefix: str, descending: bool

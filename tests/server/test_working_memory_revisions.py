@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_workingmem import Memory, OptionError, RevisionNotFoundError, WorkingMemoryConflictError
+from langchain_workingmem import (
+    Memory,
+    OptionError,
+    RedisReplyError,
+    RevisionNotFoundError,
+    WorkingMemoryConflictError,
+)
+from langchain_workingmem.plans.keys import Keys
 from tests.server.working_memory_samples import Make, texts, with_memory
 
 if TYPE_CHECKING:
@@ -134,3 +141,13 @@ def test_a_revision_that_is_not_kept_cannot_be_brought_back(make_memory: Make, r
 def test_a_revision_that_is_no_number_is_refused(shared: Memory, revision: Any) -> None:
     with pytest.raises(OptionError, match="revision="):
         shared.working_memory.revert(revision, resource_id="ann")
+
+
+def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: redis.Redis, prefix: str) -> None:
+    shared.working_memory.update("likes tea", resource_id="u")
+    before = shared.working_memory.get(resource_id="u")
+    _, _, revisions = Keys(prefix).of_resource("u")
+    raw.xadd(revisions, {"document": "x", "revision": 99, "updated_at": 1, "origin": "x"}, id="99-0")
+    with pytest.raises(RedisReplyError, match="XADD"):
+        shared.working_memory.update("likes milk", resource_id="u", mode="replace")
+    assert shared.working_memory.get(resource_id="u") == before

@@ -312,7 +312,9 @@ RECIPES: dict[str, Recipe] = {
     ),
     "plans.search.total_of": lambda t: search.total_of(reply(t)),
     "plans.search.size_of": lambda t: search.size_of(reply(t)),
-    "plans.search.parse": lambda t: search.parse(reply(t)),
+    "plans.search.ordered": lambda t: search.ordered(
+        "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, behind=(1, t), fields=parts(t)
+    ),
     "plans.search.columns": lambda t: search.columns(reply(t), scores=True),
     "plans.search.rows_of": lambda t: search.rows_of(reply(t)),
     "plans.search.similarity": lambda t: [

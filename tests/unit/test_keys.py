@@ -13,7 +13,25 @@ from langchain_workingmem.plans.keys import Keys, check_id, decode, encode
 # Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
 NASTY_IDS = [
     *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@resource:{a}"),
-    *("%7B", "%", "%7b", "a\\b", "a'b", 'a"b', "a-b", "a.b", "a~b", "a_b", "a\nb", "a\r\nb", "a\tb", "the", "and"),
+    *(
+        "%7B",
+        "%",
+        "%7b",
+        "a\\b",
+        "a'b",
+        'a"b',
+        "a-b",
+        "a.b",
+        "a~b",
+        "a_b",
+        "a\nb",
+        "a\r\nb",
+        "a\tb",
+        "the",
+        "and",
+        "_",
+        "__",
+    ),
     *(
         "nan",
         "-1",

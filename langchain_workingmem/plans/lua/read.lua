@@ -1,8 +1,8 @@
 -- ARGV  resource or '', then option, value, ...:
 --       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
 --       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted),
---       superseded (instead of the current branch, what was left behind)
--- Reply total (-1 unless wanted), then id, seq, value, [vector documents] for each message; WMOWNER,
+--       superseded (instead of the current branch, what was left behind), times (nothing else of each message)
+-- Reply total (-1 unless wanted), then id, seq, value, [vector documents], or its time (us), for each message; WMOWNER,
 --       WMNOMESSAGE before or after.
 -- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
 local refusal = stranger(ARGV[1])
@@ -93,10 +93,14 @@ while step > 0 do
       if roles and option.count then total = total + 1 end
       if taken < limit and tonumber(seq) > above and tonumber(seq) < below then
         taken = taken + 1
-        reply[#reply + 1] = id
-        reply[#reply + 1] = seq
-        reply[#reply + 1] = value
-        if option.vectors then reply[#reply + 1] = vectors_of(seq, value) end
+        if option.times then
+          reply[#reply + 1] = string.match(value, HEADER)
+        else
+          reply[#reply + 1] = id
+          reply[#reply + 1] = seq
+          reply[#reply + 1] = value
+          if option.vectors then reply[#reply + 1] = vectors_of(seq, value) end
+        end
       end
     end
   end

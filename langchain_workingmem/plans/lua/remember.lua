@@ -41,7 +41,8 @@ local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-'
 revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
 local at = whole(math.max(now(), (memory[3] or 0) + 1)) -- rising, even when the clock jumps back
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
-redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields)) -- first, because it may fail
+-- first what may fail: a stream takes rising ids only
+redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
 redis.call('HSET', memory_key, unpack(fields))
 if #KEYS > 3 then unfinished = keep() end
 return reply(1)
