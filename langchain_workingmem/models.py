@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem.text.diffs import changes
 from langchain_workingmem.text.rendering import conversations, line
-from langchain_workingmem.text.unicode import to_utf8
+from langchain_workingmem.text.unicode import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,8 +184,8 @@ class RecallResult(_Shown):
         return documents
 
     def as_text(self) -> str:
-        """Render the windows for a model or a log: escaped, dated, labelled by conversation."""
-        return to_utf8("\n".join(conversations(self)))
+        """Render the windows for a model or a log: escaped, dated, labelled by conversation, with nothing in it that hides."""
+        return visible("\n".join(conversations(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

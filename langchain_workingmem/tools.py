@@ -30,13 +30,13 @@ from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.plans import recall, working_memory
 from langchain_workingmem.plans.access import check_thread
-from langchain_workingmem.text.answers import changed, document
+from langchain_workingmem.text.answers import changed, document, nothing_in
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
-from langchain_workingmem.text.merging import count_leaves, paths
 from langchain_workingmem.text.nesting import check_depth, check_nesting
 from langchain_workingmem.text.places import without_padding
 from langchain_workingmem.text.rendering import HOW, message_text, unescape
 from langchain_workingmem.text.schemas import inlined, shape
+from langchain_workingmem.text.unicode import as_stored, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,9 +169,9 @@ def _tool(
                 raise ReadOnlyError(msg)
             ids = find(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
-            return (yield from core.gated(reaching(ids, step, arguments), ids.thread_id))
+            return visible((yield from core.gated(reaching(ids, step, arguments), ids.thread_id)))
         except _FOR_THE_MODEL as error:
-            raise ToolException(str(error)) from error
+            raise ToolException(visible(str(error))) from error
         except (
             WorkingMemError
         ) as error:  # how a server is reached is nobody's business; what is no error of ours is a bug
@@ -226,7 +226,7 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
-                raise WorkingMemoryValidationError(_nothing_in(memory or {}))
+                raise WorkingMemoryValidationError(nothing_in(memory or {}))
             after = _applied(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
@@ -247,15 +247,6 @@ def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str
             raise
         msg = f"{error}. To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
         raise WorkingMemoryValidationError(msg, error.fields) from error
-
-
-def _nothing_in(memory: dict[str, Any]) -> str:
-    """Say why an update without content changes nothing."""
-    nulls = count_leaves(memory) - count_leaves(memory, null=False)
-    if not nulls:
-        return "the update is empty, so nothing was changed: put what is new into `memory`"
-    example = f", as in {json.dumps({'clear': paths(memory)[-1:]})}" if nulls == len(memory) == 1 else ""
-    return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
 
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
@@ -304,11 +295,11 @@ def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., 
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Undo the escaping of the prompt, unless the text stands as it was quoted."""
+    """Undo the escaping of the prompt, and what it leaves out, unless the text stands as it was quoted."""
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
-    return quoted, unescape(edit.replace)
+    return as_stored(text, quoted), unescape(edit.replace)
 
 
 def _changed(

@@ -14,7 +14,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.effects import Ask, Later, Plan
 from langchain_workingmem.plans.rows import Wanted
-from langchain_workingmem.text.unicode import to_utf8
+from langchain_workingmem.text.unicode import to_utf8, visible
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -68,7 +68,7 @@ def _name(space: Space, options: TitleOptions, model: BaseChatModel, thread_id: 
         if not text:
             return
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(text[:_MOST_READ])])
+        answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
         title = clean(str(answer.text), options.max_chars)
         if title:
             yield from run_script(thread_id, None, scripts.TITLE.call(keys.all, title))

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_workingmem.text.formats import Format, TextFormat, shorten
 from langchain_workingmem.text.lines import unified
+from langchain_workingmem.text.merging import count_leaves, paths
 from langchain_workingmem.text.nesting import check_depth
 
 MOST_LINES = 20  # of what changed
@@ -42,6 +43,15 @@ def _fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def nothing_in(update: dict[str, Any]) -> str:
+    """Say why an update without content changes nothing."""
+    nulls = count_leaves(update) - count_leaves(update, null=False)
+    if not nulls:
+        return "the update is empty, so nothing was changed: put what is new into `memory`"
+    example = f", as in {json.dumps({'clear': paths(update)[-1:]})}" if nulls == len(update) == 1 else ""
+    return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
 
 
 def document(text: str) -> dict[str, Any]:

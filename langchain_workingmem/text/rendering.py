@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem.text.chunks import CUT
 from langchain_workingmem.text.formats import JsonFormat, TextFormat
 from langchain_workingmem.text.schemas import shape
-from langchain_workingmem.text.unicode import to_utf8
+from langchain_workingmem.text.unicode import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -105,7 +105,7 @@ def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
 def recalled_block(result: Windows, thread_id: str | None, name: str | None = None) -> str | None:
     """Render what recall found for a turn in a thread as reference data; None where that is nothing.
 
-    No lone surrogate, which providers refuse, gets through. `name` is that of the memory, where an agent has several.
+    Nothing in it acts or hides text (`visible`), and no lone surrogate, which providers refuse, gets through. `name` is that of the memory, where an agent has several.
     """
     found = result.windows()
     if not found:
@@ -113,7 +113,7 @@ def recalled_block(result: Windows, thread_id: str | None, name: str | None = No
     origins = [_ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found)
     shown = _rendered(found, result.titles, thread_id)
     head = [_opened("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
-    return to_utf8("\n".join([*head, *shown, "</recalled_messages>"]))
+    return visible("\n".join([*head, *shown, "</recalled_messages>"]))
 
 
 def _rendered(
@@ -179,7 +179,7 @@ def working_memory_block(
     how = f"- {HOW[form.name, form.default_mode]}"
     rules = f"{instructions or _RULES.format(update=update)}\n{how}" if update else _READ_ONLY
     form_block = _form(form) if update else []
-    data = _EMPTY if form.is_empty(document) else escape(document, quote=False)
+    data = _EMPTY if form.is_empty(document) else escape(visible(document), quote=False)
     return "\n".join(
         [
             _opened("working_memory", name),

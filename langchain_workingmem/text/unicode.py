@@ -1,8 +1,29 @@
-"""Lone surrogates, which a Python str can hold and UTF-8 cannot carry."""
+"""Characters that are no text: lone surrogates, which UTF-8 cannot carry, and those that act or hide where text is shown."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Characters that act: controls, line separators, overrides and isolates of direction, lone surrogates; and those without any
+# width that nobody reads, such as a zero-width space. Marks of direction (LRM, RLM, ALM) are part of text, and not among them.
+_ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff"
+# Characters that change the one in front of them: one of these, and then one of those, has a meaning; more of them hide text.
+_VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
+_JOINERS = "\u00ad\u180e\u200c\u200d"  # soft hyphens too: invisible by design, and harmless
+_RUN = re.compile(f"[{_ACTING}{_VARIATIONS}{_JOINERS}]+")
+_VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
+# The plane of tags, which spell out ASCII unseen, and of variations of ideographs. Tags behind a black flag name a region:
+# Scotland's flag is one. It is a pattern of its own, because a class with such characters is five times as slow to look for.
+_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f|[\U000e0000-\U000e0fff]+")
+_TAG = b"\xf3\xa0"  # how each of them begins in UTF-8, and nothing else does
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: worth a short cut
+_KEYCAPS = frozenset("0123456789#*")
+_ACTING_ASCII = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 
 
 def to_utf8(text: str) -> str:
@@ -22,3 +43,98 @@ def without_surrogates(value: Any) -> Any:
 def is_utf8(text: object) -> bool:
     """Tell whether something is a str that UTF-8 can carry."""
     return isinstance(text, str) and to_utf8(text) == text
+
+
+def signed(text: str, sign: Callable[[str], str]) -> str:
+    """Put signs in the place of characters that act or hide text; line ends and tabs stay.
+
+    So do marks of direction, and what holds words and emoji together where it does: a joiner, a variation of the character
+    in front, the tags of a flag.
+    """
+    raw = text.encode(errors="replace")
+    if text.isascii():
+        if len(raw.translate(None, _ACTING_ASCII)) == len(raw):
+            return text  # most blocks, and ten times as fast
+    elif _TAG in raw:
+        text = _TAGS.sub(lambda found: _tags(found, sign), text)
+    return _RUN.sub(lambda found: _run(found, sign), text)
+
+
+def _tags(found: re.Match[str], sign: Callable[[str], str]) -> str:
+    tags = found[0]
+    if tags[0] == "\U0001f3f4":
+        return tags
+    before = found.string[found.start() - 1] if found.start() else ""
+    kept = int("\U000e0100" <= tags[0] <= "\U000e01ef" and bool(_IDEOGRAPH.match(before)))
+    return tags[:kept] + "".join(map(sign, tags[kept:]))
+
+
+def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
+    before = found.string[found.start() - 1] if found.start() else ""
+    if found[0] in _USUAL and not before.isascii() and before < "\U000e0000":
+        return found[0]
+    varied, joined = "\U000e0100" <= before <= "\U000e01ef", False
+    shown = []
+    for one in found[0]:
+        if _VARIATION(one) and not varied and not joined and _varies(before, one):
+            varied = True
+            shown.append(one)
+        elif _JOINER(one) and not joined and not (one == "\u200d" and before.isascii()):
+            joined = True
+            shown.append(one)
+        else:
+            shown.append(sign(one))
+            if shown[-1]:
+                before, varied, joined = shown[-1][-1], False, False
+    return "".join(shown)
+
+
+def _varies(before: str, one: str) -> bool:
+    """Tell whether a character has variations: no letter of ASCII does, and of its other characters those on keycaps."""
+    return not before.isascii() or (before in _KEYCAPS and one in "\ufe0e\ufe0f")
+
+
+def visible(text: str) -> str:
+    """Write text into a prompt such that a person who looks at it reads what the model reads, in UTF-8.
+
+    Controls become signs, line separators line ends, lone surrogates question marks; what has no width is left out.
+    """
+    return signed(text.replace("\r\n", "\n"), _for_prompts)
+
+
+def _for_prompts(one: str) -> str:
+    if one <= "\x9f":
+        return picture(one)
+    if one in "\u2028\u2029":
+        return "\n"
+    return "?" if "\ud800" <= one <= "\udfff" else ""
+
+
+def picture(one: str) -> str:
+    """Give the sign for a control character: Unicode's picture, or its code."""
+    return chr(0x2400 + ord(one)) if one < " " else f"\\x{ord(one):02x}"
+
+
+_MARK = "\ue000"  # for private use: stands for one character that is not shown as it is
+
+
+def as_stored(text: str, quoted: str) -> str:
+    """Return the one part of a text that `visible` shows as what is quoted; where there is none or several, what is quoted."""
+    if not quoted or quoted in text:
+        return quoted
+    marked = signed(text, lambda _: _MARK)
+    if marked == text:
+        return quoted
+    parts: list[str] = []
+    places: list[int] = []  # in the text, of each character that is shown
+    for at, (one, mark) in enumerate(zip(text, marked, strict=True)):
+        if one == mark:
+            parts.append(one)
+        else:
+            parts.append("" if text.startswith("\r\n", at) else _for_prompts(one))
+        places += [at] * len(parts[-1])
+    seen = "".join(parts)
+    start = seen.find(quoted)
+    if start < 0 or seen.find(quoted, start + 1) >= 0:
+        return quoted
+    return text[places[start] : places[start + len(quoted) - 1] + 1]

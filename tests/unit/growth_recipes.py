@@ -190,6 +190,7 @@ RECIPES: dict[str, Recipe] = {
         answers.changed(MARKDOWN, t, other(t)),
         answers.changed(FIELDS, "{}", written(t)),
     ),
+    "text.answers.nothing_in": lambda t: answers.nothing_in(dict.fromkeys(fields(t))),
     "text.answers.document": answers.document,
     "text.chunks.count_tokens": chunks.count_tokens,
     "text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
@@ -299,6 +300,14 @@ RECIPES: dict[str, Recipe] = {
     "text.unicode.to_utf8": unicode.to_utf8,
     "text.unicode.without_surrogates": lambda t: unicode.without_surrogates(document(t)),
     "text.unicode.is_utf8": unicode.is_utf8,
+    "text.unicode.signed": lambda t: unicode.signed(t, lambda _: "?"),
+    "text.unicode.visible": unicode.visible,
+    "text.unicode.picture": lambda t: [unicode.picture(one) for one in t if one < "\x20"],
+    "text.unicode.as_stored": lambda t: (
+        unicode.as_stored(f"{t}\x1b", t[:100]),
+        unicode.as_stored(f"{t}\u200b", f"{unicode.visible(t[:100])}?"),
+        unicode.as_stored(f"{t}\u200b", "not there"),
+    ),
     "plans.search.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
     "plans.search.matching": lambda t: (
         search.matching(resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}),

@@ -184,6 +184,7 @@ MORE = dict.fromkeys(
         "text.schemas.shape",
         "text.threeway.merge_fields",
         "text.threeway.merge_text",
+        "text.unicode.as_stored",
     ),
     4 * FACTOR,
 )
