@@ -25,9 +25,21 @@ local function main_id(seq)
 end
 
 -- The `said` and `state` of a stored message.
+local MARK = '^{"stored_at":%d+,"vectors":"[^"]*","said":"([^"]*)","state":"([^"]*)",'
 local function mark_of(id)
-  local _, _, _, _, said, state = string.match(redis.call('HGET', KEYS[3], id), HEADER)
-  return said, state
+  return string.match(redis.call('HGET', KEYS[3], id), MARK)
+end
+
+-- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on, 500 of them read at once.
+local function each_mark(first, visit)
+  local ranked = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE', 'WITHSCORES')
+  for start = 1, #ranked, 1000 do
+    local ids = {}
+    for at = start, math.min(start + 999, #ranked), 2 do ids[#ids + 1] = ranked[at] end
+    for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+      visit(ids[at], tonumber(ranked[start + 2 * at - 1]), string.match(value, MARK))
+    end
+  end
 end
 
 local function is_traffic(said)
@@ -231,7 +243,7 @@ local function covered_traffic(entries, from, to)
   return covered
 end
 
--- What a list of a caller leaves behind, and what it takes up again. `notes_count`: the list begins with what some program
+-- What a list of a caller leaves behind, their sequence numbers, what it takes up again, and where it begins. `notes_count`: the list begins with what some program
 -- added, so that is what its own program does, and other such messages are no longer somebody else's.
 local function compare_list(entries, from, to, notes_count)
   local kept, first, last = covered_traffic(entries, from, to), nil, nil
@@ -255,29 +267,31 @@ local function compare_list(entries, from, to, notes_count)
       if entry.words ~= '' then last = entry.seq end
     end
   end
-  local left, waiting = {}, {}
+  local left, gone, waiting = {}, {}, {}
+  local function leave(id, seq)
+    left[#left + 1] = id
+    gone[seq] = true
+  end
+  local function leave_waiting()
+    for _, one in ipairs(waiting) do leave(one[1], one[2]) end
+    waiting = {}
+  end
   if first then
-    for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
+    each_mark(first, function(id, seq, said, state)
       if kept[id] then
-        if not is_traffic(mark_of(id)) then waiting = {} end -- the tool traffic in front of what stays stays
-      else
-        local said, state = mark_of(id)
-        if state ~= '' or notes_count then
-          if is_traffic(said) then
-            waiting[#waiting + 1] = id
-          else
-            for _, one in ipairs(waiting) do left[#left + 1] = one end
-            left[#left + 1] = id
-            waiting = {}
-          end
+        if not is_traffic(said) then waiting = {} end -- the tool traffic in front of what stays stays
+      elseif state ~= '' or notes_count then
+        if is_traffic(said) then
+          waiting[#waiting + 1] = {id, seq}
+        else
+          leave_waiting()
+          leave(id, seq)
         end
       end
-    end
+    end)
     -- a question that is asked again leaves behind whatever came of it
     local final = entries[to]
-    if #waiting > 0 and final and final.seq and string.sub(final.words, 1, 1) == 'q' then
-      for _, one in ipairs(waiting) do left[#left + 1] = one end
-    end
+    if final and final.seq and string.sub(final.words, 1, 1) == 'q' then leave_waiting() end
   end
-  return left, back, first
+  return left, gone, back, first
 end

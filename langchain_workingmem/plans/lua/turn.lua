@@ -69,7 +69,7 @@ if ARGV[2] == 'state' then
   if not tonumber(own_state) then own_state = nil end
 end
 
-local left, back, marks = {}, {}, {}
+local left, gone, back, marks = {}, {}, {}, {} -- `gone`: the sequence numbers of those left behind
 local first -- sequence number of the list
 if kind == 'list' then
   local said, anchor = 0, nil
@@ -81,7 +81,7 @@ if kind == 'list' then
   local is_edit = anchor and anchor.words ~= '' and string.match(mark_of(anchor.known), '^%w*') ~= anchor.words
   if anchor and (said > 1 or is_edit) then
     notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
-    left, back, first = compare_list(entries, start, #entries, notes_count)
+    left, gone, back, first = compare_list(entries, start, #entries, notes_count)
   elseif anchor then
     first = anchor.seq
   end
@@ -99,9 +99,11 @@ else
     if not own_state then -- it begins to belong to this state
       for id in pairs(kept) do marks[#marks + 1] = id end
     elseif redis.call('ZCOUNT', KEYS[2], first, '+inf') > current then
-      for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE')) do
-        if not kept[id] and select(2, mark_of(id)) == own_state then left[#left + 1] = id end
-      end
+      each_mark(first, function(id, seq, _, state)
+        if kept[id] or state ~= own_state then return end
+        left[#left + 1] = id
+        gone[seq] = true
+      end)
     end
   elseif kind == 'part' then
     back = {}
@@ -118,8 +120,7 @@ for at = #entries, start, -1 do
 end
 
 -- what was said on the branch as the caller has it, the newest first
-local gone, behind = {}, {}
-for _, id in ipairs(left) do gone[tonumber(redis.call('ZSCORE', KEYS[2], id))] = true end
+local behind = {}
 for _, id in ipairs(back) do
   local seq = math.ceil(tonumber(redis.call('ZSCORE', KEYS[7], id)))
   local said = mark_of(id)
@@ -269,7 +270,9 @@ end
 -- what is known of the entries
 local spoken_at = {}
 if first and #entries > 0 then
-  for _, said in ipairs(parsed(redis.call('ZRANGE', KEYS[5], first, '+inf', 'BYSCORE'))) do spoken_at[said.seq] = said end
+  local last = first
+  for _, entry in ipairs(entries) do last = math.max(last, entry.seq or first) end
+  for _, said in ipairs(parsed(redis.call('ZRANGE', KEYS[5], first, last, 'BYSCORE'))) do spoken_at[said.seq] = said end
   for _, said in ipairs(behind) do spoken_at[said.seq] = said end
 end
 local ids, seqs, uptos, changed, refused = {}, {}, {}, {}, {}

@@ -86,7 +86,8 @@ if mode == 'turn' and thread[1] then
     for _, entry in ipairs(entries) do anchor = anchor or (entry.seq and entry) end
     if anchor then
       notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
-      follow(compare_list(entries, 1, #entries, notes_count))
+      local left, _, back = compare_list(entries, 1, #entries, notes_count)
+      follow(left, back)
       -- tool traffic that is sent again between messages of the thread, under ids of its own, is there already
       local last, between = nil, {}
       for _, entry in ipairs(entries) do
