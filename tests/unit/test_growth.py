@@ -170,7 +170,7 @@ def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
 
 SIZE = 8_000  # characters
 FACTOR = 100  # bytes for each
-# What keeps the lines or the fields of two texts: each is an object of 50 bytes and more, however short.
+# What keeps the lines or the fields of two texts, or the parts of emoji: each is an object of 50 bytes and more, however short.
 MORE = dict.fromkeys(
     (
         "plans.authors.named",  # is given 4,000 characters at most
@@ -181,6 +181,8 @@ MORE = dict.fromkeys(
         "text.formats.JsonFormat.replace",
         "text.lines.matches",
         "text.lines.unified",
+        "text.rendering.recalled_block",
+        "text.rendering.working_memory_block",
         "text.schemas.shape",
         "text.threeway.merge_fields",
         "text.threeway.merge_text",
