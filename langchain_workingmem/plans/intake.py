@@ -23,7 +23,16 @@ from langchain_workingmem.plans.access import check_owner, guarded, run_script
 from langchain_workingmem.plans.clones import restore
 from langchain_workingmem.plans.effects import Pause, Plan, Pull, send
 from langchain_workingmem.plans.keys import check_id, encode
-from langchain_workingmem.plans.records import UNREADABLE, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep, begun
+from langchain_workingmem.plans.records import (
+    OLDER,
+    UNREADABLE,
+    ItemStep,
+    MemoryStep,
+    MessageStep,
+    Reader,
+    ThreadStep,
+    begun,
+)
 from langchain_workingmem.plans.reindex import reindex
 
 if TYPE_CHECKING:
@@ -114,6 +123,11 @@ def _checked(
     if reader is None:
         msg = "there is no record: an export begins with a header"
         raise OptionError(msg)
+    try:
+        reader.check_end()
+    except ValueError as error:
+        msg = f"record {number + 1}, the end: {error}; nothing was imported"
+        raise OptionError(msg) from error
     return reader
 
 
@@ -157,6 +171,7 @@ class _Intake:
     count: int = 0  # of messages
     size: int = 0  # bytes of all
     is_written: bool = True  # all that has come in
+    is_version: bool = False  # the last row, whose message must come in the same call
     bare: dict[str, None] = field(default_factory=dict)  # threads with messages that have no vectors
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -210,13 +225,13 @@ class _Intake:
 
     def _add(self, row: list[Argument]) -> Plan[None]:
         more = scripts.size_of(row)
-        if self.count and self.size + more > scripts.STEP_BYTES:
+        if self.count and self.size + more > scripts.STEP_BYTES and not self.is_version:
             yield from self.flush()
         self.messages += row
         self.count += 1
         self.size += more
-        self.is_written = False
-        if self.count == BATCH or len(self.messages) > MOST_PIECES:
+        self.is_written, self.is_version = False, row[1] == OLDER
+        if (self.count >= BATCH or len(self.messages) > MOST_PIECES) and not self.is_version:
             yield from self.flush()
 
     def _remember(self, step: MemoryStep) -> Plan[None]:

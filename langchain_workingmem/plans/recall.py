@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
@@ -312,6 +312,9 @@ def _candidates(
 ) -> list[Candidate]:
     """Read which messages the keys of vectors stand for, and leave out what does not count."""
     places = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
+    if len(places) < len(keys):  # somebody has put other keys there
+        ours = [bool(_VECTOR_KEY.search(key)) for key in keys]
+        values, fields = list(compress(values, ours)), list(compress(fields, ours))
     found = [
         (thread, int(seq), int(tokens), author, value, chunk)
         for (thread, seq, chunk, tokens, author), value in zip(places, values, strict=True)

@@ -35,6 +35,7 @@ LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))
 MOST_REVISION = 2**48
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
+OLDER = 2  # how `restore.lua` is told of an older version of the message behind it
 
 # What reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -51,7 +52,7 @@ class MessageStep(NamedTuple):
     """A message of the thread that came last."""
 
     id: str
-    behind: int  # 1: superseded, 2: as an older version of the message behind it
+    behind: int  # 1: superseded, OLDER: as an older version of the message behind it
     stored_at: int  # microseconds; 0: now
     size: str
     said: str
@@ -116,11 +117,14 @@ class Reader:
     thread: str | None = None
     threads: dict[str, int] = field(default_factory=dict)  # the number of the record that named them first
     number: int = 1
+    has_version: bool = False  # and the message that it is of has not come yet
 
     def read(self, record: Mapping[str, Any]) -> Step:
         """Check a record, and return what it is going to write."""
         self.number += 1
         kind = record.get("kind")
+        if kind != "message":
+            self.check_end()
         match kind:
             case "thread":
                 return self._thread(record)
@@ -152,7 +156,8 @@ class Reader:
             _flag(record, name) for name in ("superseded", "version", "refused", "turn")
         )
         (draft,) = drafts(as_messages([_decoded(record["message"])]), self.space.recall, str)
-        behind = 2 if version else int(superseded)
+        behind = OLDER if version else int(superseded)
+        self.has_version = version
         settings, vectors = _vectors(record.get("vectors"))
         step = MessageStep(
             id=draft.id,
@@ -172,6 +177,12 @@ class Reader:
         decode_message(step.id.encode(), b"0", step.head("", 0) + step.body, thread_id)  # it can be read back
         _check_size([step.body, *step.chunks, *vectors], scripts.MOST_BYTES - scripts.STEP_BYTES)
         return step
+
+    def check_end(self) -> None:
+        """Raise `ValueError` when the messages of a thread may not end here."""
+        if self.has_version:
+            msg = "an older version of a message comes before it, and that message does not follow: keep the order of the export"
+            raise ValueError(msg)
 
     def _memory(self, record: Mapping[str, Any]) -> MemoryStep:
         thread_id = record.get("thread_id")

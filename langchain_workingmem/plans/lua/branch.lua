@@ -60,7 +60,7 @@ local function locate(entries)
         for at, seq in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
           local entry = missing[start + at - 1]
           if seq then
-            entry.seq, entry.known, entry.back = math.ceil(tonumber(seq)), entry.id, key == KEYS[7]
+            entry.seq, entry.known, entry.back = seq_of(seq), entry.id, key == KEYS[7]
             if entry.seq ~= tonumber(seq) then entry.main = main_id(entry.seq) or entry.id end
             if key == KEYS[8] then
               entry.known = id_at(seq)
@@ -114,7 +114,7 @@ local function recognise(entries, from, to)
         local words = string.match(mark_of(ranked[at]), '^%w*')
         if words ~= '' then
           local seq = tonumber(ranked[at + 1])
-          local one = {seq = math.ceil(seq), words = words, id = ranked[at], back = true}
+          local one = {seq = seq_of(seq), words = words, id = ranked[at], back = true}
           if one.seq ~= seq then one.main = main_id(one.seq) or one.id end
           left_behind[#left_behind + 1] = one
         end

@@ -54,8 +54,10 @@ for place = first, #ARGV do
   if seq then
     local value = redis.call('HGET', KEYS[3], id)
     drop(id, seq, value)
-    -- the older versions of its words
-    for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')) do
+    -- with the older versions of its words, unless it is one
+    local versions = seq_of(seq) == tonumber(seq)
+      and redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE') or {}
+    for _, version in ipairs(versions) do
       redis.call('ZREM', KEYS[7], version)
       redis.call('HDEL', KEYS[3], version)
     end

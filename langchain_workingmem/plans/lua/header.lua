@@ -29,6 +29,11 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
+-- The sequence number of a message, or of the one in front of which an older version stands; Lua would write one as -0.
+local function seq_of(score)
+  return math.ceil(tonumber(score)) + 0
+end
+
 -- An error reply when `resource` is given and is not the owner.
 local function stranger(resource)
   local owner = redis.call('HGET', KEYS[1], 'resource')

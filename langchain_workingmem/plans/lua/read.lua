@@ -44,7 +44,7 @@ end
 
 local function bound(seq)
   if seq == math.huge then return '+inf' end
-  return '(' .. (order == KEYS[2] and whole(seq) or seq) -- between two numbers stands an older version of a message
+  return string.format('(%.17g', seq) -- between two numbers stands an older version of a message
 end
 local total = -1
 if option.count then

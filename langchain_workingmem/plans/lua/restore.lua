@@ -5,6 +5,7 @@
 -- Modes new: the thread must not be there
 --       begin, more, end: likewise in several steps; in between the thread has `unfinished`, the word behind the mode and a colon
 --       join: it is made unless it is there; messages that it holds are left alone
+-- An older version comes in front of its message, in the same call; it is left out where the thread has the message already.
 -- Times stay as they are in the values, but rise strictly: one that does not is put just behind the message before, and
 -- 0 stands for now.
 -- Reply 1 when the thread was made, number of messages that were new, number of these and those known that have no vectors,
@@ -38,7 +39,7 @@ if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
 local count, bare, upto = 0, 0, spoken()
-local new = 0
+local new, versions = 0, {}
 while place <= #ARGV do
   local id, is_behind, value = ARGV[place], ARGV[place + 1] ~= '0', ARGV[place + 2]
   local is_version = ARGV[place + 1] == '2'
@@ -46,22 +47,28 @@ while place <= #ARGV do
   local known = redis.call('HGET', KEYS[3], id)
   if known then
     model = select(2, string.match(known, HEADER))
+  elseif is_version then
+    versions[#versions + 1] = {id, value}
   else
+    for number, version in ipairs(versions) do
+      local at, _, size, _, said, state, rest = string.match(version[2], HEADER)
+      at = whole(math.max(tonumber(at) == 0 and present or tonumber(at), last_at + 1))
+      redis.call('HSET', KEYS[3], version[1], header(at, '', size, 0, said, state) .. string.sub(version[2], rest))
+      redis.call('ZADD', KEYS[7], seq - 1 + number / (#versions + 1), version[1])
+      if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
+    end
+    new = new + #versions
     at = tonumber(at)
-    local stored_at = math.max(at == 0 and present or at, last_at + 1)
-    if not is_version then last_at = stored_at end
+    last_at = math.max(at == 0 and present or at, last_at + 1)
     -- sequence numbers are those of this thread: no checkpointer's state knows them, and what was said is summed up anew
     local words, weight, mark = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
     if words ~= '' and not is_behind then upto = upto + weight end
     said = words .. '/' .. weight .. '/' .. whole(words ~= '' and upto or 0) .. mark
     if state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
-      header(whole(stored_at), model, size, chunks, said, state) .. string.sub(value, rest))
+      header(whole(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
     if mark ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
-    if is_version then
-      local older = redis.call('ZCOUNT', KEYS[7], '(' .. whole(seq - 1), '(' .. whole(seq))
-      redis.call('ZADD', KEYS[7], seq - 1 / (older + 2), id)
-    elseif is_behind then
+    if is_behind then
       redis.call('ZADD', KEYS[7], whole(seq), id)
     else
       redis.call('ZADD', KEYS[2], whole(seq), id)
@@ -81,10 +88,11 @@ while place <= #ARGV do
     end
     place = place + 1 + fields
   end
-  if not known then
+  if not known and not is_version then
     new = new + 1
-    if not is_version then seq = seq + 1 end
+    seq = seq + 1
   end
+  if not is_version then versions = {} end
 end
 if new > 0 then
   redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))

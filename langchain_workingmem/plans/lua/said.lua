@@ -148,7 +148,7 @@ end
 
 -- Gives a message its older words back; those of now become a version. Returns the id of the message.
 local function take_version(version, seq)
-  local number = whole(math.ceil(tonumber(seq)))
+  local number = whole(seq_of(seq))
   local key = KEYS[2]
   local id = redis.call('ZRANGE', key, number, number, 'BYSCORE')[1]
   if not id then

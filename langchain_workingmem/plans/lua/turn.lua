@@ -122,7 +122,7 @@ end
 -- what was said on the branch as the caller has it, the newest first
 local behind = {}
 for _, id in ipairs(back) do
-  local seq = math.ceil(tonumber(redis.call('ZSCORE', KEYS[7], id)))
+  local seq = seq_of(redis.call('ZSCORE', KEYS[7], id))
   local said = mark_of(id)
   if not is_traffic(said) and string.sub(said, -1) ~= '!' then behind[#behind + 1] = parse_said(seq .. ':' .. said) end
 end
