@@ -111,12 +111,19 @@ class RedisMemoryStore(Entered, BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         key_prefix: str = "wm",
+        create_index: bool = True,
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
         """Make a store on a URL, for `with`, `async with`, or without either: then `close` it yourself."""
         return cls(
-            redis_url, index=index, ttl=ttl, key_prefix=key_prefix, timeout=timeout, connect_timeout=connect_timeout
+            redis_url,
+            index=index,
+            ttl=ttl,
+            key_prefix=key_prefix,
+            create_index=create_index,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
         )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sys
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -58,6 +60,12 @@ def failing() -> Iterator[None]:
         yield
     except WorkingMemError as error:
         complain(worded(". ".join([str(error), *getattr(error, "__notes__", ())])))
+        raise typer.Exit(1) from None
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever reads has enough
+            raise
+        sys.stdout = StringIO()  # nothing more can be written, not even at the end
+        complain(f"standard output cannot be written: {error.strerror}")
         raise typer.Exit(1) from None
 
 

@@ -30,7 +30,9 @@ class Commands(TyperGroup):
                 # what a terminal cannot show shall not end the program
                 stream.reconfigure(errors="backslashreplace")
         with failing():
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
 
 
 # no tracebacks with locals: they would show the password

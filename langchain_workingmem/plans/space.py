@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
     OptionError,
+    RedisCapabilityError,
     RedisReplyError,
 )
 from langchain_workingmem.plans.codec import as_dict
@@ -224,6 +225,9 @@ def created(command: Command) -> Plan[None]:
     if isinstance(reply, RedisReplyError):
         if "already exists" in str(reply):
             return
+        if "on db != 0" in str(reply):
+            msg = f"{reply}: Search knows database 0 only. Leave the number out of the URL, and pass key_prefix=... to keep applications apart"
+            raise RedisCapabilityError(msg)
         raise reply
     # documents that were there before are taken in by the server in the background
     name = command[1]

@@ -312,7 +312,8 @@ def assemble(
     shown = valid([*kept, *present], is_earlier_answer)
     asked = next((message for message in reversed(shown) if _is_users(message)), None)
     words = str(without_memory(asked).text) if asked else ""
-    space.note_in_sight(gathered.thread_id, [message.id for message in shown if message.id], words)
+    stored = gathered.branch.aliases  # of what a client sends under ids of its own
+    space.note_in_sight(gathered.thread_id, [stored.get(one.id, one.id) for one in shown if one.id], words)
     blocks: dict[str, list[str]] = {"question": [], "system": []}
     if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
         blocks[space.recall.placement].append(block)

@@ -91,6 +91,16 @@ def test_the_turns_of_a_state_are_in_sight(bench: Bench) -> None:
     assert sorted(lines(reply)) == sorted(OLD)
 
 
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_what_a_client_sends_again_is_in_sight(bench: Bench, *, has_ids: bool) -> None:
+    memory = remembering(bench, last_messages=None)
+    kinds = (HumanMessage, AIMessage)
+    sent = [kinds[at % 2](text, id=f"client-{at}" if has_ids else None) for at, text in enumerate(OLD)]
+    model = Scripted.says(searching(), "Nougat.")
+    state = bench.run(agent_of(model, memory), {"messages": [*sent, HumanMessage(QUESTION)]})
+    assert [reply.content for reply in results(state["messages"])] == [FOUND_NOTHING]
+
+
 def test_all_of_the_thread_in_sight_leaves_the_other_threads(bench: Bench) -> None:
     memory = remembering(bench, last_messages=None)
     memory.history.append([HumanMessage("a cat is called Kestrel", id="m0")], thread_id="u", resource_id="ann")

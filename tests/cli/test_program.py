@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from langchain_workingmem.cli import app
 from langchain_workingmem.cli.output import dumps
+from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import Run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -103,3 +105,15 @@ def test_a_server_without_indexes_says_so(run: Run) -> None:
     assert "create_index" not in unlisted
     assert "0 messages" in run("reindex").stdout
     assert "0 in all" in run("threads").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_behind_standard_output_is_one_line(server: EmbeddedRedis) -> None:
+    words = [sys.executable, "-m", "langchain_workingmem.cli", "doctor", "--url", server.url]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip().splitlines()[-1] == "workingmem: standard output cannot be written: No space left on device"
+    )
+    assert "Traceback" not in done.stderr

@@ -175,6 +175,13 @@ def test_a_server_without_search_is_a_capability_error_with_the_remedy(
         memory.history.append([HELLO], thread_id="t", resource_id="u")
 
 
+def test_another_database_than_0_is_a_capability_error_with_the_remedy(
+    server: EmbeddedRedis, make_memory: Callable[..., Memory]
+) -> None:
+    with pytest.raises(RedisCapabilityError, match=r"database 0 only.*key_prefix"):
+        make_memory(f"{server.url}?db=1").setup()
+
+
 def test_history_needs_no_search_when_no_index_is_wanted(
     start: Callable[..., int], make_memory: Callable[..., Memory]
 ) -> None:

@@ -70,3 +70,8 @@ def test_an_index_that_is_being_built_is_a_warning() -> None:
     building = {b"num_docs": 50, b"indexing": 1, b"percent_indexed": b"0.5", b"attributes": []}
     found = diagnosed(**{"FT.INFO": building})["threads index"]
     assert (found.level, found.message) == ("warning", "50 documents, 0.0 MiB; 50% is indexed")
+
+
+def test_an_index_that_says_more_than_all_of_it_is_built_is_well() -> None:
+    built = {b"num_docs": 50, b"indexing": 1, b"percent_indexed": b"16350", b"attributes": []}
+    assert diagnosed(**{"FT.INFO": built})["threads index"].level == "ok"
