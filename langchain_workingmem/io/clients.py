@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import redis
@@ -10,6 +11,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -30,19 +32,36 @@ _LOGIN = ("username", "password")
 # against 681 us with hiredis). A `protocol` in the URL wins, a borrowed client may speak either.
 _PROTOCOL = 2
 _CONNECTIONS = 64
+# What redis-py raises about answers of a Sentinel that have another form.
+_UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_NO_SENTINEL = "what answers for a Sentinel is none: its answer cannot be read"
+
+
+class _Sentinel(Sentinel):
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        with suppress(*_UNREADABLE):
+            return super().discover_master(service_name)  # type: ignore[no-any-return, no-untyped-call]
+        raise ConnectionLost(_NO_SENTINEL)  # not from the error, which quotes the answer
+
+
+class _AsyncSentinel(AsyncSentinel):
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        with suppress(*_UNREADABLE):
+            return await super().discover_master(service_name)  # type: ignore[no-any-return]
+        raise ConnectionLost(_NO_SENTINEL)
 
 
 def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client; it connects at its first command, and repeats nothing: `plans.effects` does, where that is safe."""
     if url.startswith(SENTINEL):
-        return cast("SyncClient", _master(Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
+        return cast("SyncClient", _master(_Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
     return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
 
 
 def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, like `sync_client`."""
     if url.startswith(SENTINEL):
-        return cast("AsyncClient", _master(AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
+        return cast("AsyncClient", _master(_AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
     return redis.asyncio.Redis.from_pool(redis.asyncio.BlockingConnectionPool.from_url(url, **_turns(timeout, connect)))
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
+_THREADS = 4
 
 
 class Runner:
@@ -198,6 +200,8 @@ class AsyncRunner:
         self.breaker: Breaker | None = None
         self._own: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        # One pool for each loop: a process that was forked has loops of its own, but none of the threads.
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
     async def client(self) -> Any:
         """Return the client of the running loop, made at the first use."""
@@ -222,6 +226,7 @@ class AsyncRunner:
             yield
         finally:
             self._own.pop(loop, None)
+            self._end_threads(loop)
             await clients.aclose(client)
 
     def _forget_closed_loops(self) -> None:
@@ -294,7 +299,7 @@ class AsyncRunner:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Work(call):
-                return await asyncio.to_thread(call)
+                return await self._in_thread(call)
             case Enter():
                 return await trace.aenter(effect)
             case Leave():
@@ -330,14 +335,28 @@ class AsyncRunner:
             return checked(await pipe.execute(raise_on_error=False))
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
-                await asyncio.to_thread(self.revive)
+                await self._in_thread(self.revive)
             return refused(error, own=own, unsure=unsure)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Run a call in a thread of ours: sync models that hang keep those of the loop, which `to_thread` would wait for."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = ThreadPoolExecutor(_THREADS, "workingmem-async")
+        return await loop.run_in_executor(pool, contextvars.copy_context().run, call)
+
+    def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        pool = self._pools.pop(loop, None)
+        if pool is not None:
+            pool.shutdown(wait=False)  # what runs in it is finished, and its threads end then
 
     async def aclose(self) -> None:
         """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop))
-        entry = self._own.pop(asyncio.get_running_loop(), None)
+        entry = self._own.pop(loop, None)
+        self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
 

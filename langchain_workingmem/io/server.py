@@ -24,7 +24,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
-from langchain_workingmem.io import guardian
+from langchain_workingmem.io import guardian, owners
 
 Fsync = Literal["everysec", "always"]
 
@@ -179,9 +179,12 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = path.resolve()
             state = directory.stat()
+            parents = {parent: parent.stat() for parent in directory.parents}
         except OSError as error:
             raise _unusable(path, error) from error
-        _check_owner(directory, state)
+        owners.check(directory, state)
+        for parent, of_parent in parents.items():
+            owners.check_parent(parent, of_parent, directory)
         try:
             lock = _lock(directory / "users.lock", fcntl.LOCK_SH, deadline)
         except FileNotFoundError:
@@ -191,20 +194,6 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
         if is_current(directory, lock):
             return directory, lock
         os.close(lock)  # likewise, while we waited
-
-
-def _check_owner(directory: Path, state: os.stat_result) -> None:
-    """Refuse a directory in which another user can put a socket, a configuration or data of his own."""
-    if state.st_uid != os.geteuid():
-        raise OptionError(
-            f"{directory} belongs to the user with the number {state.st_uid}, who could read and replace what is in it; this "
-            f"process runs as {os.geteuid()}: choose a directory of your own, or chown this one"
-        )
-    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OptionError(
-            f"other users may write to {directory}, and could put a server of their own there: run chmod go-w on it, or choose "
-            "a directory of your own"
-        )
 
 
 def _unusable(path: Path, error: OSError) -> OptionError:

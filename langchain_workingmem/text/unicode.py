@@ -9,17 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Characters that act: controls, line separators, overrides and isolates of direction, lone surrogates; and those without any
-# width that nobody reads, such as a zero-width space. Marks of direction (LRM, RLM, ALM) are part of text, and not among them.
-_ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff"
+# width that nobody reads, such as a zero-width space, the fillers of Hangul and two vowels of Khmer.
+_ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+# Marks of direction (ALM, LRM, RLM) are part of text, one at a time.
+_DIRECTIONS = "\u061c\u200e\u200f"
 # Characters that change the one in front of them: one of these, and then one of those, has a meaning; more of them hide text.
 _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # soft hyphens too: invisible by design, and harmless
-_RUN = re.compile(f"[{_ACTING}{_VARIATIONS}{_JOINERS}]+")
+_RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
 _VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
-# The plane of tags, which spell out ASCII unseen, and of variations of ideographs. Tags behind a black flag name a region:
-# Scotland's flag is one. It is a pattern of its own, because a class with such characters is five times as slow to look for.
-_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f|[\U000e0000-\U000e0fff]+")
-_TAG = b"\xf3\xa0"  # how each of them begins in UTF-8, and nothing else does
+# The plane of tags, which spell out ASCII unseen, and of variations of ideographs; and the signs of shorthand and music that
+# have no width. Tags behind a black flag make the flags of England, Scotland and Wales; Unicode recommends no others.
+# It is a pattern of its own, because a class with such characters is five times as slow to look for.
+_FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
+_TAGS = re.compile(
+    f"\U0001f3f4(?:{_FLAGS})\U000e007f|[\U000e0000-\U000e0fff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]+"
+)
+_TAG, _SHORTHAND, _MUSIC = b"\xf3\xa0", b"\xf0\x9b\xb2", b"\xf0\x9d\x85"  # how they begin in UTF-8, and few others do
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: worth a short cut
 _KEYCAPS = frozenset("0123456789#*")
@@ -48,14 +54,14 @@ def is_utf8(text: object) -> bool:
 def signed(text: str, sign: Callable[[str], str]) -> str:
     """Put signs in the place of characters that act or hide text; line ends and tabs stay.
 
-    So do marks of direction, and what holds words and emoji together where it does: a joiner, a variation of the character
+    So do single marks of direction, and what holds words and emoji together where it does: a joiner, a variation of the character
     in front, the tags of a flag.
     """
     raw = text.encode(errors="replace")
     if text.isascii():
         if len(raw.translate(None, _ACTING_ASCII)) == len(raw):
             return text  # most blocks, and ten times as fast
-    elif _TAG in raw:
+    elif _TAG in raw or _MUSIC in raw or _SHORTHAND in raw:
         text = _TAGS.sub(lambda found: _tags(found, sign), text)
     return _RUN.sub(lambda found: _run(found, sign), text)
 
@@ -71,9 +77,11 @@ def _tags(found: re.Match[str], sign: Callable[[str], str]) -> str:
 
 def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
     before = found.string[found.start() - 1] if found.start() else ""
+    if len(found[0]) == 1 and found[0] in _DIRECTIONS:
+        return found[0]
     if found[0] in _USUAL and not before.isascii() and before < "\U000e0000":
         return found[0]
-    varied, joined = "\U000e0100" <= before <= "\U000e01ef", False
+    varied, joined, directed = "\U000e0100" <= before <= "\U000e01ef", False, False
     shown = []
     for one in found[0]:
         if _VARIATION(one) and not varied and not joined and _varies(before, one):
@@ -82,10 +90,13 @@ def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
         elif _JOINER(one) and not joined and not (one == "\u200d" and before.isascii()):
             joined = True
             shown.append(one)
+        elif one in _DIRECTIONS and not directed:
+            directed = True
+            shown.append(one)
         else:
             shown.append(sign(one))
             if shown[-1]:
-                before, varied, joined = shown[-1][-1], False, False
+                before, varied, joined, directed = shown[-1][-1], False, False, False
     return "".join(shown)
 
 

@@ -336,6 +336,26 @@ def test_a_sentinel_leads_to_the_master(
         assert client.keys("*:thread:*")
 
 
+@pytest.mark.parametrize(
+    "garbage", [b"+OK\r\n", b":1\r\n", b"*1\r\n:1\r\n", b"*1\r\n*2\r\n$4\r\nport\r\n$6\r\ns3cret\r\n"]
+)
+async def test_a_sentinel_that_is_none_is_said_to_be_none(garbage: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while words := await reader.read(65536):
+            writer.write(garbage if b"SENTINEL" in words else b"+OK\r\n" * words.count(b"*"))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as fake:
+        port = fake.sockets[0].getsockname()[1]
+        memory = Memory(f"redis+sentinel://127.0.0.1:{port}/mymaster", timeout=timedelta(seconds=1))
+        for call in (memory.threads.aget("t"), asyncio.to_thread(memory.threads.get, "t")):
+            with pytest.raises(RedisConnectionError, match="is none: its answer cannot be read") as caught:
+                await call
+            assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+        await memory.aclose()
+        await asyncio.to_thread(memory.close)
+
+
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", resource_id="u")

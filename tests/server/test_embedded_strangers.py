@@ -172,6 +172,44 @@ def test_a_directory_that_others_may_write_to_is_refused(data: Path, mode: int) 
         pass
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o722])
+@pytest.mark.parametrize("between", ["", "a/b"])
+def test_a_parent_that_others_may_write_to_is_refused(scratch: Path, mode: int, between: str) -> None:
+    parent = scratch / "open"
+    parent.mkdir()
+    parent.chmod(mode)
+    data = parent / between / "data"
+    with pytest.raises(OptionError, match=r"write to \S+/open, and could replace \S+/data: .*chmod go-w.*chmod \+t"):
+        EmbeddedRedis(data).start()
+    assert not list(data.iterdir())
+    parent.chmod(mode | 0o1000)
+    with EmbeddedRedis(data):
+        pass
+
+
+def test_a_parent_that_the_own_group_may_write_to_works(scratch: Path) -> None:
+    parent = scratch / "group"
+    parent.mkdir()
+    os.chown(parent, -1, os.getegid())
+    parent.chmod(0o775)
+    with EmbeddedRedis(parent / "data"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give directories away")
+def test_parents_of_other_users_and_groups_are_refused(scratch: Path) -> None:
+    parent = scratch / "theirs"
+    parent.mkdir()
+    parent.chmod(0o775)
+    os.chown(parent, 0, NOBODY)
+    with pytest.raises(OptionError, match=r"write to .*theirs"):
+        EmbeddedRedis(parent / "data").start()
+    os.chown(parent, NOBODY, 0)
+    parent.chmod(0o1777)
+    with pytest.raises(OptionError, match=r"theirs belongs to the user with the number \d+"):
+        EmbeddedRedis(parent / "data").start()
+
+
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_a_directory_that_others_may_read_works(data: Path, mode: int) -> None:
     data.mkdir(mode=mode)

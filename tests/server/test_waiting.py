@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -152,6 +154,25 @@ async def test_many_texts_have_more_time(server: EmbeddedRedis, prefix: str, mon
     recall = RecallOptions(embedding_timeout=SHORT)
     async with Memory(server.url, key_prefix=prefix, embeddings=Slow(), recall=recall) as memory:
         await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+
+
+async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: EmbeddedRedis, prefix: str) -> None:
+    over, most = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # threads of a loop
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        long = HumanMessage("y" * 300_000, id="1")
+        await memory.history.aappend([long], thread_id="t", resource_id="u")
+        hung = [asyncio.create_task(asyncio.to_thread(over.wait, 60)) for _ in range(most)]
+        try:
+            await asyncio.sleep(0)
+            assert await asyncio.wait_for(memory.history.amessages("t"), 10) == [long]
+            threads = [one for one in threading.enumerate() if one.name.startswith("workingmem-async")]
+            assert threads
+        finally:
+            over.set()
+            await asyncio.gather(*hung)
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 async def test_a_store_does_not_wait_for_a_hanging_model_either(
