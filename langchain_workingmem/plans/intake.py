@@ -25,6 +25,7 @@ from langchain_workingmem.plans.effects import Pause, Plan, Pull, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.records import UNREADABLE, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep, begun
 from langchain_workingmem.plans.reindex import reindex
+from langchain_workingmem.plans.slices import go_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -221,9 +222,10 @@ class _Intake:
 
     def _remember(self, step: MemoryStep) -> Plan[None]:
         if step.thread_id is None:
-            (written,) = yield from run_script("", self.owner, step.call)
+            ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
-            written = yield from guarded(self.space, step.thread_id, [self.owner], step.call)
+            written, left = yield from guarded(self.space, step.thread_id, [self.owner], step.call)
+            yield from go_on(self.space, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
     def flush(self) -> Plan[None]:
