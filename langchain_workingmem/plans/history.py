@@ -17,7 +17,7 @@ from langchain_workingmem.plans.codec import decode_message, restored
 from langchain_workingmem.plans.effects import Embed, Later, Plan, send
 from langchain_workingmem.plans.keys import check_id, encode
 from langchain_workingmem.plans.search import pack
-from langchain_workingmem.plans.slices import SLICE, finish, finish_later
+from langchain_workingmem.plans.slices import SLICE, finish, go_on
 from langchain_workingmem.plans.threads import read_cursor
 from langchain_workingmem.plans.titles import schedule
 
@@ -94,8 +94,7 @@ def write(
     )
     if appending:
         yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
-    if left:
-        yield from finish_later(space, [thread_id])
+    yield from go_on(space, thread_id, left)
     if revived and space.recall is not None:
         yield Later(_embed_again(space, thread_id, [id.decode() for id in revived]))
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -213,7 +212,9 @@ def truncate(space: Space, thread_id: str, resource_id: str | None, after: str) 
 def refuse(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:
     """Mark messages that a provider has refused: no history shows them. One round trip."""
     keys = space.keys.of(check_id(thread_id, "thread_id"))
-    yield from run_script(thread_id, resource_id, scripts.REFUSE.call(keys.all, owner_tag(resource_id), *ids))
+    call = scripts.REFUSE.call(keys.all, owner_tag(resource_id), *ids)
+    ((_, left),) = yield from run_script(thread_id, resource_id, call)
+    yield from go_on(space, thread_id, left)
 
 
 def page(

@@ -34,6 +34,7 @@ from langchain_workingmem.plans.records import (
     begun,
 )
 from langchain_workingmem.plans.reindex import reindex
+from langchain_workingmem.plans.slices import go_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -236,9 +237,10 @@ class _Intake:
 
     def _remember(self, step: MemoryStep) -> Plan[None]:
         if step.thread_id is None:
-            (written,) = yield from run_script("", self.owner, step.call)
+            ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
-            written = yield from guarded(self.space, step.thread_id, [self.owner], step.call)
+            written, left = yield from guarded(self.space, step.thread_id, [self.owner], step.call)
+            yield from go_on(self.space, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
     def flush(self) -> Plan[None]:

@@ -12,7 +12,7 @@ from langchain_workingmem.plans import effects, scripts
 from langchain_workingmem.plans.access import guarded, owner_tag, run_script
 from langchain_workingmem.plans.codec import as_dict
 from langchain_workingmem.plans.effects import Pause, Plan
-from langchain_workingmem.plans.slices import finish_later
+from langchain_workingmem.plans.slices import go_on
 from langchain_workingmem.plans.threads import create
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def write_into(
                 ((status, row, _),) = yield from run_script("", place.resource_id, call, once=True)
             else:
                 status, row, left = yield from guarded(space, place.thread_id, [place.resource_id], call, once=True)
-                if left:
-                    yield from finish_later(space, [place.thread_id])
+                yield from go_on(space, place.thread_id, left)
             break
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:

@@ -7,6 +7,7 @@ thread or deletes something of it goes on.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import WorkingMemError
@@ -14,17 +15,25 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Later, Plan, send
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from langchain_workingmem.plans.space import Space
 
+_log = logging.getLogger("langchain_workingmem")
+
 SLICE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
 _LEFT = (b"tending", b"behind", b"trash")  # fields of a thread that has slices left
+_LATE = 2  # what a script says when vectors might expire before their thread; 1: slices are left, and there is time
 
 
 def is_unfinished(row: Mapping[bytes, bytes]) -> bool:
     """Tell whether a thread, as HGETALL gives it, has slices left to be done."""
     return any(name in row for name in _LEFT)
+
+
+def left_in(row: Mapping[bytes, bytes]) -> int:
+    """Tell what is left to be done in a thread, as HGETALL gives it, in the way that scripts do."""
+    return _LATE if b"late" in row else int(is_unfinished(row))
 
 
 def sweep(space: Space, *thread_ids: str) -> Plan[int]:
@@ -48,15 +57,26 @@ def finish(space: Space, thread_id: str, what: str, remedy: str) -> Plan[int]:
         raise
 
 
-def finish_later(space: Space, thread_ids: Iterable[str]) -> Plan[None]:
-    """Sweep threads in the background, each once at a time."""
-    for thread_id in thread_ids:
-        if thread_id not in space.sweeping:
-            space.sweeping.add(thread_id)
-            yield Later(_in_background(space, thread_id))
+def go_on(space: Space, thread_id: str, left: int) -> Plan[None]:
+    """Go on behind a write with what its script says is left: in the background, unless vectors might expire before the thread.
+
+    The background may be gone before it has begun, with its event loop or its process, so nobody may depend on it.
+    """
+    try:
+        while left == _LATE:
+            ((left, _),) = yield from send(scripts.SWEEP.call(space.keys.of(thread_id).all, SLICE))
+    except WorkingMemError as error:  # what the caller wanted is written
+        _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
+        return
+    if left and thread_id not in space.sweeping:
+        yield Later(_in_background(space, thread_id))
 
 
 def _in_background(space: Space, thread_id: str) -> Plan[None]:
+    """Sweep a thread, once at a time. What is cancelled before it has begun leaves no mark."""
+    if thread_id in space.sweeping:
+        return
+    space.sweeping.add(thread_id)
     try:
         yield from sweep(space, thread_id)
     finally:

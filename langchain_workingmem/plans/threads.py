@@ -21,7 +21,7 @@ from langchain_workingmem.plans.codec import as_dict, canonical, check_key, from
 from langchain_workingmem.plans.effects import Plan, send
 from langchain_workingmem.plans.keys import check_id, decode, encode
 from langchain_workingmem.plans.search import counting, matching, ordered, rows_of, total_of
-from langchain_workingmem.plans.slices import SLICE, finish, finish_later, is_unfinished
+from langchain_workingmem.plans.slices import SLICE, finish, go_on, is_unfinished, left_in
 from langchain_workingmem.plans.space import searched
 from langchain_workingmem.text.nesting import shown
 from langchain_workingmem.text.unicode import is_utf8
@@ -123,9 +123,8 @@ def create(
 
 
 def goes_on(space: Space, thread_id: str, reply: Any) -> Plan[None]:
-    """Go on in the background with what somebody has left undone in a thread that was written to."""
-    if is_unfinished(as_dict(reply)):
-        yield from finish_later(space, [thread_id])
+    """Go on with what is left to be done in a thread that was written to, as HGETALL gives it."""
+    yield from go_on(space, thread_id, left_in(as_dict(reply)))
 
 
 def get(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:

@@ -14,6 +14,7 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.access import run_script
 from langchain_workingmem.plans.effects import Ask, Later, Plan
 from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem.plans.slices import go_on
 from langchain_workingmem.text.unicode import to_utf8, visible
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _name(space: Space, options: TitleOptions, model: BaseChatModel, thread_id: 
         answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
         title = clean(str(answer.text), options.max_chars)
         if title:
-            yield from run_script(thread_id, None, scripts.TITLE.call(keys.all, title))
+            ((_, left),) = yield from run_script(thread_id, None, scripts.TITLE.call(keys.all, title))
+            yield from go_on(space, thread_id, left)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:

@@ -347,6 +347,20 @@ def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
     assert min(ends) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
 
 
+def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
+    talk(memory, LONG)
+    wait_for(memory, raw, prefix, "tending")
+    crash(memory, "truncate", 1)
+    memory.core.space.sweeping.add("t")
+    (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
+    raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
+    memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)
+    assert raw.pexpiretime(vector) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
+
+
 def test_the_trash_of_a_thread_that_expires_goes_with_its_vectors(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +14,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.plans import history, titles
 from langchain_workingmem.plans.branch import Branch
+from langchain_workingmem.plans.effects import Plan
 from langchain_workingmem.plans.windows import without_memory
 from tests.agents.models import Scripted
 from tests.conftest import Trips, WordEmbeddings
@@ -326,3 +329,95 @@ def test_a_deletion_takes_the_vectors_of_threads_that_have_expired(keep: Keep, r
     report = memory.delete_resource("u")
     assert (report.threads, report.vectors, report.verified) == (0, 2, True)
     assert not ends(raw, prefix)
+
+
+# ------------------------------------------------------------------ where nobody runs the background
+
+
+def vectors(raw: redis.Redis, prefix: str) -> list[int]:
+    return list(ends(raw, prefix, "vector:*").values())
+
+
+def test_vectors_outlive_their_thread_where_each_call_has_a_loop_of_its_own(
+    keep: Keep, raw: redis.Redis, prefix: str
+) -> None:
+    memory = keep(timedelta(seconds=2))  # the end of a loop cancels what runs in the background
+
+    def write(*ids: str) -> None:
+        messages = [HumanMessage("tea", id=id) for id in ids]
+        asyncio.run(memory.history.aappend(messages, thread_id="t", resource_id="u"))
+        assert not memory.core.space.sweeping
+
+    for start in range(0, 1500, 500):
+        write(*(f"m{place}" for place in range(start, start + 500)))
+    for place in range(16):  # for more than three ttls
+        time.sleep(0.5)
+        write(f"x{place}")
+        thread_ends = raw.pexpiretime(f"{prefix}:thread:{{t}}")
+        found = vectors(raw, prefix)
+        assert len(found) == 1500 + place + 1
+        assert min(found) >= thread_ends
+
+
+@pytest.mark.parametrize("name", ["append", "update", "remember", "title", "refuse"])
+def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
+    keep: Keep, raw: redis.Redis, prefix: str, name: str
+) -> None:
+    say(keep(timedelta(minutes=1)), *map(str, range(1300)))
+    memory = keep(DAY)
+    memory.core.space.sweeping.add("t")  # whoever should go on in the background dies
+    if name != "append":
+        raw.hset(f"{prefix}:thread:{{t}}", "ttl", 86_400_000)
+    space = memory.core.space
+    writes: dict[str, Callable[[], Any]] = {
+        "append": lambda: say(memory, "next"),
+        "update": lambda: memory.threads.update("t", title="new"),
+        "remember": lambda: memory.working_memory.update("tea", thread_id="t"),
+        "title": lambda: memory.core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t")),
+        "refuse": lambda: memory.core.run(history.refuse(space, "t", "u", ["7"])),
+    }
+    writes[name]()
+    thread = f"{prefix}:thread:{{t}}"
+    assert raw.pexpiretime(thread) / 1000 - time.time() > 86_000
+    assert len(vectors(raw, prefix)) == 1300 + (name == "append")
+    assert min(vectors(raw, prefix)) >= raw.pexpiretime(thread)
+    assert not raw.hexists(thread, "late")
+
+
+def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.Redis, prefix: str) -> None:
+    say(keep(timedelta(minutes=1)), *map(str, range(1300)))
+    memory = keep(DAY)
+
+    def dying() -> Plan[None]:
+        plan = memory.core.saving([HumanMessage("next", id="next")], "t", "u")
+        effect = next(plan)
+        while True:
+            outcome = yield effect
+            if raw.hexists(f"{prefix}:thread:{{t}}", "late"):
+                return
+            effect = plan.send(outcome)
+
+    memory.core.run(dying())
+    thread_ends = raw.pexpiretime(f"{prefix}:thread:{{t}}")
+    short = [key for key in raw.scan_iter(f"{prefix}:vector:*") if raw.pexpiretime(key) < thread_ends]
+    assert len(short) > 300
+    raw.delete(*short)  # as when they expire
+    assert memory.recall.reindex(progress=False) == len(short)
+    assert len(vectors(raw, prefix)) == 1301
+    assert min(vectors(raw, prefix)) >= thread_ends
+    assert memory.recall.reindex(progress=False) == 0
+
+
+def test_a_round_is_not_begun_anew_before_it_is_through(keep: Keep, raw: redis.Redis, prefix: str) -> None:
+    memory = keep(DAY)
+    say(memory, *map(str, range(1300)))
+    wait_until(lambda: is_settled(memory, raw, prefix))
+    memory.core.space.sweeping.add("t")
+    thread = f"{prefix}:thread:{{t}}"
+    raw.hset(thread, "lease", round((time.time() + 86_400 + 600) * 1000))
+    say(memory, "one more")
+    assert raw.hexists(thread, "tending")
+    raw.hset(thread, "tending", 1200)  # somebody else is that far
+    raw.hset(thread, "next_lease", round((time.time() + 86_400 + 700) * 1000))  # it takes longer than a ttl
+    say(memory, "and one")
+    assert raw.hget(thread, "tending") == b"1200"

@@ -71,17 +71,31 @@ local function walk(key, messages, low, goes_on, visit)
   end
 end
 
+-- Takes the vectors of a message away, and says in it that it has none.
+local function undress(id, seq, value)
+  local at, _, size, _, said, state, rest = string.match(value, HEADER)
+  redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+  return drop_vectors(seq, value)
+end
+
 -- Gives the vectors of the current branch the owner and the lease of their thread, a slice of them. `tending` tells where
--- the next slice begins.
+-- the next slice begins. A message whose vectors have gone (evicted, or expired while nobody went on) says so from then on,
+-- so that reindex() heals it.
 local function tend(goes_on)
   local owner, cursor, coming = unpack(redis.call('HMGET', KEYS[1], 'resource', 'tending', 'next_lease'))
   if not cursor then return end
-  cursor = walk(KEYS[2], KEYS[3], cursor, goes_on, function(_, seq, value)
+  cursor = walk(KEYS[2], KEYS[3], cursor, goes_on, function(id, seq, value)
+    local is_bare = false
     for _, key in ipairs(vector_keys(seq, value)) do
       local named = redis.call('HGET', key, 'resource')
+      is_bare = is_bare or not named
       if named and named ~= owner then redis.call('HSET', key, 'resource', owner) end
-      if named and coming then redis.call('PEXPIREAT', key, coming) end
+      -- one that was written since may hold a longer lease; GT leaves alone what has none
+      if named and coming and redis.call('PEXPIREAT', key, coming, 'GT') == 0 then
+        redis.call('PEXPIREAT', key, coming, 'NX')
+      end
     end
+    if is_bare then undress(id, seq, value) end
   end)
   if cursor then
     redis.call('HSET', KEYS[1], 'tending', cursor)
@@ -92,16 +106,20 @@ local function tend(goes_on)
 end
 
 -- A thread with a `ttl` (ms) expires that long after its last write, all its own keys in one instant. Its vectors may be
--- many, so they hold a `lease` (ms since the epoch) of up to three times that. A write begins to renew it when less than two
--- are left: the renewal takes several slices, and for one more ttl nothing is lost when it is interrupted.
--- `hold` is for each vector that is written, `keep` for the end of every write. Returns 1 when slices are left to be done.
--- `given` is the ttl that the thread is about to get, if any.
+-- many, so they hold a `lease` (ms since the epoch) of up to three times that. A write begins a round that renews it when less
+-- than two are left. A round takes several slices and is never begun anew before it is through, so it ends however often
+-- it is interrupted. For one more ttl nothing depends on it; then the thread is `late`: some vectors might expire before
+-- it, and a writer does the slices before its call returns.
+-- `hold` is for each vector that is written, `keep` for the end of every write. Returns 0 when nothing is left to be done, 1 when
+-- slices are, 2 when the thread is late. `given` is the ttl that the thread is about to get, if any.
 local lease
 local function hold(vector, given)
   if lease == nil then
     local held, coming, ttl = unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'ttl'))
     ttl = given or ttl
-    lease = coming or held or (ttl and whole(math.floor(now() / 1000) + 3 * ttl))
+    lease = coming or held
+    local present = math.floor(now() / 1000)
+    if ttl and (not lease or tonumber(lease) < present + ttl) then lease = whole(present + 3 * ttl) end
   end
   if lease then
     redis.call('PEXPIREAT', vector, lease)
@@ -110,21 +128,39 @@ local function hold(vector, given)
   end
 end
 
-local function keep()
-  local ttl, held, coming, tending, behind, trash =
-    unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease', 'next_lease', 'tending', 'behind', 'trash'))
-  if ttl then
-    local ends = math.floor(now() / 1000) + ttl
-    if tonumber(coming or held or 0) < ends + ttl then
-      redis.call('HSET', KEYS[1], 'next_lease', whole(ends + 2 * ttl), 'tending', 0)
-      tend(slice(SLICE))
-      tending = redis.call('HGET', KEYS[1], 'tending')
-    end
-    for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
-      redis.call('PEXPIREAT', KEYS[place], whole(ends))
-    end
+-- Begins a round when one is due and none is under way. Returns whether it has begun.
+local function begin_round()
+  local ttl, held, coming = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease', 'next_lease'))
+  local ends = redis.call('PEXPIRETIME', KEYS[1])
+  if not ttl or ends < 0 or coming or tonumber(held or 0) >= ends + ttl then return false end
+  redis.call('HSET', KEYS[1], 'next_lease', whole(ends + 2 * ttl), 'tending', 0)
+  return true
+end
+
+-- Writes down whether the thread is late. Returns what `keep` does.
+local function what_is_left()
+  local held, coming, late, tending, behind, trash =
+    unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'late', 'tending', 'behind', 'trash'))
+  -- without a lease all vectors stay, or were written in the first round
+  local least = tonumber(held or coming)
+  if tending and least and least < redis.call('PEXPIRETIME', KEYS[1]) then
+    if not late then redis.call('HSET', KEYS[1], 'late', 1) end
+    return 2
   end
+  if late then redis.call('HDEL', KEYS[1], 'late') end
   return (tending or behind or trash) and 1 or 0
+end
+
+local function keep()
+  local ttl = redis.call('HGET', KEYS[1], 'ttl')
+  if ttl then
+    local ends = whole(math.floor(now() / 1000) + ttl)
+    for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
+      redis.call('PEXPIREAT', KEYS[place], ends)
+    end
+    if begin_round() then tend(slice(SLICE)) end
+  end
+  return what_is_left()
 end
 
 -- The trash holds what was deleted, until its vectors are gone: for each number a part of a thread under the names of `bin`.

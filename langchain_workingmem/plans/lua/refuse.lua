@@ -1,10 +1,10 @@
 -- Marks messages as refused by a provider: they stay in the thread, and no history shows them.
 -- ARGV  resource or '', ids
--- Reply number of messages marked; WMOWNER.
+-- Reply number of messages marked, what `keep` returns; WMOWNER.
 local refusal = stranger(ARGV[1])
 if refusal then return refusal end
 check_kinds()
-local marked = 0
+local marked, left = 0, 0
 for place = 2, #ARGV do
   local id = ARGV[place]
   local seq = redis.call('ZSCORE', KEYS[2], id)
@@ -20,6 +20,6 @@ for place = 2, #ARGV do
 end
 if marked > 0 then
   redis.call('HINCRBY', KEYS[1], 'refused', marked)
-  keep()
+  left = keep()
 end
-return marked
+return {marked, left}

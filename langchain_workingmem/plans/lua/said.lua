@@ -20,13 +20,6 @@ local function spoken()
   return last and parse_said(last).upto or 0
 end
 
--- Takes the vectors of a superseded message away.
-local function undress(id, seq, value)
-  local at, _, size, _, said, state, rest = string.match(value, HEADER)
-  redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-  return drop_vectors(seq, value)
-end
-
 -- `behind` tells from where on superseded messages may still have vectors.
 local function wait_from(seq)
   redis.call('HSET', KEYS[1], 'behind', whole(math.min(seq, redis.call('HGET', KEYS[1], 'behind') or seq)))
@@ -177,11 +170,14 @@ local function revive(id)
     seq = redis.call('ZSCORE', KEYS[7], id)
   end
   if not seq then return 0, id end
-  local _, _, _, chunks, said = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+  local value = redis.call('HGET', KEYS[3], id)
+  local _, _, _, chunks, said = string.match(value, HEADER)
   redis.call('ZREM', KEYS[7], id)
   redis.call('ZADD', KEYS[2], seq, id)
   list_said(seq, said)
   if chunks ~= '0' then -- it has its vectors still, and the thread may have changed hands meanwhile
+    -- no round has renewed them while they were superseded
+    for _, key in ipairs(vector_keys(seq, value)) do hold(key) end
     redis.call('HSET', KEYS[1], 'tending', whole(math.min(seq, redis.call('HGET', KEYS[1], 'tending') or seq)))
   end
   return 1, id

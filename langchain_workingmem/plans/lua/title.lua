@@ -1,8 +1,7 @@
 -- Gives a thread a title unless it has one: whoever named it meanwhile has won.
 -- ARGV  title
--- Reply 1 when it was set, else 0 (titled already, or gone)
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+-- Reply 1 when it was set, else 0 (titled already, or gone); what `keep` returns
+if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end
 check_kinds()
 local titled = redis.call('HSETNX', KEYS[1], 'title', ARGV[1])
-keep()
-return titled
+return {titled, keep()}
