@@ -136,7 +136,7 @@ def wait_for(memory: Memory, raw: redis.Redis, prefix: str, field: str) -> None:
 
     def is_gone() -> bool:
         memory.threads.get("t")
-        return not raw.hexists(f"{prefix}:thread:{{t}}", field)
+        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.space.sweeping
 
     wait_until(is_gone)
 
