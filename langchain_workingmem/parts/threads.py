@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
@@ -285,9 +286,10 @@ class Threads:
             until=until,
         )
         new_id = core.new_id() if new_thread_id is None else new_thread_id
-        copy = yield from clones.clone(
-            core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
+        cloning = partial(
+            clones.clone, core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
+        copy = yield from clones.anew(core.space, new_id, resource_id, cloning)
         try:
             yield from copy_memory(core.space, thread_id, copy.thread)
         except WorkingMemError:

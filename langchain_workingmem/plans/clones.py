@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 CLONE_BATCH = 200  # messages that one step of a clone carries
 
 
+def anew(
+    space: Space, new_thread_id: str, resource_id: str | None, cloning: Callable[[], Plan[ClonedThread]]
+) -> Plan[ClonedThread]:
+    """Clone, and where a writer who died has left an unfinished copy under the id, take that away and begin anew."""
+    try:
+        return (yield from cloning())
+    except RedisReplyError as error:
+        if error.code != "WMUNFINISHED":
+            raise
+    yield from delete(space, new_thread_id, resource_id)
+    return (yield from cloning())
+
+
 def clone(
     space: Space,
     source: str,
@@ -40,30 +53,8 @@ def clone(
 
     Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
     the copy appears in one step; a larger one grows, marked as `unfinished`, and is deleted again when an error ends it. A
-    copy whose writer died stays `unfinished`: to clone with its id again takes it away, and begins anew.
+    copy whose writer died stays `unfinished`; `anew` takes it away.
     """
-    try:
-        return (
-            yield from _clone(space, source, new_thread_id, resource_id, title, metadata, wanted, message_ids, new_id)
-        )
-    except RedisReplyError as error:
-        if error.code != "WMUNFINISHED":
-            raise
-    yield from delete(space, new_thread_id, resource_id)
-    return (yield from _clone(space, source, new_thread_id, resource_id, title, metadata, wanted, message_ids, new_id))
-
-
-def _clone(
-    space: Space,
-    source: str,
-    new_thread_id: str,
-    resource_id: str | None,
-    title: str | None,
-    metadata: Mapping[str, Any] | None,
-    wanted: Wanted,
-    message_ids: Collection[str] | None,
-    new_id: Callable[[], str],
-) -> Plan[ClonedThread]:
     origin = yield from there(space, source, resource_id)
     keys = space.keys.of(source)
     check_id(new_thread_id, "new_thread_id")
