@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress, count
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem.errors import (
@@ -348,7 +348,9 @@ def fetched(
     floor = floor_of(space.model) if has_floor else None
     hybrid = options.search == "hybrid"
     gone: set[Place] = set()
-    for turn in count(1):
+    turn = 0
+    while True:
+        turn += 1
         fresh = [*filter(wanted, ranked)]
         # where none is near, those that have the question's words may count all the same
         chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
@@ -368,7 +370,6 @@ def fetched(
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
-    raise AssertionError  # count() does not end
 
 
 def _shown(
