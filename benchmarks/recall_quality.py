@@ -41,11 +41,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from tqdm import tqdm
 
 from langchain_workingmem import HybridWeights, Memory, RecallOptions, RecallResult
+from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
-from langchain_workingmem.io.embedder import name_of
-from langchain_workingmem.plans import recall as plans
-from langchain_workingmem.plans.scoring import Floor
+from langchain_workingmem.recall import operations as plans
+from langchain_workingmem.recall.ranking import Floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import langchain_core
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-from langchain_workingmem.plans.keys import check_id
-from langchain_workingmem.plans.threads import owner_of
-from langchain_workingmem.plans.turn import read_history
+from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.turn.operations import read_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from langchain_workingmem.memory import Memory
-    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem.history import History
+    from langchain_workingmem.options import HistoryOptions
 
 _log = logging.getLogger("langchain_workingmem")
+
+
+class HasHistory(Protocol):
+    """What a chat history needs of a `Memory`."""
+
+    core: Core
+    history: History
+    history_options: HistoryOptions
 
 
 class RedisChatMessageHistory(BaseChatMessageHistory):
@@ -34,7 +44,7 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
 
     def __init__(
         self,
-        memory: Memory,
+        memory: HasHistory,
         session_id: str,
         *,
         resource_id: str | None = None,

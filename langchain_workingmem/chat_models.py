@@ -30,3 +30,10 @@ def chat_model_by_name(name: str) -> BaseChatModel:
         msg = f"model={name!r}: {error}"
         raise OptionError(msg) from error
     return found
+
+
+def chat_model(model: BaseChatModel | str) -> BaseChatModel:
+    """Make a chat model of a name; one that is passed stays."""
+    if not isinstance(model, str):
+        return model
+    return chat_model_by_name(model)

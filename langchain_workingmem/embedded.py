@@ -83,7 +83,7 @@ class EmbeddedRedis:
                 "the embedded server does not run on Windows: run `docker run -p 6379:6379 redis:8` and "
                 "pass its URL, redis://localhost:6379/0, instead"
             )
-        from langchain_workingmem.io import server  # its locks do not exist on Windows
+        from langchain_workingmem._engine import server
 
         deadline = time.monotonic() + self._start_timeout.total_seconds()
         with self._mutex:
@@ -128,7 +128,7 @@ class EmbeddedRedis:
     def _give_up(self) -> None:
         if self._claim is None or self._release is None:
             return
-        from langchain_workingmem.io import server
+        from langchain_workingmem._engine import server
 
         self._release()
         server.discard(self._claim[0], temporary=self._given is None)

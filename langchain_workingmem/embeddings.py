@@ -89,3 +89,15 @@ def embeddings_by_name(name: str) -> Embeddings:
     except ValueError as error:
         msg = f"embeddings={name!r}: {error}"
         raise OptionError(msg) from error
+
+
+def embedding_model(embeddings: Embeddings | str | None) -> Embeddings | None:
+    """Make an embedding model of a name; one that is passed stays."""
+    if not isinstance(embeddings, str):
+        if embeddings is not None and not hasattr(embeddings, "embed_documents"):
+            msg = (
+                f"embeddings is of type {type(embeddings).__name__}: pass an embedding model, or a name such as 'local'"
+            )
+            raise OptionError(msg)
+        return embeddings
+    return embeddings_by_name(embeddings)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
 
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
     from langchain_core.tools import BaseTool
 
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.chat_history import RedisChatMessageHistory
-    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.history import History
     from langchain_workingmem.models import Diagnosis
-    from langchain_workingmem.options import HistoryOptions, Scope
-    from langchain_workingmem.parts.base import Core
+    from langchain_workingmem.options import HistoryOptions, RecallArguments
     from langchain_workingmem.retriever import SemanticRecallRetriever
+    from langchain_workingmem.turn import Turn
 
 
 class Faces:
     """The part of `Memory` that makes tools, nodes, retrievers and chat histories."""
 
     core: Core
+    history: History
     history_options: HistoryOptions
+    turn: Turn
 
     def tools(
         self,
@@ -70,7 +72,7 @@ class Faces:
         """
         from langchain_workingmem.nodes import load_node
 
-        return load_node(cast("Memory", self), into=into, read_only=read_only, trust_client_ids=trust_client_ids)
+        return load_node(self.turn, into=into, read_only=read_only, trust_client_ids=trust_client_ids)
 
     def save_node(self, *, trust_client_ids: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the messages from what the user said last on.
@@ -79,24 +81,15 @@ class Faces:
         """
         from langchain_workingmem.nodes import save_node
 
-        return save_node(cast("Memory", self), trust_client_ids=trust_client_ids)
+        return save_node(self.turn, trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
         *,
         thread_id: str | None = None,
         resource_id: str | None = None,
-        scope: Scope | None = None,
-        top_k: int | None = None,
-        message_range: int | tuple[int, int] | None = None,
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        roles: Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        exclude_message_ids: Collection[str] = (),
         trust_client_ids: bool = False,
+        **arguments: Unpack[RecallArguments],
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
@@ -108,17 +101,9 @@ class Faces:
             memory=self,
             thread_id=thread_id,
             resource_id=resource_id,
-            scope=scope,
-            top_k=top_k,
-            message_range=message_range,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            since=since,
-            until=until,
-            exclude_message_ids=exclude_message_ids,
-            roles=roles,
-            metadata_filter=metadata,
             trust_client_ids=trust_client_ids,
+            metadata_filter=arguments.pop("metadata", None),
+            **arguments,
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
@@ -134,7 +119,7 @@ class Faces:
         from langchain_workingmem.ids import owner_of_session
 
         owner = owner_of_session(resource_id, from_config=is_from_config(sys._getframe(1)))  # noqa: SLF001 - see there
-        return RedisChatMessageHistory(cast("Memory", self), session_id, resource_id=owner)
+        return RedisChatMessageHistory(self, session_id, resource_id=owner)
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
@@ -153,12 +138,12 @@ class Faces:
         use will make are no fault.
         About eight round trips, and one call of the embedding model.
         """
-        from langchain_workingmem.plans.doctor import diagnose
+        from langchain_workingmem._redis.doctor import diagnose
 
         return self.core.run(diagnose(self.core.space, self.core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
-        from langchain_workingmem.plans.doctor import diagnose
+        from langchain_workingmem._redis.doctor import diagnose
 
         return await self.core.arun(diagnose(self.core.space, self.core.breaker.open_for))

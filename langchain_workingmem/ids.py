@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import IdError
 from langchain_workingmem.options import Ids
-from langchain_workingmem.plans.keys import check_id
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

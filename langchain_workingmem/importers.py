@@ -16,10 +16,10 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
+from langchain_workingmem._redis.codec import is_ours_to_keep
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.plans.archive import header
-from langchain_workingmem.plans.codec import is_ours_to_keep
-from langchain_workingmem.plans.records import UNREADABLE
+from langchain_workingmem.users.archive import header
+from langchain_workingmem.users.records import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

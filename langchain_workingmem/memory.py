@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
-from langchain_core.messages import BaseMessage, HumanMessage
-
-from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
+from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._redis.core import Core, Entered
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import Space
+from langchain_workingmem.chat_models import chat_model
+from langchain_workingmem.embeddings import embedding_model
+from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
-from langchain_workingmem.io.breaker import Breaker
+from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
@@ -26,39 +28,46 @@ from langchain_workingmem.options import (
     check_type,
     one_of,
 )
-from langchain_workingmem.parts.base import Core
-from langchain_workingmem.parts.entered import Entered
-from langchain_workingmem.parts.history import History
-from langchain_workingmem.parts.recall import Recall
-from langchain_workingmem.parts.resources import Resources
-from langchain_workingmem.parts.threads import Threads
-from langchain_workingmem.parts.working_memory import WorkingMemory
-from langchain_workingmem.plans import turn
-from langchain_workingmem.plans.codec import as_messages
-from langchain_workingmem.plans.effects import traced
-from langchain_workingmem.plans.keys import Keys, check_id
-from langchain_workingmem.plans.recall import Query
-from langchain_workingmem.plans.space import Space
+from langchain_workingmem.recall import Recall
+from langchain_workingmem.threads import Threads
+from langchain_workingmem.turn import Turn
+from langchain_workingmem.users import Users
+from langchain_workingmem.working_memory import WorkingMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
     from os import PathLike
+    from typing import Unpack
 
     from langchain_core.embeddings import Embeddings
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem.io.clients import AsyncClient, SyncClient
-    from langchain_workingmem.models import MemoryContext
-    from langchain_workingmem.options import Scope
-    from langchain_workingmem.plans.branch import Kind
-    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.models import DeletionReport, ImportReport, MemoryContext
+    from langchain_workingmem.options import RecallArguments
 
 _log = logging.getLogger("langchain_workingmem")
 
 
-class Memory(Faces, Resources, Entered):
+class MemoryArguments(TypedDict, total=False):
+    """What `Memory.embedded` takes beside the path; `Memory` describes them."""
+
+    embeddings: Embeddings | str | None
+    history: HistoryOptions | None
+    recall: RecallOptions | Literal[False] | None
+    working_memory: WorkingMemoryOptions | None
+    title: TitleOptions | None
+    key_prefix: str
+    ttl: timedelta | None
+    create_index: bool
+    on_error: OnError
+    timeout: timedelta
+    connect_timeout: timedelta
+
+
+class Memory(Faces, Entered):
     """The memory of agents on one Redis.
 
     Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One
@@ -106,8 +115,8 @@ class Memory(Faces, Resources, Entered):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # redis-py and numpy: who only imports `Memory` need not wait for them
-        from langchain_workingmem.io.connecting import runners
-        from langchain_workingmem.io.embedder import Embedder, name_of
+        from langchain_workingmem._engine.connecting import runners
+        from langchain_workingmem._engine.embedder import Embedder, name_of
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -124,7 +133,7 @@ class Memory(Faces, Resources, Entered):
         if recalling is not None and embeddings is None:
             msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
             raise OptionError(msg)
-        model = _model(embeddings) if recalling is not None else None
+        model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
@@ -155,24 +164,11 @@ class Memory(Faces, Resources, Entered):
         self.history = History(core)
         self.recall = Recall(core)
         self.working_memory = WorkingMemory(core)
+        self.users = Users(core)
+        self.turn = Turn(core, self.history_options)
 
     @classmethod
-    def embedded(
-        cls,
-        path: str | PathLike[str] | None = None,
-        *,
-        embeddings: Embeddings | str | None = None,
-        history: HistoryOptions | None = None,
-        recall: RecallOptions | Literal[False] | None = None,
-        working_memory: WorkingMemoryOptions | None = None,
-        title: TitleOptions | None = None,
-        key_prefix: str = "wm",
-        ttl: timedelta | None = None,
-        create_index: bool = True,
-        on_error: OnError = "raise",
-        timeout: timedelta = TIMEOUT,
-        connect_timeout: timedelta = CONNECT_TIMEOUT,
-    ) -> Self:
+    def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:
         """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
 
         `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
@@ -184,20 +180,7 @@ class Memory(Faces, Resources, Entered):
         server = EmbeddedRedis(path)
         server.start()
         try:
-            memory = cls(
-                server.url,
-                embeddings=embeddings,
-                history=history,
-                recall=recall,
-                working_memory=working_memory,
-                title=title,
-                key_prefix=key_prefix,
-                ttl=ttl,
-                create_index=create_index,
-                on_error=on_error,
-                timeout=timeout,
-                connect_timeout=connect_timeout,
-            )
+            memory = cls(server.url, **arguments)
         except BaseException:
             server.close()
             raise
@@ -213,16 +196,10 @@ class Memory(Faces, Resources, Entered):
         *,
         thread_id: str,
         resource_id: str,
-        scope: Scope | None = None,
-        top_k: int | None = None,
-        message_range: int | tuple[int, int] | None = None,
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
         recall: Literal[False] | None = None,
         last_messages: int | None = None,
+        **arguments: Unpack[RecallArguments],
     ) -> MemoryContext:
         """Assemble what a model is shown at this turn; nothing is written.
 
@@ -237,21 +214,16 @@ class Memory(Faces, Resources, Entered):
         `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`; recall is bounded by `top_k` and
         `max_tokens` together.
         """
-        new, query = self._ask(
+        plan = self.turn.context(
             messages,
-            thread_id=thread_id,
-            resource_id=resource_id,
-            scope=scope,
-            top_k=top_k,
-            message_range=message_range,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            metadata=metadata,
-            exclude_message_ids=exclude_message_ids,
+            thread_id,
+            resource_id,
+            read_only=read_only,
             recall=recall,
+            last_messages=last_messages,
+            **arguments,
         )
-        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
-        return self._runner.run(plan)
+        return self.core.run(plan)
 
     async def acontext(
         self,
@@ -259,136 +231,22 @@ class Memory(Faces, Resources, Entered):
         *,
         thread_id: str,
         resource_id: str,
-        scope: Scope | None = None,
-        top_k: int | None = None,
-        message_range: int | tuple[int, int] | None = None,
-        threshold: float | None = None,
-        max_tokens: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        exclude_message_ids: Collection[str] = (),
         read_only: bool = False,
         recall: Literal[False] | None = None,
         last_messages: int | None = None,
+        **arguments: Unpack[RecallArguments],
     ) -> MemoryContext:
         """Async twin of `context`."""
-        new, query = self._ask(
+        plan = self.turn.context(
             messages,
-            thread_id=thread_id,
-            resource_id=resource_id,
-            scope=scope,
-            top_k=top_k,
-            message_range=message_range,
-            threshold=threshold,
-            max_tokens=max_tokens,
-            metadata=metadata,
-            exclude_message_ids=exclude_message_ids,
+            thread_id,
+            resource_id,
+            read_only=read_only,
             recall=recall,
+            last_messages=last_messages,
+            **arguments,
         )
-        plan = self._context(new, thread_id, resource_id, query, last_messages, read_only=read_only)
-        return await self._async_runner.run(plan)
-
-    def _ask(
-        self,
-        messages: Iterable[MessageLikeRepresentation] | str,
-        *,
-        recall: Literal[False] | None = None,
-        **arguments: Any,
-    ) -> tuple[list[BaseMessage], Query | None]:
-        check_id(arguments["resource_id"], "resource_id")
-        new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
-        one_of(recall, (False, None), "recall")
-        options = self._space.recall
-        if options is None or recall is not None:
-            ids = {"thread_id", "resource_id"}
-            if asked := {name for name, value in arguments.items() if value not in (None, ())} - ids:
-                self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
-                msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
-                raise OptionError(msg)
-            return new, None
-        question = turn.question(new)
-        return new, Query.of_turn(options, str(question.text) if question else "", **arguments)
-
-    def _context(
-        self,
-        new: list[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        query: Query | None,
-        last_messages: int | None,
-        *,
-        read_only: bool,
-    ) -> Plan[MemoryContext]:
-        numbered = [message for message in new if message.id is None]
-        for message in numbered:
-            message.id = self.core.new_id()
-        found = yield from self._gather(new, thread_id, resource_id, query, last_messages)
-        found = found.renamed({message.id or "" for message in numbered})
-        for message in numbered:
-            message.id = found.branch.aliases.get(message.id or "", message.id)
-        if not read_only:
-            turn.note_branch(self._space, thread_id, new, found.branch)
-        return self.assembled(found, new, read_only=read_only)
-
-    def gathering(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        on_error: OnError | None = None,
-        *,
-        kind: Kind = "list",
-        recall: Literal[False] | Mapping[str, Any] | None = None,
-        last_messages: int | None = None,
-    ) -> Plan[turn.Gathered]:
-        """Plan to read what the store knows for a turn; for faces that assemble later, or more than once."""
-        told = recall if isinstance(recall, Mapping) else {"recall": recall}
-        _, query = self._ask(new, thread_id=thread_id, resource_id=resource_id, **told)
-        return self._gather(new, thread_id, resource_id, query, last_messages, on_error, kind)
-
-    def assembled(
-        self,
-        found: turn.Gathered,
-        new: Sequence[BaseMessage],
-        *,
-        read_only: bool,
-        for_model: bool = False,
-        tools: Sequence[str] | None = None,
-        name: str | None = None,
-    ) -> MemoryContext:
-        """Put together what `gathering` found and the messages at hand; `tools` are the names of those that the model has."""
-        options = self.history_options
-        return turn.assemble(
-            self._space, found, new, options, read_only=read_only, for_model=for_model, tools=tools, name=name
-        )
-
-    def _gather(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        query: Query | None,
-        last_messages: int | None,
-        on_error: OnError | None = None,
-        kind: Kind = "list",
-    ) -> Plan[turn.Gathered]:
-        seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        history = self.history_options
-        if last_messages is not None:  # of this call, and exactly that many
-            history = replace(history, last_messages=last_messages, step=1)
-        gather = partial(turn.gather, self._space, new, thread_id, resource_id, history, kind=kind)
-        finding = self._found(gather, query, on_error or self._on_error)
-        return traced("chain", "memory_context", seen, finding, _as_output)
-
-    def _found(
-        self, plan: Callable[..., Plan[turn.Gathered]], query: Query | None, on_error: OnError
-    ) -> Plan[turn.Gathered]:
-        try:
-            return (yield from plan(query=query))
-        except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-            if on_error == "raise":
-                raise
-            _log.warning("%s; this turn goes without recall", error)
-        return (yield from plan(query=None))
+        return await self.core.arun(plan)
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
@@ -401,15 +259,55 @@ class Memory(Faces, Resources, Entered):
         edited, is superseded: it stays stored, and nothing shows it but `history.messages(superseded=True)`. So is what the
         list that `context` was asked with, in this process, has left behind.
         """
-        check_id(resource_id, "resource_id")
-        return self._runner.run(self.core.saving_turn(messages, thread_id, resource_id))
+        return self.core.run(self.turn.save(messages, thread_id, resource_id))
 
     async def asave_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
-        check_id(resource_id, "resource_id")
-        return await self._async_runner.run(self.core.saving_turn(messages, thread_id, resource_id))
+        return await self.core.arun(self.turn.save(messages, thread_id, resource_id))
+
+    # ------------------------------------------------------------------ all of a user's data
+
+    def delete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+        """Call `memory.users.delete`."""
+        return self.users.delete(resource_id, namespaces=namespaces)
+
+    async def adelete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+        """Async twin of `delete_resource`."""
+        return await self.users.adelete(resource_id, namespaces=namespaces)
+
+    def export_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Call `memory.users.export`."""
+        return self.users.export(resource_id, vectors=vectors, namespaces=namespaces)
+
+    def aexport_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Async twin of `export_resource`."""
+        return self.users.aexport(resource_id, vectors=vectors, namespaces=namespaces)
+
+    def import_resource(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
+    ) -> ImportReport:
+        """Call `memory.users.load`."""
+        return self.users.load(records, resource_id=resource_id, namespaces=namespaces)
+
+    async def aimport_resource(
+        self,
+        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
+    ) -> ImportReport:
+        """Async twin of `import_resource`."""
+        return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
 
     # ------------------------------------------------------------------ life
 
@@ -445,33 +343,3 @@ class Memory(Faces, Resources, Entered):
         on = {"recall": self._space.recall, "working memory": self._space.working_memory}
         parts = ", ".join(["history", *(name for name, options in on.items() if options)])
         return f"<Memory {self._space.keys.prefix!r}: {parts}>"
-
-
-def _as_output(found: turn.Gathered) -> dict[str, Any]:
-    return {
-        "history": [row.message for row in found.stored],
-        "recalled": found.recalled.messages,
-        "working_memory": found.working_memory.text if found.working_memory else None,
-    }
-
-
-def _model(embeddings: Embeddings | str | None) -> Embeddings | None:
-    if not isinstance(embeddings, str):
-        if embeddings is not None and not hasattr(embeddings, "embed_documents"):
-            msg = (
-                f"embeddings is of type {type(embeddings).__name__}: pass an embedding model, or a name such as 'local'"
-            )
-            raise OptionError(msg)
-        return embeddings
-    from langchain_workingmem.embeddings import embeddings_by_name
-
-    return embeddings_by_name(embeddings)
-
-
-def chat_model(model: BaseChatModel | str) -> BaseChatModel:
-    """Make a chat model of a name; one that is passed stays."""
-    if not isinstance(model, str):
-        return model
-    from langchain_workingmem.chat_models import chat_model_by_name
-
-    return chat_model_by_name(model)

@@ -20,21 +20,23 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph i
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
+from langchain_workingmem._redis.recent import Recent
+from langchain_workingmem._text.copies import is_copy, without_memory
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.history.branch import Branch, Kind
+from langchain_workingmem.history.operations import refuse, saving
+from langchain_workingmem.history.refusals import is_refusal
 from langchain_workingmem.ids import both, resolve, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.options import Ids, check_type, one_of
 from langchain_workingmem.percall import PerCall
-from langchain_workingmem.plans import turn, working_memory
-from langchain_workingmem.plans.branch import Branch, Kind
-from langchain_workingmem.plans.history import refuse
-from langchain_workingmem.plans.recent import Recent
-from langchain_workingmem.plans.refusals import is_refusal
-from langchain_workingmem.plans.turn import Gathered
-from langchain_workingmem.plans.windows import is_copy, without_memory
-from langchain_workingmem.text.unicode import is_utf8
 from langchain_workingmem.tools import WRITING, memory_tools
+from langchain_workingmem.turn import Turn
+from langchain_workingmem.turn import operations as turn
+from langchain_workingmem.turn.operations import Gathered
+from langchain_workingmem.working_memory import operations as working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,10 +44,10 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_workingmem.io.breaker import Part
+    from langchain_workingmem._engine.breaker import Part
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.plans.effects import Plan
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -53,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class AgentTurn:
     """What the middleware knows during one turn. It lives here, because all of a state is streamed to clients."""
 
     question: str | None  # id of the message that the turn answers
@@ -67,7 +69,7 @@ class Turn:
         fresh = turn.to_save(messages, self.branch, self.gathered.seqs)
         return [message for message in fresh if self.saved.get(message.id or "") != message]
 
-    def with_saved(self, messages: Sequence[BaseMessage]) -> Turn:
+    def with_saved(self, messages: Sequence[BaseMessage]) -> AgentTurn:
         """Remember that messages are saved, and the branch with them."""
         known = {message.id: message for message in messages if message.id}
         branch = replace(self.branch.written(), question=self.branch.question or self.question or "")
@@ -141,12 +143,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         check_type(memory, Memory, "memory")
-        self._memory = memory
         self._read_only = read_only
         self._persist = persist and not read_only
         self._on_error: OnError = on_error or memory.core.on_error
         one_of(self._on_error, ("raise", "log"), "on_error")
         self._core = replace(memory.core, on_error=self._on_error)
+        self._plans = Turn(self._core, memory.history_options)
         self._trust_client_ids = trust_client_ids
         self.tools = memory_tools(
             self._core,
@@ -159,7 +161,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         self._memory_name = name
         self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
-        self._turns: Recent[Key, Turn] = Recent(MOST_TURNS)
+        self._turns: Recent[Key, AgentTurn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, list[BaseMessage]] = Recent(MOST_TURNS)
 
     @property
@@ -292,7 +294,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         ids = resolve(config, runtime=runtime, trust_client_ids=self._trust_client_ids)
         return ids.thread_id, ids.resource_id, _namespace(config).rpartition("|")[0]
 
-    def _turn(self, messages: Sequence[BaseMessage], key: Key) -> Turn | None:
+    def _turn(self, messages: Sequence[BaseMessage], key: Key) -> AgentTurn | None:
         """Return the turn that these messages belong to; a summary may have taken its question away."""
         found = self._turns.get(key)
         asked = turn.question(messages)
@@ -303,14 +305,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns.pop(key)
         self._core.space.turn_is_over(key[0])
 
-    def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> Turn | None:
+    def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> AgentTurn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
 
-    def _keep(self, key: Key, found: Turn) -> Turn:
+    def _keep(self, key: Key, found: AgentTurn) -> AgentTurn:
         self._turns.put(key, found)
         return found
 
-    def _has_question(self, found: Turn, config: RunnableConfig) -> bool:
+    def _has_question(self, found: AgentTurn, config: RunnableConfig) -> bool:
         """Tell whether the question is to be saved beside the model's answer."""
         return self._saves(config) and found.question not in found.saved
 
@@ -319,11 +321,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------------ plans
 
-    def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[Turn]:
+    def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[AgentTurn]:
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
-        call = PerCall.of(config).within(self._memory.history_options, self._core.space.recall)
+        call = PerCall.of(config).within(self._plans.history, self._core.space.recall)
         try:
             if before is not None:
                 return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
@@ -337,16 +339,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 raise
             _log.warning("the agent answers without memory: %s", error)
             unknown = Branch(kind=kind_of(config))
-            return self._keep(key, before or Turn(asked.id if asked else None, Gathered(""), unknown))
+            return self._keep(key, before or AgentTurn(asked.id if asked else None, Gathered(""), unknown))
         if is_inside_a_tool(config):  # the outer conversation is not that of an agent in a tool
             gathered = replace(gathered, stored=[])
-        return self._keep(key, Turn(asked.id if asked else None, gathered, gathered.branch))
+        return self._keep(key, AgentTurn(asked.id if asked else None, gathered, gathered.branch))
 
     def _gathering(
         self, messages: Sequence[BaseMessage], key: Key, config: RunnableConfig, call: PerCall
     ) -> Plan[Gathered]:
         kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
-        return self._memory.gathering(
+        return self._plans.gather(
             messages,
             *both(Ids(*key[:2])),
             self._on_error,
@@ -355,7 +357,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             last_messages=call.last_messages,
         )
 
-    def _refreshed(self, before: Turn, key: Key) -> Plan[Turn]:
+    def _refreshed(self, before: AgentTurn, key: Key) -> Plan[AgentTurn]:
         if before.gathered.working_memory is None:
             return before
         thread_id, resource_id = both(Ids(*key[:2]))
@@ -375,7 +377,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._saves(config) and found is not None and is_refusal(error):
             yield from self._refused(_said(request), key, found)
 
-    def _refused(self, messages: Sequence[BaseMessage], key: Key, found: Turn) -> Plan[None]:
+    def _refused(self, messages: Sequence[BaseMessage], key: Key, found: AgentTurn) -> Plan[None]:
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
         try:
@@ -392,14 +394,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
-        known = before or Turn(asked.id if asked else None, Gathered(""), Branch(kind=kind_of(config)))
+        known = before or AgentTurn(asked.id if asked else None, Gathered(""), Branch(kind=kind_of(config)))
         fresh = known.unsaved(messages)
         if not fresh and not known.branch.is_news:
             return
         on_error = on_error or self._on_error
         try:
-            saving = self._saving(fresh, key, before, known.branch, on_error)
-            yield from self._core.gated(saving, key[0], "within")
+            plan = self._saving(fresh, key, before, known.branch, on_error)
+            yield from self._core.gated(plan, key[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
@@ -410,14 +412,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             self._keep(key, before.with_saved(fresh))
 
     def _saving(
-        self, fresh: Sequence[BaseMessage], key: Key, before: Turn | None, branch: Branch, on_error: OnError
+        self, fresh: Sequence[BaseMessage], key: Key, before: AgentTurn | None, branch: Branch, on_error: OnError
     ) -> Plan[list[BaseMessage]]:
         model = before.model if before else None
-        return self._core.saving(fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model)
+        return saving(self._core, fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model)
 
     # ------------------------------------------------------------------ the request
 
-    def _remind(self, request: ModelRequest[Any], prepared: Turn, config: RunnableConfig) -> ModelRequest[Any]:
+    def _remind(self, request: ModelRequest[Any], prepared: AgentTurn, config: RunnableConfig) -> ModelRequest[Any]:
         self._check_tools(request)
         read_only = self._read_only or PerCall.of(config).read_only
         own = self.tools
@@ -426,7 +428,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         hidden = {tool.name for tool in self.tools} - {tool.name for tool in own}
         # a copy that the caller has put into the state; another memory's copy stands in the request only
         copies = {message.id for message in _said(request) if is_copy(message)}
-        context = self._memory.assembled(
+        context = self._plans.assemble(
             prepared.gathered,
             [without_memory(message) if message.id in copies else message for message in request.messages],
             read_only=read_only,

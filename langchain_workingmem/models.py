@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem.text.diffs import changes
-from langchain_workingmem.text.rendering import conversations, line
-from langchain_workingmem.text.unicode import visible
+from langchain_workingmem._documents.diffs import changes
+from langchain_workingmem._text.rendering import conversations, line
+from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,12 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from langchain_workingmem._text.copies import as_given, is_marked, provenance, without_memory
+from langchain_workingmem.history.branch import Branch, Kind
+from langchain_workingmem.history.operations import saving
 from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
-from langchain_workingmem.plans.branch import Branch, Kind
-from langchain_workingmem.plans.turn import (
+from langchain_workingmem.turn.operations import (
     Gathered,
     branch_is_saved,
     note_branch,
@@ -23,24 +25,21 @@ from langchain_workingmem.plans.turn import (
     turn_of,
     unsaved,
 )
-from langchain_workingmem.plans.windows import as_given, is_marked, provenance, without_memory
 
 if TYPE_CHECKING:
-    from langchain_workingmem.memory import Memory
-    from langchain_workingmem.plans.effects import Plan
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.turn import Turn
 
 
-def load_node(
-    memory: Memory, *, into: str, read_only: bool, trust_client_ids: bool
-) -> RunnableLambda[Any, dict[str, Any]]:
+def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` says how."""
 
     def gathered(
         messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str
     ) -> Plan[Gathered]:
-        call = PerCall.of(config).within(memory.history_options, memory.core.space.recall)
+        call = PerCall.of(config).within(turn.history, turn.core.space.recall)
         saves = call.saves and not read_only
-        found = yield from memory.gathering(
+        found = yield from turn.gather(
             messages,
             thread_id,
             resource_id,
@@ -51,10 +50,10 @@ def load_node(
         branch = found.branch
         left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            yield from memory.core.saving(left, thread_id, resource_id, branch=branch)
+            yield from saving(turn.core, left, thread_id, resource_id, branch=branch)
             branch = branch.written()
         if saves:
-            note_branch(memory.core.space, thread_id, messages, branch)
+            note_branch(turn.core.space, thread_id, messages, branch)
         return found
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
@@ -62,9 +61,9 @@ def load_node(
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         gathering = gathered(messages, config, *ids)
         note = "the graph goes on without memory"
-        found = yield from memory.core.softly(gathering, Gathered(""), note, ids[0], "begins")
+        found = yield from turn.core.softly(gathering, Gathered(""), note, ids[0], "begins")
         hidden = read_only or PerCall.of(config).read_only
-        context = memory.assembled(found, messages, read_only=hidden, for_model=True)
+        context = turn.assemble(found, messages, read_only=hidden, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}
@@ -75,37 +74,37 @@ def load_node(
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *rest]}
 
     def load(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return memory.core.run(plan(state, config))
+        return turn.core.run(plan(state, config))
 
     async def aload(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await memory.core.arun(plan(state, config))
+        return await turn.core.arun(plan(state, config))
 
     return RunnableLambda(load, aload, name="load_memory")
 
 
-def save_node(memory: Memory, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` says how."""
 
     def saved(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
         asked = question(messages)
-        branch = noted_branch(memory.core.space, thread_id, asked) or Branch(kind=kind_of(config))
+        branch = noted_branch(turn.core.space, thread_id, asked) or Branch(kind=kind_of(config))
         branch = replace(branch, question=branch.question or _id(asked))
-        yield from memory.core.saving(to_save(messages, branch), thread_id, resource_id, branch=branch)
-        branch_is_saved(memory.core.space, thread_id, asked, branch)
+        yield from saving(turn.core, to_save(messages, branch), thread_id, resource_id, branch=branch)
+        branch_is_saved(turn.core.space, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
-            yield from memory.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
-        memory.core.space.turn_is_over(ids[0])
+            yield from turn.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
+        turn.core.space.turn_is_over(ids[0])
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return memory.core.run(plan(state, config))
+        return turn.core.run(plan(state, config))
 
     async def asave(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await memory.core.arun(plan(state, config))
+        return await turn.core.arun(plan(state, config))
 
     return RunnableLambda(save, asave, name="save_memory")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
-from langchain_workingmem.text.nesting import shown
-from langchain_workingmem.text.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,6 +242,25 @@ class HybridWeights:
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 msg = f"{weight.name}={shown(value)}: use a weight from 0 to 1"
                 raise OptionError(msg)
+
+
+class RecallArguments(TypedDict, total=False):
+    """What one recall may be given beside the ids; what is left out comes from `RecallOptions`.
+
+    `since` and `until` are inclusive. `metadata` compares keys that are named in `RecallOptions(filterable=...)`: they are looked up
+    in a message's `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
+    """
+
+    scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
+    top_k: int | None  # hits at most
+    message_range: int | tuple[int, int] | None  # messages around a hit, or before and after it
+    threshold: float | None  # the least similarity, 0 to 1
+    max_tokens: int | None  # of all that comes back, estimated
+    since: datetime | None
+    until: datetime | None
+    roles: Sequence[str] | str | None
+    metadata: Mapping[str, Any] | None
+    exclude_message_ids: Collection[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import (
     Scope,
@@ -17,7 +18,6 @@ from langchain_workingmem.options import (
     check_type,
     one_of,
 )
-from langchain_workingmem.text.nesting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

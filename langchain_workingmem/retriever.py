@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import replace
 from datetime import datetime  # noqa: TC003 - likewise
-from inspect import getfullargspec
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
@@ -13,23 +12,20 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem.ids import resolve, searched
-from langchain_workingmem.options import Ids, Scope  # noqa: TC001 - likewise
-from langchain_workingmem.plans.recall import Query, search
+from langchain_workingmem.options import Ids, RecallArguments, Scope
+from langchain_workingmem.recall.operations import search
+from langchain_workingmem.recall.query import Query
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
 
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import RecallResult
-    from langchain_workingmem.plans.effects import Plan
 
 
-# what a search may be told beside whose it is; `metadata` is that of the runs, for every retriever
-_FIELDS = {
-    name: "metadata_filter" if name == "metadata" else name
-    for name in getfullargspec(Query.of).kwonlyargs
-    if name not in {"thread_id", "resource_id"}
-}
+# `metadata` is that of the runs, for every retriever
+_FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in RecallArguments.__annotations__}
 
 
 class SemanticRecallRetriever(BaseRetriever):

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, ensure_embeddings
 
+from langchain_workingmem._engine.effects import together
+from langchain_workingmem._redis.core import Entered
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.items import operations as items
+from langchain_workingmem.items.state import Shelf, Vectors, check_paths
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
-from langchain_workingmem.parts.entered import Entered
-from langchain_workingmem.plans import items
-from langchain_workingmem.plans.effects import together
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.shelf import Shelf, Vectors, check_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
-    from langchain_workingmem.io.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
 
 _log = logging.getLogger("langchain_workingmem")
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # by LangGraph's names
@@ -88,8 +88,8 @@ class RedisMemoryStore(Entered, BaseStore):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # as in `Memory`: redis-py and numpy take their time
-        from langchain_workingmem.io.connecting import runners
-        from langchain_workingmem.io.embedder import Embedder
+        from langchain_workingmem._engine.connecting import runners
+        from langchain_workingmem._engine.embedder import Embedder
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)

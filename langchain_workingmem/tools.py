@@ -14,6 +14,13 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
+from langchain_workingmem._documents.formats import JsonFormat, TextFormat
+from langchain_workingmem._documents.places import without_padding
+from langchain_workingmem._documents.schemas import inlined, shape
+from langchain_workingmem._redis.access import check_thread
+from langchain_workingmem._text.nesting import check_depth, check_nesting
+from langchain_workingmem._text.rendering import message_text, unescape
+from langchain_workingmem._text.unicode import as_stored, visible
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
@@ -28,24 +35,19 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.ids import both, resolve, searched
 from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
-from langchain_workingmem.plans import recall, working_memory
-from langchain_workingmem.plans.access import check_thread
-from langchain_workingmem.text.answers import changed, document, nothing_in
-from langchain_workingmem.text.formats import JsonFormat, TextFormat
-from langchain_workingmem.text.nesting import check_depth, check_nesting
-from langchain_workingmem.text.places import without_padding
-from langchain_workingmem.text.rendering import HOW, message_text, unescape
-from langchain_workingmem.text.schemas import inlined, shape
-from langchain_workingmem.text.unicode import as_stored, visible
+from langchain_workingmem.recall import operations as recall
+from langchain_workingmem.working_memory import operations as working_memory
+from langchain_workingmem.working_memory.answers import changed, document, nothing_in
+from langchain_workingmem.working_memory.prompt import HOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.sight import InSight
     from langchain_workingmem.models import StoredMessage
-    from langchain_workingmem.parts.base import Core
-    from langchain_workingmem.plans.effects import Plan
-    from langchain_workingmem.plans.sight import InSight
-    from langchain_workingmem.text.formats import Format
 
 _log = logging.getLogger("langchain_workingmem")
 

@@ -19,8 +19,8 @@ from hypothesis import settings
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem._engine import effects
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import effects
 from langchain_workingmem.store import RedisMemoryStore
 
 settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does

@@ -19,8 +19,8 @@ import typer
 
 import langchain_workingmem
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem.cli import app
-from langchain_workingmem.text.formats import Mode
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -91,10 +91,10 @@ def test_every_command_is_documented(command: str) -> None:
 
 PARTS = (
     "langchain_workingmem.Memory",
-    "langchain_workingmem.parts.threads.Threads",
-    "langchain_workingmem.parts.history.History",
-    "langchain_workingmem.parts.recall.Recall",
-    "langchain_workingmem.parts.working_memory.WorkingMemory",
+    "langchain_workingmem.threads.api.Threads",
+    "langchain_workingmem.history.api.History",
+    "langchain_workingmem.recall.api.Recall",
+    "langchain_workingmem.working_memory.api.WorkingMemory",
 )
 PUBLIC = (
     *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import no_index
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.plans.effects import Plan, send
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.space import no_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_workingmem.plans.space import Space
+    from langchain_workingmem._redis.state import Space
 
 DECLINED = 3
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem.cli.base import Dir, Prefix, Url, directory_of, opened, recalling
 from langchain_workingmem.cli.working_memory import KEEP_ALL, is_object
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

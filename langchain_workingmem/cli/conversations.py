@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli.base import (
     AsJson,
     Cursor,
@@ -32,7 +33,6 @@ from langchain_workingmem.cli.base import (
 )
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.text.rendering import ROLES, message_text
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import Page, StoredMessage

@@ -16,7 +16,7 @@ from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_workingmem.plans.windows import without_memory
+from langchain_workingmem._text.copies import without_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

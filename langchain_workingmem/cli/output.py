@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from langchain_workingmem._text.unicode import signed
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.text.unicode import signed
 
 WIDE = 1000  # columns of a table that nobody looks at in a terminal
 

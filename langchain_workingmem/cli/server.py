@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_workingmem._redis.acl import CLUSTER, set_user
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell, worded
 from langchain_workingmem.cli.output import show
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.models import Diagnosis
-from langchain_workingmem.plans.acl import CLUSTER, set_user
-from langchain_workingmem.plans.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from rich.console import Console
 
+from langchain_workingmem._documents.formats import shorten
 from langchain_workingmem.cli.base import complain
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
-from langchain_workingmem.text.formats import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -22,14 +22,14 @@ from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
-from langchain_workingmem.plans.working_memory import change
+from langchain_workingmem.working_memory.operations import change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.text.formats import Format
 
 app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from langchain_workingmem._documents.diffs import pretty
+from langchain_workingmem._text.rendering import ROLES
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import (
     Diagnosis,
@@ -20,8 +22,6 @@ from langchain_workingmem.models import (
     WorkingMemoryDiff,
     WorkingMemoryState,
 )
-from langchain_workingmem.text.diffs import pretty
-from langchain_workingmem.text.rendering import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

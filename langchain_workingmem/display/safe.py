@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_workingmem.text.unicode import picture, signed
+from langchain_workingmem._text.unicode import picture, signed
 
 
 def clean(text: str) -> str:

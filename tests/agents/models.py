@@ -19,8 +19,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem._text.copies import ORIGINAL, without_memory
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.plans.windows import ORIGINAL, without_memory
 from tests.conftest import WordEmbeddings
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}

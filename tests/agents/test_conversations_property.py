@@ -22,10 +22,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem import HistoryOptions, Memory
+from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.said import is_said
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.plans.said import is_said
-from langchain_workingmem.plans.windows import without_memory
 from tests.agents.models import Bench, Scripted, calling, configured, weather
 from tests.unit.test_windows import accept
 

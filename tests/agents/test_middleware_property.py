@@ -18,8 +18,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history.windows import valid
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.plans.windows import valid
 from tests.agents.models import (
     Bench,
     ModelDownError,

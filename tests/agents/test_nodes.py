@@ -15,7 +15,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, ConfigDict
 
 from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.plans.windows import ORIGINAL
+from langchain_workingmem._text.copies import ORIGINAL
 from tests.agents.models import remembered
 from tests.agents.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.agents.tools_samples import Invoke, Make

@@ -19,9 +19,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
-from langchain_workingmem.io.breaker import PAUSE
+from langchain_workingmem._engine.breaker import PAUSE
+from langchain_workingmem._engine.effects import FEW
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.plans.effects import FEW
 from langchain_workingmem.tools import AWAY
 from tests.agents.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
 from tests.server.embedded_helpers import free_port

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans.recall import Query
+from langchain_workingmem.recall.query import Query
 from langchain_workingmem.retriever import SemanticRecallRetriever
 from tests.agents.nodes_samples import Recording
 from tests.conftest import Trips, WordEmbeddings

@@ -15,9 +15,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
 from tests.agents.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
 from tests.agents.tools_samples import CLEAR, GET, TEMPLATE, UPDATE, Invoke, Make, Person, results, with_memory
 

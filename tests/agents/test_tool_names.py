@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.plans import working_memory
+from langchain_workingmem.working_memory import operations as working_memory
 from tests.agents.middleware_samples import stored
 from tests.agents.models import CONFIG, Bench, Scripted, ask, calling
 from tests.agents.tools_samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory

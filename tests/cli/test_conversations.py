@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions
+from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io.embedder import name_of
 from tests.cli.conftest import EVIL, Run
 from tests.conftest import WordEmbeddings
 

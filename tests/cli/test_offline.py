@@ -9,11 +9,12 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
+from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.cli.offline import Offline, noted
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
-from langchain_workingmem.text.rendering import recalled_block, working_memory_block
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 FORM = WorkingMemoryOptions().format
 

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.text.formats import TextFormat
 from tests.cli.conftest import EVIL, Run
 
 MAYA = ["--resource", "maya"]

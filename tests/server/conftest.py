@@ -17,10 +17,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem._engine.effects import Command, Scan, Send
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._engine.server import socket_of
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io.runners import AsyncRunner, Runner
-from langchain_workingmem.io.server import socket_of
-from langchain_workingmem.plans.effects import Command, Scan, Send
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import BareServers, is_free, wait_until
 from tests.server.operations import Bench

@@ -15,9 +15,9 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from langchain_workingmem._engine import guardian
+from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io import guardian
-from langchain_workingmem.io.server import chosen_engine
 
 
 def read(process: subprocess.Popen[str]) -> str:

@@ -14,12 +14,12 @@ import redis
 
 import langchain_workingmem
 from langchain_workingmem import Memory, RedisReplyError
+from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._redis.acl import rules, set_user
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.scripts import MARKS
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
-from langchain_workingmem.plans.acl import rules, set_user
-from langchain_workingmem.plans.effects import Command
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.scripts import MARKS
 from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 from tests.server.public_operations import OPERATIONS, Caller, options, use

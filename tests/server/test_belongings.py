@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.store.base import PutOp
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.plans.effects import Command
+from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 

@@ -14,11 +14,11 @@ from langchain_core.messages import HumanMessage
 from redis.crc import key_slot
 
 from langchain_workingmem import Memory, RedisConnectionError
+from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._redis.acl import CLUSTER, rules
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
-from langchain_workingmem.plans.acl import CLUSTER, rules
-from langchain_workingmem.plans.effects import Command
-from langchain_workingmem.plans.keys import Keys
 from tests.server.cluster_gateway import Gateway, keys_of
 from tests.server.embedded_helpers import free_port
 from tests.server.public_operations import OPERATIONS, Caller, options

@@ -25,8 +25,8 @@ from langchain_workingmem import (
     RedisCapabilityError,
     RedisConnectionError,
 )
+from langchain_workingmem._engine import clients
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io import clients
 from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import free_port

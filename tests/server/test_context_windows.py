@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem.plans.said import is_said, weight_of
-from langchain_workingmem.plans.windows import history_window, valid
+from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem.history.windows import history_window, valid
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.test_context import OLD, TURN, Make, chat, texts
 from tests.unit.test_windows import accept, ai, result

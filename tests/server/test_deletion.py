@@ -11,12 +11,12 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem._engine.effects import Plan, Scan
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
 from langchain_workingmem.options import Scope
-from langchain_workingmem.plans import resources
-from langchain_workingmem.plans.effects import Plan, Scan
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.users import operations as resources
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.test_isolation import NAMES, secrets_in, tell
 

@@ -17,9 +17,9 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.plans.effects import Plan
 
 
 class Writer(threading.Thread):

@@ -11,8 +11,8 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Diagnosis, Finding, IndexOptions, Memory, RecallOptions
-from langchain_workingmem.io.server import chosen_engine
-from langchain_workingmem.plans import doctor as plans
+from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem._redis import doctor as plans
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import free_port, wait_until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from langchain_workingmem._engine import server
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisCapabilityError
-from langchain_workingmem.io import server
 from tests.server.embedded_helpers import connect, executable
 
 pytestmark = pytest.mark.usefixtures("scratch")

@@ -15,8 +15,8 @@ import pytest
 import redis
 import redis.asyncio
 
+from langchain_workingmem._engine import guardian, server
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io import guardian, server
 from tests.server.embedded_helpers import (
     connect,
     go_on,

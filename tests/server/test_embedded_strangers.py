@@ -16,9 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from langchain_workingmem._engine import guardian
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisConnectionError
-from langchain_workingmem.io import guardian
 from tests.server.embedded_helpers import server_pid, wait_until
 
 pytestmark = pytest.mark.usefixtures("scratch")

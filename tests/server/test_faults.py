@@ -17,13 +17,15 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine import effects
+from langchain_workingmem._engine.effects import as_eval
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.parts.history import History
-from langchain_workingmem.parts.recall import Recall
-from langchain_workingmem.parts.threads import Threads
-from langchain_workingmem.parts.working_memory import WorkingMemory
-from langchain_workingmem.plans import effects, scripts
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem.history.api import History
+from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.revisions import REMEMBER
 from tests.conftest import WordEmbeddings
 from tests.server.operations import OPERATIONS, TOOLS, Bench, Name, Operation, Outcome, nothing, talk_and_note
 from tests.server.proxy import Exchange, Fault, Kind, Proxy, Stream
@@ -123,8 +125,8 @@ def test_a_lost_reply_to_a_seeded_thread_says_what_may_be_missing(make_bench: Ca
 
 def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: redis.Redis, prefix: str) -> None:
     def write(seen: str, document: str) -> int:
-        call = scripts.REMEMBER.call(Keys(prefix).of_resource("u"), "", seen, 20, "update", "write", document, 0)
-        return int(raw.execute_command(*scripts.as_eval(call))[0])  # type: ignore[no-untyped-call]
+        call = REMEMBER.call(Keys(prefix).of_resource("u"), "", seen, 20, "update", "write", document, 0)
+        return int(raw.execute_command(*as_eval(call))[0])  # type: ignore[no-untyped-call]
 
     def seen() -> str:
         return b"@".join(raw.hmget(Keys(prefix).of_resource("u")[1], "revision", "updated_at")).decode()  # type: ignore[arg-type]

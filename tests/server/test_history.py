@@ -20,7 +20,7 @@ from langchain_workingmem import (
     Thread,
     ThreadNotFoundError,
 )
-from langchain_workingmem.text.chunks import split
+from langchain_workingmem._text.chunks import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
-from langchain_workingmem.plans import timeline
-from langchain_workingmem.plans.scripts import READ
+from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem.history import timeline
 from tests.server.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.unit.test_keys import BAD_IDS, NASTY_IDS
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from langchain_workingmem.plans.effects import Command
+    from langchain_workingmem._engine.effects import Command
     from tests.conftest import Trips
 
 # ---------------------------------------------------------------------- ids and owners

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError, Page, StoredMessage
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem._redis.keys import Keys
 from tests.server.test_history import all_pages, append, rows_of, texts, words_of
 
 if TYPE_CHECKING:

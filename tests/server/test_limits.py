@@ -21,9 +21,11 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
+from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._redis import scripts
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import history, recall, scripts
-from langchain_workingmem.plans.effects import Command
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.recall import operations as recall
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]

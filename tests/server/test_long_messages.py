@@ -10,8 +10,11 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.plans import codec, fetching, hits, rows, turn
-from langchain_workingmem.plans.effects import LONG
+from langchain_workingmem._engine.effects import LONG
+from langchain_workingmem._redis import codec
+from langchain_workingmem.history import rows
+from langchain_workingmem.recall import fetching, hits
+from langchain_workingmem.turn import operations as turn
 from tests.conftest import WordEmbeddings
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}

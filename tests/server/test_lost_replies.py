@@ -19,9 +19,10 @@ from langchain_workingmem import (
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
 )
+from langchain_workingmem._engine.effects import Plan, Scan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import resources, working_memory
-from langchain_workingmem.plans.effects import Plan, Scan, Send
+from langchain_workingmem.users import operations as resources
+from langchain_workingmem.working_memory import operations as working_memory
 from tests.server.embedded_helpers import wait_until
 from tests.server.operations import OPERATIONS, Bench, Operation, talk
 from tests.server.proxy import Fault

@@ -10,9 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, LocalEmbeddings, Memory, RecallOptions
-from langchain_workingmem.plans.windows import without_memory
-from langchain_workingmem.text.chunks import count_tokens
-from langchain_workingmem.text.rendering import message_text
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.rendering import message_text
 from tests.conftest import Trips, WordEmbeddings
 
 Make = Callable[..., Memory]

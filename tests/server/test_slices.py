@@ -14,9 +14,13 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem._engine.effects import Plan, as_eval
+from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import history, resources, scripts, threads
-from langchain_workingmem.plans.effects import Plan
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.threads import operations as threads
+from langchain_workingmem.users import operations as resources
 from tests.conftest import WordEmbeddings
 from tests.server.embedded_helpers import wait_until
 from tests.server.test_deletion import CrashError, cut
@@ -46,8 +50,8 @@ def other(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
 def taught(raw: redis.Redis) -> None:
     """Let the server know the scripts, so that the first step of an operation is its script."""
     for script in vars(scripts).values():
-        if isinstance(script, scripts.Script):
-            raw.script_load(str(scripts.as_eval(script.call([]))[1]))
+        if isinstance(script, Script):
+            raw.script_load(str(as_eval(script.call([]))[1]))
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, MessageNotFoundError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans.branch import Branch
-from langchain_workingmem.plans.effects import Command
+from langchain_workingmem.history.branch import Branch
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.embedded_helpers import wait_until
 

@@ -20,13 +20,13 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import Runner
-from langchain_workingmem.io.tracing import Trace
-from langchain_workingmem.plans import clones
-from langchain_workingmem.plans.clones import CLONE_BATCH
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.rows import Wanted
+from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.runners import Runner
+from langchain_workingmem._engine.tracing import Trace
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.history.rows import Wanted
+from langchain_workingmem.threads import clones
+from langchain_workingmem.threads.clones import CLONE_BATCH
 from tests.server.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.server.test_threads import all_threads, ids
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem._redis.keys import Keys
 from tests.server.test_history import append
 from tests.server.test_threads import all_threads, ids
 from tests.unit.test_keys import NASTY_IDS

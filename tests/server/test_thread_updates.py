@@ -15,7 +15,7 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.plans import working_memory as plans
+from langchain_workingmem.working_memory import operations as plans
 from tests.conftest import Trips
 from tests.server.working_memory_samples import Make, Person, with_memory
 

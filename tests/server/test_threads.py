@@ -21,7 +21,7 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.plans.keys import encode
+from langchain_workingmem._redis.keys import encode
 from tests.server.test_history import append, texts, thread_of, vectors
 from tests.unit.test_keys import BAD_IDS
 

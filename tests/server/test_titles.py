@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatResult
 
 from langchain_workingmem import Memory, OptionError, TitleOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans.titles import clean
+from langchain_workingmem.history.titles import clean
 
 
 class Namer(FakeMessagesListChatModel):

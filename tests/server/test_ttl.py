@@ -13,11 +13,12 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import history, titles
-from langchain_workingmem.plans.branch import Branch
-from langchain_workingmem.plans.effects import Plan
-from langchain_workingmem.plans.windows import without_memory
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.history import titles
+from langchain_workingmem.history.branch import Branch
 from tests.agents.models import Scripted
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.embedded_helpers import wait_until

@@ -14,8 +14,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine import embedder
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.io import embedder
 from langchain_workingmem.store import RedisMemoryStore
 from tests.conftest import WordEmbeddings
 

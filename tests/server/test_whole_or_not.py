@@ -11,9 +11,9 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
-from langchain_workingmem.plans import history
-from langchain_workingmem.plans.branch import Branch
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.history.branch import Branch
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]

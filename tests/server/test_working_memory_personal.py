@@ -16,7 +16,7 @@ from langchain_workingmem import (
     WorkingMemoryState,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.plans import working_memory
+from langchain_workingmem.working_memory import operations as working_memory
 from tests.conftest import Trips
 from tests.server.working_memory_samples import Make, with_memory
 

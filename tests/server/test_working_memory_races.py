@@ -29,9 +29,9 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryState,
 )
+from langchain_workingmem._engine.effects import Pause, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.plans import working_memory as plans
-from langchain_workingmem.plans.effects import Pause, Plan, Send
+from langchain_workingmem.working_memory import operations as plans
 
 ANY = {"type": "object"}
 

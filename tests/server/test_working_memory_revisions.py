@@ -15,7 +15,7 @@ from langchain_workingmem import (
     RevisionNotFoundError,
     WorkingMemoryConflictError,
 )
-from langchain_workingmem.plans.keys import Keys
+from langchain_workingmem._redis.keys import Keys
 from tests.server.working_memory_samples import Make, texts, with_memory
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
-from langchain_workingmem.plans.windows import with_memory
+from langchain_workingmem._text.copies import with_memory
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

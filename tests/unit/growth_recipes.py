@@ -12,30 +12,21 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
+from langchain_workingmem._documents import diffs, formats, lines, merging, places, schemas, threeway
+from langchain_workingmem._redis import queries as search
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._text import chunks, names, nesting, rendering, unicode
 from langchain_workingmem.errors import RedisReplyError, WorkingMemoryValidationError
+from langchain_workingmem.items import filters
+from langchain_workingmem.items import searches as item_searches
+from langchain_workingmem.items.state import Shelf, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.plans import authors, filters, hits, item_searches, search
-from langchain_workingmem.plans.hits import Fetched, Found, Sizes
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.recall import Query
-from langchain_workingmem.plans.scoring import Ranked
-from langchain_workingmem.plans.shelf import Shelf, Vectors
-from langchain_workingmem.text import (
-    answers,
-    chunks,
-    diffs,
-    formats,
-    lines,
-    merging,
-    names,
-    nesting,
-    places,
-    rendering,
-    schemas,
-    threeway,
-    unicode,
-)
+from langchain_workingmem.recall import authors, hits
+from langchain_workingmem.recall.hits import Fetched, Found, Sizes
+from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.ranking import Ranked
+from langchain_workingmem.working_memory import answers
 
 Recipe: TypeAlias = Callable[[str], object]
 

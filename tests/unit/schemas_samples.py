@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from langchain_workingmem._documents.formats import JsonFormat, Mode
+from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.text.formats import JsonFormat, Mode
-from langchain_workingmem.text.schemas import schema_of
 
 
 class Mood(Enum):

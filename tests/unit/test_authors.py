@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_workingmem.plans.authors import author_tag, in_first_person, named, without
+from langchain_workingmem._redis.keys import author_tag
+from langchain_workingmem.recall.authors import in_first_person, named, without
 
 ANN, BEN, BOT = author_tag("Ann"), author_tag("Ben Stiller"), ""
 

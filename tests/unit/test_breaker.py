@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from langchain_workingmem._engine import breaker as module
+from langchain_workingmem._engine.breaker import LONGEST_TURN, PAUSE, Breaker
+from langchain_workingmem._engine.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, hurried, send
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
-from langchain_workingmem.io import breaker as module
-from langchain_workingmem.io.breaker import LONGEST_TURN, PAUSE, Breaker
-from langchain_workingmem.plans.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, hurried, send
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.text.chunks import CHARACTERS_PER_TOKEN, count_tokens, ends, excerpt, piece, split
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, ends, excerpt, piece, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
 

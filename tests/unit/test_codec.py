@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
-from langchain_workingmem.plans.codec import (
+from langchain_workingmem._redis.codec import (
     Draft,
     as_dict,
     as_messages,
@@ -29,8 +29,8 @@ from langchain_workingmem.plans.codec import (
     restored,
     to_micros,
 )
-from langchain_workingmem.plans.said import words_of
-from langchain_workingmem.text.chunks import count_tokens, split
+from langchain_workingmem._text.chunks import count_tokens, split
+from langchain_workingmem._text.said import words_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

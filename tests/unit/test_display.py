@@ -22,10 +22,10 @@ from langchain_workingmem import (
     RecallHit,
     RecallResult,
 )
+from langchain_workingmem._text.copies import ORIGINAL as MARK
+from langchain_workingmem._text.copies import with_memory
 from langchain_workingmem.display.pictures import ORIGINAL, picture
 from langchain_workingmem.display.safe import clean, cut
-from langchain_workingmem.plans.windows import ORIGINAL as MARK
-from langchain_workingmem.plans.windows import with_memory
 from tests.unit.display_samples import (
     AT,
     EMPTY,

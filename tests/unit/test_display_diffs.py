@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem import WorkingMemoryDiff
-from langchain_workingmem.text.diffs import changes, pretty
+from langchain_workingmem._documents.diffs import changes, pretty
 from tests.unit.display_samples import Seen, state
 
 JSON = st.recursive(

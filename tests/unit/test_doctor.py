@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from langchain_workingmem._engine.effects import Send
+from langchain_workingmem._redis.doctor import diagnose
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import Space
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import Diagnosis, Finding
-from langchain_workingmem.plans.doctor import diagnose
-from langchain_workingmem.plans.effects import Send
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.space import Space
 
 HEALTHY: dict[str, Any] = {
     "HELLO": {b"server": b"redis", b"version": b"8.2.0", b"mode": b"cluster", b"role": b"master", b"modules": []},

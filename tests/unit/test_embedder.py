@@ -11,9 +11,9 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import EmbeddingError, LocalEmbeddings
-from langchain_workingmem.io import embedder as embedder_of
-from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.plans.effects import Embed
+from langchain_workingmem._engine import embedder as embedder_of
+from langchain_workingmem._engine.effects import Embed
+from langchain_workingmem._engine.embedder import Embedder
 
 
 class Counted(Embeddings):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.plans.filters import MAX_LABELLED, Filter, labels
+from langchain_workingmem.items.filters import MAX_LABELLED, Filter, labels
 
 VALUE: dict[str, Any] = {
     "name": "Maya",

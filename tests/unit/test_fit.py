@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem.history.windows import fit, history_window, valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.plans.said import is_said, weight_of
-from langchain_workingmem.plans.windows import fit, history_window, valid
 from tests.unit.test_windows import accept, ai, any_message, conversations, order_kept, result, stored
 
 

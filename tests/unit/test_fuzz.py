@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import WorkingMemError
+from langchain_workingmem._redis.codec import decode_message, drafts, encode_body, restored
+from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.plans.codec import decode_message, drafts, encode_body, restored
-from langchain_workingmem.text.rendering import recalled_block
 
 fuzz = settings(max_examples=max(500, settings().max_examples), deadline=None)
 

@@ -14,10 +14,13 @@ from functools import cache
 from time import thread_time_ns
 from types import FrameType, ModuleType
 
+import langchain_workingmem.text
 import pytest
 
-import langchain_workingmem.text
-from langchain_workingmem.plans import authors, filters, hits, item_searches, search
+from langchain_workingmem._redis import queries as search
+from langchain_workingmem.items import filters
+from langchain_workingmem.items import searches as item_searches
+from langchain_workingmem.recall import authors, hits
 from tests.unit.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
 
 WORDS = ("a", "dog", "of", "Nougat", "Grüße", "漢字", "_", "42", "x" * 50, "\n", "- **Location**:", '"', "[", "🐕")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem import IdError, OptionError
-from langchain_workingmem.plans.keys import Keys, check_id, decode, encode
+from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
 
 # Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
 NASTY_IDS = [

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import langchain_workingmem
+from langchain_workingmem.history.api import History
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.parts.history import History
-from langchain_workingmem.parts.recall import Recall
-from langchain_workingmem.parts.resources import Resources
-from langchain_workingmem.parts.threads import Threads
-from langchain_workingmem.parts.working_memory import WorkingMemory
+from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.users.api import Resources
+from langchain_workingmem.working_memory.api import WorkingMemory
 
 PARTS = [Memory, Resources, Threads, History, Recall, WorkingMemory]
 PACKAGE = Path(langchain_workingmem.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.text.merging import (
+from langchain_workingmem._documents.merging import (
     append_patch,
     append_text,
     at_path,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from langchain_workingmem.plans.codec import drafts
-from langchain_workingmem.plans.windows import sendable, valid
-from langchain_workingmem.text.names import acceptable_name
+from langchain_workingmem._redis.codec import drafts
+from langchain_workingmem._text.names import acceptable_name
+from langchain_workingmem.history.windows import sendable, valid
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 

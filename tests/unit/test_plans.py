@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
-from langchain_workingmem.io.embedder import Embedder
-from langchain_workingmem.io.runners import AsyncRunner, Runner
-from langchain_workingmem.plans import scripts
-from langchain_workingmem.plans.effects import (
+from langchain_workingmem._engine.effects import (
     Effect,
     Emit,
     Pause,
@@ -21,13 +17,19 @@ from langchain_workingmem.plans.effects import (
     Pull,
     Scan,
     Send,
+    as_eval,
     attempt,
     scan,
     send,
 )
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.slices import finish, sweep
-from langchain_workingmem.plans.space import Space, searched
+from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.slices import finish, sweep
+from langchain_workingmem._redis.state import Space, searched
+from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
 def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
@@ -60,7 +62,7 @@ def test_attempt_returns_refusals_among_the_replies() -> None:
 
 
 def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
-    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    call = DELETE.call(["t", "o", "m", "v"], "", "thread")
     forgotten = RedisReplyError("NOSCRIPT No matching script")
     effects, value = drive(attempt(("INCR", "n"), call), [1, forgotten], [5])
     assert value == [1, 5]
@@ -86,13 +88,13 @@ def test_what_fails_is_sent_again_as_often_as_the_error_allows(repeats: int) -> 
 
 
 def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
-    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    call = DELETE.call(["t", "o", "m", "v"], "", "thread")
     effects, _ = drive(send(call, once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
     assert [effect.once for effect in effects] == [True, True]  # type: ignore[union-attr]
 
 
 def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_counts() -> None:
-    call = scripts.DELETE.call(["t", "o", "m", "v"], "", "thread")
+    call = DELETE.call(["t", "o", "m", "v"], "", "thread")
     forgotten = RedisReplyError("NOSCRIPT No matching script")
     effects, value = drive(attempt(("INCR", "n"), call, ("GET", "x"), in_order=True), [1, forgotten, None], [5, b"x"])
     assert value == [1, 5, b"x"]
@@ -180,13 +182,13 @@ def test_an_index_that_stays_gone_is_said_with_the_remedy_where_we_must_not_make
         drive(looked(create=True), [GONE], [b"OK"], [GONE])
 
 
-NAMES = sorted(name for name, value in vars(scripts).items() if isinstance(value, scripts.Script))
+NAMES = sorted(name for name, value in vars(scripts).items() if isinstance(value, Script))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_script_says_what_it_takes_and_returns(name: str) -> None:
-    script: scripts.Script = getattr(scripts, name)
-    source = str(scripts.as_eval(script.call([]))[1])
+    script: Script = getattr(scripts, name)
+    source = str(as_eval(script.call([]))[1])
     assert source.count("-- ARGV") == 1
     assert "-- Reply" in source.partition("-- ARGV")[2]
 

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from langgraph.store.base import SearchOp
 
+from langchain_workingmem._engine.effects import Embed
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
+from langchain_workingmem._redis.state import Space
+from langchain_workingmem.items.filters import Filter
+from langchain_workingmem.items.searches import search as search_items
+from langchain_workingmem.items.state import Shelf, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.plans.effects import Embed
-from langchain_workingmem.plans.filters import Filter
-from langchain_workingmem.plans.item_searches import search as search_items
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.recall import Query, search
-from langchain_workingmem.plans.search import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
-from langchain_workingmem.plans.shelf import Shelf, Vectors
-from langchain_workingmem.plans.space import Space
+from langchain_workingmem.recall.operations import search
+from langchain_workingmem.recall.query import Query
 
 
 def pasted(lines: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 from langchain_core import exceptions
 from langchain_openai import ChatOpenAI
 
-from langchain_workingmem.plans.refusals import is_refusal
+from langchain_workingmem.history.refusals import is_refusal
 
 
 def response(status: int) -> Any:  # of the httpx that the packages have, whichever that is

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem._text.rendering import conversation, line, message_text, recalled_block
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.text.rendering import conversation, line, message_text, recalled_block
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 # what XML can carry, tags and quotes included

@@ -10,7 +10,7 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import RedisConnectionError
-from langchain_workingmem.io.replies import refused, reply_text
+from langchain_workingmem._engine.replies import refused, reply_text
 
 LOGIN = "username=ann,password=hunter2"
 HIDDEN = "username=<REDACTED>,password=<REDACTED>"

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, compute
 from typing_extensions import TypedDict
 
 from langchain_workingmem import OptionError
-from langchain_workingmem.text.schemas import schema_of, shape
+from langchain_workingmem._documents.schemas import schema_of, shape
 from tests.unit.schemas_samples import Home, Needy, Tree, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: other shapes

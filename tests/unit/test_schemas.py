@@ -8,8 +8,8 @@ from typing import Any, Self
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from langchain_workingmem.text.formats import JsonFormat
-from langchain_workingmem.text.schemas import schema_of
+from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.schemas import schema_of
 from tests.unit.schemas_samples import Dog, Home, Mood, Needy, Person, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: what is kept

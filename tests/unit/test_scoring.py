@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem.options import HybridWeights
-from langchain_workingmem.plans.scoring import (
+from langchain_workingmem.recall.ranking import (
     SHORT,
     Candidate,
     Floor,

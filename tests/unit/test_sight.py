@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from langchain_workingmem.plans.recent import MOST, Recent
-from langchain_workingmem.plans.sight import InSight, Sight
+from langchain_workingmem._redis.recent import MOST, Recent
+from langchain_workingmem._redis.sight import InSight, Sight
 
 
 def test_nothing_is_known_of_what_nobody_noted() -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, JsonFormat, TextFormat
+from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem._documents.threeway import MergeConflictError, merge_fields, merge_text
 from langchain_workingmem.errors import WorkingMemoryValidationError
-from langchain_workingmem.text.formats import DEFAULT_TEMPLATE, JsonFormat, TextFormat
-from langchain_workingmem.text.schemas import schema_of
-from langchain_workingmem.text.threeway import MergeConflictError, merge_fields, merge_text
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
 

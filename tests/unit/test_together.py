@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from langchain_workingmem._engine.effects import Embed, Pause, Plan, Send, send, together
 from langchain_workingmem.errors import EmbeddingError
-from langchain_workingmem.plans.effects import Embed, Pause, Plan, Send, send, together
 
 
 def double(number: int, *, trips: int) -> Plan[int]:

@@ -11,10 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
+from langchain_workingmem._documents.formats import TextFormat
+from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.unicode import as_stored, signed, visible
 from langchain_workingmem.models import RecallResult, StoredMessage
-from langchain_workingmem.text.formats import TextFormat
-from langchain_workingmem.text.rendering import recalled_block, working_memory_block
-from langchain_workingmem.text.unicode import as_stored, signed, visible
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 
 def tags(words: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
-from langchain_workingmem.io.urls import check_url, sentinel_parts
+from langchain_workingmem._engine.urls import check_url, sentinel_parts
 
 ODD = "/#?@:[]%&= ,\\<>\"'\u2100\u00e9\t{}"
 PLACES = (
@@ -60,7 +60,7 @@ def said(url: str) -> str:
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_workingmem.plans.effects.PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("langchain_workingmem._engine.effects.PAUSES", (0.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
@@ -139,7 +139,7 @@ def test_a_url_that_works_is_not_refused(url: str) -> None:
 
 
 def test_what_runs_in_the_background_logs_no_password(caplog: pytest.LogCaptureFixture) -> None:
-    from langchain_workingmem.io.runners import _logged
+    from langchain_workingmem._engine.runners import _logged
 
     memory = Memory("redis+sentinel://ann:4711@127.0.0.1:1/service")
 

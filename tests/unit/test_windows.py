@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem._redis.codec import is_ours_to_keep
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import Space
+from langchain_workingmem.history.windows import groups, history_window, valid
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.plans.codec import is_ours_to_keep
-from langchain_workingmem.plans.keys import Keys
-from langchain_workingmem.plans.space import Space
-from langchain_workingmem.plans.turn import Gathered, assemble
-from langchain_workingmem.plans.windows import groups, history_window, valid
+from langchain_workingmem.turn.operations import Gathered, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

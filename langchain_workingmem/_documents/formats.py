@@ -1,0 +1,294 @@
+"""The formats of working memory: how an update becomes the next document. Pure; documents are text.
+
+Everything that refuses an update raises `WorkingMemoryValidationError` with words that a model can act on.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from langchain_workingmem._documents.merging import (
+    append_patch,
+    append_text,
+    at_path,
+    count_leaves,
+    is_same,
+    merge_patch,
+    paths,
+    without_paths,
+)
+from langchain_workingmem._documents.schemas import dump, plain
+from langchain_workingmem._documents.threeway import merge_fields, merge_text
+from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_workingmem._documents.schemas import Schema
+
+Mode: TypeAlias = Literal["replace", "merge", "append"]
+
+QUOTED = 5  # lines that a refusal quotes at most
+_COMPARED, _WIDEST = (
+    1_000,
+    200,
+)  # lines, and characters of each, among which those near to a misquoted one are looked for
+
+DEFAULT_TEMPLATE = """\
+# User information
+- **First name**:
+- **Last name**:
+- **Location**:
+- **Occupation**:
+- **Interests**:
+- **Goals**:
+- **Events**:
+- **Facts**:
+- **Projects**:
+"""
+
+
+_NO_MERGE = "mode='merge' needs a schema: use 'replace' or 'append' for Markdown and text"
+
+
+class Format(Protocol):
+    """What working memory asks of a format."""
+
+    default_mode: Mode
+
+    @property
+    def name(self) -> Literal["markdown", "json", "text"]:
+        """Name the format."""
+
+    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        """Return the next document; None takes the default mode, and has the guards on."""
+
+    def value(self, document: str) -> Any:
+        """Return a document as its reader wants it."""
+
+    def is_empty(self, document: str) -> bool:
+        """Tell whether a document holds nothing."""
+
+
+class TextFormat:
+    """Markdown along a template, or, with an empty one, free text."""
+
+    def __init__(self, template: str, default_mode: Mode | None = None) -> None:
+        if default_mode == "merge":
+            raise OptionError(_NO_MERGE)
+        self.template = template
+        self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
+        self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
+        self._template_lines = frozenset(map(_squeezed, _lines(template)))
+
+    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        if mode == "merge":
+            raise OptionError(_NO_MERGE)
+        if not isinstance(content, str):
+            msg = f"working memory is text here, the update is of type {type(content).__name__}: pass a str"
+            raise WorkingMemoryValidationError(msg)
+        if mode != "replace":
+            if not content.strip():
+                msg = "the update is empty, so working memory was not changed: send its whole text, or clear it on purpose"
+                raise WorkingMemoryValidationError(msg)
+            if self.is_empty(content):
+                if self.is_empty(current):
+                    return current  # still nothing is known
+                msg = (
+                    "the update is the bare template, which would erase what is known, so working memory was not "
+                    "changed: send the template filled with everything that is known, or clear it on purpose"
+                )
+                raise WorkingMemoryValidationError(msg)
+        if (mode or self.default_mode) == "append":
+            return append_text(current, content)
+        return content
+
+    def replace(self, current: str, content: str, seen: str | None) -> str:
+        """Return what an update of what somebody saw makes of the document, which may have changed since.
+
+        In the mode "replace" what they changed of it is done to the document as it is. None: nobody knows what they saw.
+        """
+        if self.default_mode != "replace" or seen is None:
+            return self.apply(current, content, None)
+        if content.strip() and self.is_empty(content) and self.is_empty(seen):
+            return current  # they have nothing to say
+        self.apply(current, content, None)  # what would wipe everything is refused first
+        merged = merge_text(self._form_of(seen), self._form_of(current), content, self._is_form)
+        return self.apply(current, merged, None)
+
+    def _form_of(self, document: str) -> str:
+        """Return what stands for a document: where there is none, the model fills in the template."""
+        return document if document.strip() else self.template
+
+    def _is_form(self, line: str) -> bool:
+        return bool(line.strip()) and _squeezed(line) in self._template_lines
+
+    def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
+        """Replace, one after the other, the one place where each `find` stands; an empty memory is edited as its template."""
+        before = text = self._form_of(current)
+        for find, replace in edits:
+            at = text.find(find) if find else -1
+            if at < 0 or text.find(find, at + 1) >= 0:
+                places = 0 if at < 0 else max(2, text.count(find))  # `count` leaves out what overlaps
+                raise WorkingMemoryValidationError(_misquoted(find, places, before))
+            text = text[:at] + replace + text[at + len(find) :]
+        if self.is_empty(text) and not self.is_empty(before):
+            msg = "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
+            raise WorkingMemoryValidationError(msg)
+        return current if text == before else text
+
+    def value(self, document: str) -> str:
+        return document
+
+    def is_empty(self, document: str) -> bool:
+        return set(map(_squeezed, _lines(document))) <= self._template_lines
+
+
+class JsonFormat:
+    """A JSON document along a schema."""
+
+    name: Literal["json"] = "json"
+
+    def __init__(self, schema: Schema, default_mode: Mode | None = None) -> None:
+        self.schema = schema
+        self.default_mode: Mode = default_mode or "merge"
+
+    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
+        """Return the next document; what `clear` names leaves before the update comes."""
+        chosen = mode or self.default_mode
+        patch = self.schema.patch(_as_object(content))
+        if chosen == "replace" and (patch or not clear):
+            after = patch
+        else:
+            before = without_paths(self._load(current), clear)
+            after = self.schema.own((append_patch if chosen == "append" else merge_patch)(before, patch))
+        if mode != "replace" and current and not clear and self._wipes(patch, after):
+            msg = (
+                "the update would set everything that is known to null, so working memory was not changed: send only the "
+                "fields that are new or different, or clear it on purpose"
+            )
+            raise WorkingMemoryValidationError(msg)
+        if current and is_same(after, self._parsed(current)):
+            return current  # in another order of keys, perhaps
+        return self._store(after)
+
+    def replace(self, current: str, after: str, seen: str | None, clear: Sequence[str] = ()) -> str:
+        """Return what a document that replaces what somebody saw makes of the present one, which may have changed since.
+
+        What they changed of it is done to the document as it is, and what `clear` names is replaced whatever it is. None:
+        nobody knows what they saw.
+        """
+        before, base = self._parsed(current or "{}"), self._parsed(seen or "{}")
+        if seen in (None, current) or not (isinstance(before, dict) and isinstance(base, dict)):
+            return after
+        base, now = without_paths(base, clear), without_paths(before, clear)
+        merged = self.schema.own(merge_fields(base, now, self._load(after)))
+        return current if is_same(merged, before) else self._store(merged)
+
+    def _wipes(self, patch: dict[str, Any], after: dict[str, Any]) -> bool:
+        # a single null is how one field is deleted, unless there is but one
+        several = count_leaves(patch) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
+        return several and not count_leaves(after, null=False)
+
+    def absent(self, current: str, names: Iterable[str]) -> str:
+        """Say under which names there was nothing to clear, and what there was; empty when all were there."""
+        document = self._parsed(current) or {}
+        missing = [repr(name) for name in dict.fromkeys(names) if name and not at_path(document, name)]
+        if not missing:
+            return ""
+        fields = ", ".join(paths(document))
+        rest = f"; the fields were {shorten(fields)}" if fields else ""
+        return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}"
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return json.loads(check_depth(text))
+        except ValueError:
+            return None
+
+    def _load(self, text: str) -> dict[str, Any]:
+        if not text:
+            return {}
+        document = self._parsed(text)
+        if not isinstance(document, dict):
+            msg = (
+                "what is stored was written in another format than the schema's JSON: read it with "
+                "working_memory.get().text, and write it anew with update(..., mode='replace')"
+            )
+            raise WorkingMemoryValidationError(msg)
+        return document
+
+    def _store(self, document: dict[str, Any]) -> str:
+        if not document:
+            return ""
+        self.schema.validate(document)
+        return dump(document)
+
+    def value(self, document: str) -> Any:
+        loaded = self._load(document)
+        return self.schema.value(loaded) if loaded else None
+
+    def is_empty(self, document: str) -> bool:
+        return not document
+
+
+def _as_object(content: Any) -> dict[str, Any]:
+    if isinstance(content, str):
+        try:
+            content = json.loads(check_depth(content))
+        except ValueError as error:
+            msg = f"working memory was not changed, because the update is not JSON: {error}"
+            raise WorkingMemoryValidationError(msg) from error
+    found = plain(content)
+    if not isinstance(found, dict):
+        msg = f"working memory is an object here, the update is of type {type(content).__name__}: pass a dict"
+        raise WorkingMemoryValidationError(msg)
+    return found
+
+
+def _misquoted(find: str, places: int, text: str) -> str:
+    if not find:
+        return "`find` is empty, so nothing was changed: quote the text that is to be replaced"
+    shown = shorten(find)
+    if places:
+        first = find.splitlines()[0]
+        lines = [line for line in text.splitlines() if first in line]
+        return (
+            f"{shown!r} stands {places} times in working memory, so nothing was changed: quote more of the text around it, "
+            f"so that it is unique. It stands in:\n{_quote(lines)}"
+        )
+    return (
+        f"{shown!r} does not stand in working memory, so nothing was changed: quote the text exactly as it is. The lines "
+        f"nearest to it:\n{_quote(_nearest(find, text))}"
+    )
+
+
+def shorten(text: str, width: int = 200) -> str:
+    """Cut a long text for a message."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+def _squeezed(line: str) -> str:
+    return "".join(line.split())
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+def _quote(lines: list[str]) -> str:
+    return "\n".join(f"    {shorten(line)}" for line in lines[:QUOTED])
+
+
+def _nearest(find: str, text: str) -> list[str]:
+    from difflib import get_close_matches
+
+    lines = _lines(text)[:_COMPARED]
+    first = (_lines(find) or [find])[0][:_WIDEST]
+    words = {word for word in first.lower().split() if len(word) > 2}
+    near = get_close_matches(first, [line[:_WIDEST] for line in lines], n=3, cutoff=0.4)
+    others = (line for line in lines if line not in near and words & set(line.lower().split()))
+    return [*near, *islice(others, 3)][:3] or lines[:3]

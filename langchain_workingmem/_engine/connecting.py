@@ -1,0 +1,55 @@
+"""The runners of a `Memory` or a store: for a URL, or for clients that stay their owner's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeVar
+
+from langchain_workingmem._engine import clients
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._engine.urls import DEFAULT_URL, check_url
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.embedder import Embedder
+
+T = TypeVar("T")
+
+
+def runners(
+    redis_url: str | None,
+    client: SyncClient | None,
+    async_client: AsyncClient | None,
+    timeout: timedelta,
+    connect_timeout: timedelta,
+    embedder: Embedder,
+) -> tuple[Runner, AsyncRunner]:
+    """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
+    check_time(timeout, "timeout")
+    check_time(connect_timeout, "connect_timeout")
+    given = client is not None or async_client is not None
+    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+        msg = (
+            "redis_url, timeout or connect_timeout beside client or async_client: pass one or the other, a client has its "
+            "own timeouts"
+        )
+        raise OptionError(msg)
+    url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
+
+    def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
+        if url is None:
+            calls = "sync" if missing == "client" else "async"
+            msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(msg)
+        return make(url, timeout, connect_timeout)
+
+    # not partial, which would show the URL, with its password, in its repr
+    return (
+        Runner(lambda: connect(clients.sync_client, "client"), embedder, borrowed=client),
+        AsyncRunner(lambda: connect(clients.async_client, "async_client"), embedder, borrowed=async_client),
+    )

@@ -1,0 +1,127 @@
+"""What the parts of a `Memory` share: the space, and the two ways to run a plan."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from langchain_workingmem._engine.effects import hurried
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from types import TracebackType
+
+    from langchain_workingmem._engine.breaker import Breaker, Part
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem.options import OnError
+
+
+_log = logging.getLogger("langchain_workingmem")
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a plan now."""
+
+    def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Return the plan's result."""
+
+
+class AsyncRun(Protocol):
+    """Runs a plan in the running event loop."""
+
+    async def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Return the plan's result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What a part works with."""
+
+    space: Space
+    run: Run
+    arun: AsyncRun
+    stream: Callable[[Plan[None]], Iterator[Any]]
+    astream: Callable[[Plan[None]], AsyncGenerator[Any]]
+    new_id: Callable[[], str]
+    on_error: OnError
+    breaker: Breaker
+
+    def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.
+
+        While the breaker is open it raises `RedisConnectionError` at once. What fails opens it: in under a second when
+        the connection is refused, after one timeout when nobody answers. With on_error="raise" the plan is run as it is.
+        """
+        if self.on_error == "raise":
+            return (yield from plan)
+        if not self.breaker.admits(thread_id, part):
+            plan.close()
+            msg = f"Redis has failed, and is asked again every {self.breaker.pause:g} s: check that it runs and that the URL is right"
+            raise RedisConnectionError(msg)
+        try:
+            return (yield from hurried(plan, self.breaker.clock))
+        except RedisConnectionError:
+            self.breaker.fail(thread_id, part)
+            raise
+
+    def softly(self, plan: Plan[T], otherwise: T, note: str, thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan as `gated` does; with on_error="log" a failing Redis is a line in the log, and `otherwise` comes back."""
+        try:
+            return (yield from self.gated(plan, thread_id, part))
+        except (RedisConnectionError, RedisReplyError) as error:
+            if self.on_error == "raise":
+                raise
+            _log.warning("%s: %s", note, error)
+            return otherwise
+
+
+class Entered(Protocol):
+    """Sets up when entered, and closes when left, or when setting up fails."""
+
+    @abstractmethod
+    def setup(self) -> None:
+        """Make what is needed on the server."""
+
+    @abstractmethod
+    async def asetup(self) -> None:
+        """Async twin of `setup`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what was opened."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Async twin of `close`."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.setup()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.asetup()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

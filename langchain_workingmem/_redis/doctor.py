@@ -1,0 +1,273 @@
+"""Looks at the server, the indexes and the vectors; changes nothing, and needs no right but to read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.queries import matching, ordered, rows_of
+from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.state import measured
+from langchain_workingmem.errors import (
+    EmbeddingError,
+    EmbeddingSizeError,
+    OptionError,
+    RedisCapabilityError,
+    RedisConnectionError,
+    RedisReplyError,
+)
+from langchain_workingmem.models import Diagnosis, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem.models import Level
+
+MARKS = Script("marks")
+
+MOST_THREADS, MOST_MESSAGES = 1000, 100  # that are looked at for missing vectors: the newest ones
+MOST_STEPS = 10  # of a thousand keys, to see whether a thread is there
+NEARLY_FULL = 0.9  # of maxmemory
+_SETUP = "run memory.setup() as a user that may create indexes"
+_REINDEX = "run memory.recall.reindex()"
+_MORE_RIGHTS = "run the doctor as a user with more rights"
+
+
+def diagnose(space: Space, open_for: float | None = None) -> Plan[Diagnosis]:
+    """Look at everything. About eight round trips and, with recall, one call of the embedding model.
+
+    `open_for` is for how many seconds the circuit breaker has been open, None when it is closed.
+    """
+    findings: list[Finding] = []
+    try:
+        findings += yield from _server()
+        findings += yield from _settings_of_server()
+        if (fresh := (yield from _new(space))) is not None:
+            findings += fresh
+        else:
+            findings += yield from _index("threads index", space.keys.threads_index)
+            findings += yield from _vectors(space)
+    except RedisCapabilityError:
+        remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
+        findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
+    except RedisConnectionError as error:
+        remedy = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
+        findings.append(_found("connection", "error", str(error), remedy))
+    if open_for is not None:
+        message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
+        findings.append(
+            _found("circuit breaker", "warning", message, "none when Redis answers: the first reply closes it")
+        )
+    return Diagnosis(findings=findings)
+
+
+def _found(check: str, level: Level, message: str, remedy: str | None = None) -> Finding:
+    return Finding(check=check, level=level, message=message, remedy=remedy)
+
+
+def _unknown(check: str, why: object, remedy: str = _MORE_RIGHTS) -> Finding:
+    return _found(check, "unknown", str(why), remedy)
+
+
+def _ask(*command: Any) -> Plan[Any]:
+    """Return the reply to a command, or the `RedisReplyError` that stands in its place.
+
+    One command a round trip: a pipeline of a cluster takes only those that name a key.
+    """
+    (reply,) = yield from attempt(command)
+    return reply
+
+
+# ---------------------------------------------------------------------- the server
+
+
+def _server() -> Plan[list[Finding]]:
+    reply = yield from _ask("HELLO")  # which every user may send, whatever his rights
+    if isinstance(reply, RedisReplyError):
+        return [_unknown("server", reply)]
+    about = as_dict(reply)
+    name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
+    if role in {"slave", "replica"}:
+        found = [_found("server", "error", f"{name} {version} is a {role}: writes fail", "connect to the master")]
+    else:
+        found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
+    modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about.get(b"modules", ()))}
+    if b"search" in modules:  # a hosted one may keep its modules to itself: whether it searches shows below
+        major, rest = divmod(modules[b"search"], 10_000)
+        found.append(_found("search", "ok", f"Search {major}.{rest // 100}.{rest % 100}"))
+    return found
+
+
+def _settings_of_server() -> Plan[list[Finding]]:
+    info = yield from _ask("INFO")
+    if isinstance(info, RedisReplyError):
+        return [
+            _unknown(check, info, "grant +info, which only reads") for check in ("persistence", "eviction", "memory")
+        ]
+    snapshots = yield from _ask("CONFIG", "GET", "save")
+    return [_persistence(info, snapshots), _eviction(info), _memory(info)]
+
+
+def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
+    broken = [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]
+    remedy = "set appendonly yes, and appendfsync everysec or always"
+    if broken:
+        return _found("persistence", "error", f"{', '.join(broken)}: writing failed", "look at disk and server log")
+    if "aof_enabled" not in info:
+        return _unknown("persistence", "the server does not tell")
+    if info["aof_enabled"]:
+        return _found("persistence", "ok", "append-only file on")
+    if isinstance(snapshots, RedisReplyError):
+        return _found("persistence", "warning", "append-only file off; snapshots: not to be seen", remedy)
+    if any(as_dict(snapshots).values()):
+        return _found("persistence", "warning", "snapshots only: a crash loses what came after the last one", remedy)
+    return _found("persistence", "warning", "off: a restart loses everything", remedy)
+
+
+def _eviction(info: dict[str, Any]) -> Finding:
+    policy = info.get("maxmemory_policy")
+    if policy is None:
+        return _unknown("eviction", "the server does not tell")
+    if policy == "noeviction":
+        return _found("eviction", "ok", "noeviction")
+    message = f"{policy}: a full server throws memories away, messages without their vectors and vice versa"
+    return _found("eviction", "warning", message, "set maxmemory-policy noeviction: writes then fail instead")
+
+
+def _memory(info: dict[str, Any]) -> Finding:
+    used, most = info.get("used_memory", 0), info.get("maxmemory", 0)
+    seen = f"{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
+    if most and used > NEARLY_FULL * most:
+        return _found("memory", "warning", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
+    return _found("memory", "ok", seen)
+
+
+# ---------------------------------------------------------------------- indexes
+
+
+def _new(space: Space) -> Plan[list[Finding] | None]:
+    """Say what a memory lacks that has not been used yet, None for one that is in use; two round trips and more.
+
+    It is new as long as no index is there, and no thread. Of very many keys, as on a shared server, only some are looked at.
+    """
+    keys = space.keys
+    info = yield from _ask("FT.INFO", keys.threads_index)
+    stored = yield from _ask("GET", keys.vectors_settings)
+    if not isinstance(info, RedisReplyError) or info.code == "NOPERM" or stored is not None:
+        return None
+    step: Scan | None = Scan(f"{keys.thread_prefix}*")
+    looked = 0
+    while step is not None and looked < MOST_STEPS:
+        try:
+            threads, step = yield from scan(step)
+        except RedisReplyError:
+            return None
+        if threads:
+            return None
+        looked += 1
+    checks = ["threads index", *(["vectors index"] if space.recall else [])]
+    seen = "not made yet: made at first use" + ("" if space.create else ", by a program that may create it")
+    if step is None:
+        return [_found(check, "ok", seen) for check in checks]
+    return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
+
+
+def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]]:
+    reply = yield from _ask("FT.INFO", name)
+    if isinstance(reply, RedisReplyError):
+        if reply.code == "NOPERM":
+            return [_unknown(check, reply)]
+        return [_found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)]
+    info = as_dict(reply)
+    # a coordinator adds up what the nodes say, and may write the sum as a float
+    names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
+    documents, failures, is_indexing, size = (float(info.get(name, 0)) for name in names)
+    seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
+    fields = [dict(zip(field[::2], field[1::2], strict=False)) for field in map(_flat, info[b"attributes"])]
+    built = next((int(field[b"dim"]) for field in fields if field.get(b"attribute") == b"vector"), dims)
+    if built != dims:
+        return [_found(check, "error", f"{seen}; it holds vectors of {built} dimensions, not {dims}", _REINDEX)]
+    part = float(info.get(b"percent_indexed", 1))
+    if is_indexing and part < 1:  # behind a restart Search says for a while that it indexes, and 16,350 for all of it
+        return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
+    if failures:
+        remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
+        return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
+    return [_found(check, "ok", seen)]
+
+
+def _flat(field: Any) -> list[Any]:
+    return [part for pair in field.items() for part in pair] if isinstance(field, dict) else list(field)
+
+
+# ---------------------------------------------------------------------- vectors and the model
+
+
+def _vectors(space: Space) -> Plan[list[Finding]]:
+    stored = yield from _ask("GET", space.keys.vectors_settings)
+    if isinstance(stored, RedisReplyError):
+        return [_unknown("vectors", stored)]
+    if stored is None:
+        if space.recall is None:
+            return [_found("vectors index", "ok", "none: semantic recall was never used here")]
+        return [_found("vectors index", "error", "there is none", _SETUP)]
+    settings = json.loads(stored)
+    index = yield from _index("vectors index", space.keys.vectors_index, settings["dims"])
+    model = (yield from _model(space, settings)) if space.recall else []
+    return [*index, *model, *(yield from _coverage(space, settings["dims"]))]
+
+
+def _model(space: Space, settings: dict[str, Any]) -> Plan[list[Finding]]:
+    try:
+        dims = yield from measured()
+    except (EmbeddingError, OptionError) as error:
+        return [_found("model", "error", str(error), "check the model, its key and its network")]
+    try:
+        space.compare(settings, space.settings(dims))
+    except (EmbeddingSizeError, OptionError) as error:
+        return [_found("model", "error", str(error), _REINDEX)]
+    if settings["model"] != space.model:
+        message = f"the vectors were made by {settings['model']}, the model is now {space.model}"
+        return [_found("model", "warning", message, _REINDEX)]
+    return [_found("model", "ok", f"{space.model}, {dims} dimensions, fits the index")]
+
+
+def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
+    """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
+    name = space.keys.threads_index
+    everyone = ordered(name, matching(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"])
+    reply = yield from _ask(*everyone)
+    if isinstance(reply, RedisReplyError):
+        return [_unknown("vectors", reply)]
+    found = [row for row in rows_of(reply) if row]
+    rows = found[:MOST_THREADS]
+    roles = space.recall.roles if space.recall else ("human", "ai")
+    replies = yield from _marks(space, [space.keys.thread_of(row[b"__key"]) for row in rows], roles)
+    refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
+    if refused is not None:
+        return [_unknown("vectors", refused)]
+    marks: Counter[str] = Counter()
+    for one in replies:
+        marks.update({mark.decode(): int(count) for mark, count in zip(one[::2], one[1::2], strict=True)})
+    is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
+    looked = "all" if is_exact else "a sample, the newest"
+    where = f"of {marks.total():,} messages ({looked})"
+    if space.recall:
+        lacking = marks.total() - marks[space.mark(dims)]
+        message = f"{lacking:,} {where} lack vectors of the present settings"
+    else:
+        lacking = marks[""]
+        message = f"{lacking:,} {where} lack vectors; {len(marks) - ('' in marks)} settings made the others"
+    return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
+
+
+def _marks(space: Space, threads: Sequence[str], roles: Sequence[str]) -> Plan[list[Any]]:
+    calls: list[Command] = [
+        MARKS.call(space.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
+    ]
+    return (yield from attempt(*calls)) if calls else []

@@ -1,0 +1,81 @@
+"""The Lua scripts: whatever must be atomic is one of them, and each stays within one hash tag."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.effects import SCRIPT_SOURCES
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from langchain_workingmem._engine.effects import Argument, Command
+
+_PACKAGE = files("langchain_workingmem")
+# That Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step.
+MOST_BYTES = 512 * 2**20
+STEP_BYTES = 64 * 2**20  # of a step of our own choice
+
+
+def size_of(arguments: Iterable[Argument]) -> int:
+    """Count the bytes of arguments; numbers do not matter."""
+    return sum(map(_size, arguments))
+
+
+def _size(argument: Argument) -> int:
+    if isinstance(argument, bytes) or (isinstance(argument, str) and argument.isascii()):
+        return len(argument)
+    return len(argument.encode()) if isinstance(argument, str) else 0
+
+
+# In front of a script; what it does not need would be made anew at each of its runs.
+_COMMON = ("header", "prelude")
+BRANCHES = (*_COMMON, "said")
+_TRASH = (*BRANCHES, "trash")
+
+
+def _source(name: str) -> str:
+    room, _, file = name.rpartition("/")
+    return (_PACKAGE / (room or "_redis") / "lua" / f"{file}.lua").read_text()
+
+
+class Script:
+    """One script, called by its digest; the file's header names its KEYS, ARGV and reply.
+
+    `name` is "room/file", and so are the `parts` in front of it; without a room the file lies in `_redis/lua`.
+    """
+
+    def __init__(self, name: str, *parts: str) -> None:
+        source = "".join(map(_source, (*(parts or _COMMON), name)))
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        SCRIPT_SOURCES[self.sha] = source
+
+    def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
+        """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
+        size = size_of(arguments)
+        if size > MOST_BYTES:
+            msg = f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most: save less at a time, or smaller values"
+            raise OptionError(msg)
+        return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
+
+
+def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
+    """Put the arguments of rows together, such that each step is of a bearable size; one step at least."""
+    step: list[Argument] = []
+    size = 0
+    for row in rows:
+        more = size_of(row)
+        if step and size + more > STEP_BYTES:
+            yield step
+            step, size = [], 0
+        step += row
+        size += more
+    yield step
+
+
+CREATE = Script("create_thread")
+DELETE = Script("delete", *_TRASH)
+SWEEP = Script("sweep", *_TRASH)

@@ -1,1 +1,0 @@
-"""The only code that talks to Redis, or starts one."""

@@ -1,0 +1,154 @@
+"""Plans over the items of a LangGraph store: an item is one hash under a digest of its namespace and key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
+
+from langchain_workingmem._engine.effects import Plan, send, together
+from langchain_workingmem._redis.codec import dump
+from langchain_workingmem._redis.state import searched
+from langchain_workingmem._text.nesting import check_nesting, shown
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.items.filters import Filter, labels
+from langchain_workingmem.items.searches import namespaces, search
+from langchain_workingmem.items.state import (
+    DELETE_ITEM,
+    GET_ITEM,
+    PUT_ITEM,
+    digest_of,
+    item_digest,
+    parts_of,
+    row_of,
+    to_json,
+)
+from langchain_workingmem.options import at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem.items.state import Shelf
+
+Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
+_MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
+
+
+def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
+    """Do operations: all reads first, then what is to be written, the last one for each item.
+
+    One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of
+    the longest (see `search`); one call of the model for all that is put and one for all that is asked.
+    """
+    ops = list(ops)
+    reads: dict[int, Callable[[], Plan[Any]]] = {}
+    writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[None]]] = {}
+    for place, op in enumerate(ops):
+        validate_op_namespace(op)
+        _check_key(op)
+        match op:
+            case GetOp():
+                reads[place] = partial(_get, shelf, op)
+            case SearchOp():
+                _check_page(op)
+                reads[place] = partial(search, shelf, op, Filter.of(op.filter))
+            case ListNamespacesOp():
+                _check_page(op)
+                reads[place] = partial(namespaces, shelf, op)
+            case PutOp():
+                writes[tuple(op.namespace), op.key] = _write(shelf, op)
+            case _:
+                msg = f"unknown operation {type(op).__name__}: pass GetOp, SearchOp, PutOp or ListNamespacesOp"
+                raise OptionError(msg)
+    if not all(isinstance(op, GetOp) for op in ops):
+        yield from shelf.setup()
+    results: list[Any] = [None] * len(ops)
+    found = yield from searched(lambda: together(make() for make in reads.values()), shelf.renewed, create=shelf.create)
+    for place, result in zip(reads, found, strict=True):
+        results[place] = result
+    yield from together(make() for make in writes.values())
+    return results
+
+
+def _check_key(op: Op) -> None:
+    if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
+        msg = f"key={shown(op.key)}: use a str"
+        raise OptionError(msg)
+
+
+def _check_page(op: SearchOp | ListNamespacesOp) -> None:
+    at_least(op.limit, 0, "limit")
+    at_least(op.offset, 0, "offset")
+    if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
+        msg = f"query={shown(op.query)}: use a str, or None to list items"
+        raise OptionError(msg)
+    if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
+        at_least(op.max_depth, 1, "max_depth")
+
+
+# ---------------------------------------------------------------------- one item
+
+
+def _get(shelf: Shelf, op: GetOp) -> Plan[Item | None]:
+    """Read an item. One round trip."""
+    digest = item_digest(op)
+    (reply,) = yield from send(GET_ITEM.call(shelf.keys.of_item(digest), int(bool(op.refresh_ttl))))
+    row = row_of(reply, digest)
+    return Item(**parts_of(row)) if b"value" in row else None
+
+
+def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
+    """Check all that is to be written, before anything is."""
+    keys = shelf.keys.of_item(item_digest(op))
+    if op.value is None:
+        return partial(_delete, keys)
+    ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
+    fields = fields_of(op)  # checks the value: what can be written can also be looked through
+    texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
+    return partial(_put, shelf, keys, [*fields, ttl, "", ""], texts)
+
+
+def fields_of(op: PutOp) -> list[Argument]:
+    """Write what an item holds as put_item.lua reads it: namespace, key, value, and what they are found by."""
+    return [
+        to_json(list(op.namespace)),
+        to_json(op.key),
+        _written(op),
+        ",".join(digest_of(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)),
+        ",".join(dict.fromkeys(labels(op.value or {}))),
+    ]
+
+
+def _put(shelf: Shelf, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:
+    """Write an item in place of the one that is there. One round trip, after the model has been asked."""
+    vectors = (yield from shelf.embed(texts)) if texts else []
+    yield from send(PUT_ITEM.call(keys, *arguments, *vectors))
+
+
+def _delete(keys: tuple[str, str]) -> Plan[None]:
+    """Delete an item. One round trip."""
+    yield from send(DELETE_ITEM.call(keys))
+
+
+def _written(op: PutOp) -> bytes:
+    where = f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
+    if not isinstance(op.value, Mapping):
+        msg = f"{where} is a {type(op.value).__name__}: use a dict, or None to delete"
+        raise OptionError(msg)
+    try:
+        check_nesting(op.value)
+        return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"{where} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with str keys"
+        raise OptionError(msg) from error
+
+
+def millis(minutes: object, name: str) -> int:
+    """Convert a TTL of LangGraph, minutes and fractions of them, to milliseconds."""
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 < minutes < _MOST_MINUTES:
+        msg = f"{name}={shown(minutes)}: use a positive number of minutes, or None for no expiry"
+        raise OptionError(msg)
+    return max(1, round(minutes * 60_000))

@@ -1,0 +1,196 @@
+"""Plans that search the items of a LangGraph store.
+
+`within` holds a digest of each prefix of an item's namespace: a search below a namespace is an exact match of a tag,
+whatever its labels hold.
+
+A document that has expired stays in the indexes until the server gets round to it. So every search asks in the same
+round trip for the time and for the earliest expiry among what it looks at, and is repeated without the expired ones if
+there are any: pages stay exact.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
+
+from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._redis.keys import tag_of
+from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
+from langchain_workingmem._text.chunks import ends
+from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem.items.state import FIELDS, GET_ITEM, Row, Shelf, below, parts_of, row_of
+from langchain_workingmem.options import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langgraph.store.base import MatchCondition
+    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
+
+    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem.items.filters import Filter
+
+# The server makes room for as many rows as are asked for, whether or not they exist, and dies where there is none. Larger
+# pages are therefore cut to what there is, for one more round trip.
+_LARGE = 100_000
+LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
+
+
+def search(shelf: Shelf, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]:
+    """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
+
+    One round trip, more where `_nearest`, `_latest` and `_alive` say so, and one more when something found has a TTL that
+    reading renews.
+    """
+    if op.limit == 0:
+        return []
+    where = below(op.namespace_prefix) & wanted.where
+    text = to_utf8(ends(op.query or "", MAX_QUERY_CHARACTERS))
+    if text.strip() and shelf.vectors:
+        scored = yield from _nearest(shelf, where, wanted, text, op.offset, op.limit)
+    else:
+        rows = yield from _latest(shelf, where, wanted, op.offset, op.limit)
+        scored = [(row, None) for row in rows]
+    if op.refresh_ttl:
+        expiring = [shelf.keys.of_item(tag_of(row[b"__key"])) for row, _ in scored if b"ttl" in row]
+        if expiring:
+            yield from send(*(GET_ITEM.call(keys, 1) for keys in expiring))
+    return [SearchItem(**parts_of(row), score=score) for row, score in scored]
+
+
+def _latest(shelf: Shelf, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
+    """Read a page of items, the latest first.
+
+    The server cuts it out if the index decides the whole filter. Else items are read from the newest on, up to 10,000
+    a round trip, until the page is full.
+    """
+    index = shelf.keys.items_index
+    if offset + limit > _LARGE:
+        limit = min(limit, (yield from _count(index, where)) - offset)
+        if limit <= 0:
+            return []
+    if wanted.decided:
+        reply = yield from _alive(index, where, partial(_page, index, offset, limit))
+        return [row for row in rows_of(reply) if row]
+    found: list[Row] = []
+    start, size = 0, min(max(offset + limit, 100), 10_000)
+    while True:
+        reply = yield from _alive(index, where, partial(_page, index, start, size))
+        rows = rows_of(reply)
+        found += [row for row in rows if row and wanted.matches(json.loads(row[b"value"]))]
+        if len(rows) < size or len(found) >= offset + limit:
+            return found[offset : offset + limit]
+        start, size = start + size, min(4 * size, 10_000)
+
+
+def _page(index: str, start: int, size: int, where: FilterExpression) -> Command:
+    return aggregate(index, where, "SORTBY", 2, "@updated_at", "DESC", "LIMIT", start, size, *LOAD)
+
+
+def _nearest(
+    shelf: Shelf, where: FilterExpression, wanted: Filter, text: str, offset: int, limit: int
+) -> Plan[list[tuple[Row, float | None]]]:
+    """Read a page of items, the most similar first; an item is as similar as the best of its vectors.
+
+    One round trip, one more when the nearest vectors of an item are without its first, one more when the page reaches items
+    that have none, and one or two each time that the vectors of a few items fill the list.
+    """
+    from redisvl.query.filter import Tag
+
+    query = yield from shelf.embed([text], query=True)
+    end, depth = offset + limit, 2 * (offset + limit)
+    index = shelf.keys.item_vectors_index
+    found: list[tuple[Row, float | None]] = []
+    if depth > _LARGE:
+        depth = min(depth, (yield from _count(index, where)) + 1)
+    while query:
+        reply = yield from _alive(index, where, partial(_neighbours, index, query[0], depth))
+        rows = rows_of(reply)
+        items = yield from _best(shelf, [row for row in rows if row])
+        found = [(row, score) for row, score in items if wanted.decided or wanted.matches(json.loads(row[b"value"]))]
+        if len(rows) < depth or len(found) >= end:
+            break
+        depth *= 4
+    page = found[offset:end]
+    if len(page) < limit:
+        others = where & (Tag("vectors") == "0") if query else where
+        rest = yield from _latest(shelf, others, wanted, max(0, offset - len(found)), limit - len(page))
+        page += [(row, None) for row in rest]
+    return page
+
+
+def _count(index: str, where: FilterExpression) -> Plan[int]:
+    (reply,) = yield from send(aggregate(index, where, "GROUPBY", 0, "REDUCE", "COUNT", 0, "AS", "total"))
+    return sum(int(row[b"total"]) for row in rows_of(reply))
+
+
+def _neighbours(index: str, vector: bytes, depth: int, where: FilterExpression) -> Command:
+    query = f"({where})=>[KNN {depth} @vector $vector AS distance]"
+    order = ("SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth)
+    return aggregate(index, query, "PARAMS", 2, "vector", vector, *order, *LOAD)
+
+
+def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
+    """Keep the best vector of each item, and read the items of which only another vector was found."""
+    best: dict[str, float] = {}
+    items: dict[str, Row] = {}
+    for row in rows:
+        digest = tag_of(row[b"__key"])
+        best.setdefault(digest, float(row[b"distance"]))
+        if b"value" in row:
+            items[digest] = row
+    missing = [digest for digest in best if digest not in items]
+    if missing:
+        replies = yield from send(*(GET_ITEM.call(shelf.keys.of_item(digest), 0) for digest in missing))
+        items |= {digest: row_of(reply, digest) for digest, reply in zip(missing, replies, strict=True)}
+    metric = shelf.vectors.options.distance if shelf.vectors else ""
+    return [
+        (items[digest], -math.sqrt(max(0.0, distance)) if metric == "l2" else 1 - distance)
+        for digest, distance in best.items()
+        if b"value" in items[digest]  # else deleted meanwhile
+    ]
+
+
+def namespaces(shelf: Shelf, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
+    """List the namespaces that hold items, in order. One round trip; the server looks at the items below the prefix."""
+    from redisvl.query.filter import FilterExpression
+
+    index = shelf.keys.items_index
+    conditions = op.match_conditions or ()
+    where = FilterExpression("*")
+    for condition in conditions:
+        one_of(condition.match_type, ("prefix", "suffix"), "match_type")
+        if condition.match_type == "prefix":
+            where = where & below(list(takewhile(lambda part: part != "*", condition.path)))
+    reply = yield from _alive(index, where, partial(_groups, index))
+    names = [tuple(json.loads(row[b"namespace"])) for row in rows_of(reply)]
+    found = {name[: op.max_depth] for name in names if all(_fits(name, condition) for condition in conditions)}
+    return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _groups(index: str, where: FilterExpression) -> Command:
+    return aggregate(index, where, "GROUPBY", 1, "@namespace")
+
+
+def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    part = name[: len(path)] if condition.match_type == "prefix" else name[max(0, len(name) - len(path)) :]
+    return len(part) == len(path) and all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
+
+
+def _alive(index: str, where: FilterExpression, make: Callable[[FilterExpression], Command]) -> Plan[Any]:
+    """Search among what has not expired. One round trip, two while the server still holds what has."""
+    from redisvl.query.filter import FilterExpression
+
+    expiring = where & FilterExpression("@expires_at:[-inf +inf]")
+    first = aggregate(index, expiring, "GROUPBY", 0, "REDUCE", "MIN", 1, "@expires_at", "AS", "first")
+    time, earliest, reply = yield from send(("TIME",), first, make(where))
+    now = int(time[0]) * 1000 + int(time[1]) // 1000
+    if any(float(row[b"first"]) < now for row in rows_of(earliest)):
+        (reply,) = yield from send(make(where & FilterExpression(f"(-@expires_at:[-inf ({now}])")))
+    return reply

@@ -1,0 +1,153 @@
+"""The keys and indexes of one LangGraph store, and how its items are written down."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from langgraph.store.base import get_text_at_path
+
+from langchain_workingmem._engine.effects import Embed, Plan
+from langchain_workingmem._redis.codec import from_micros
+from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
+from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.state import agreed, created, measured, no_index
+from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError
+from langchain_workingmem.options import IndexOptions, as_tuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langgraph.store.base import GetOp, PutOp
+    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
+
+    from langchain_workingmem._redis.keys import Keys
+
+PUT_ITEM = Script("items/put_item")
+GET_ITEM = Script("items/get_item")
+DELETE_ITEM = Script("items/delete_item")
+
+Row: TypeAlias = "dict[bytes, bytes]"
+FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in the order of get_item.lua
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What of an item is embedded, and how its vectors are compared."""
+
+    dims: int | None = None  # None: whatever the model gives
+    paths: tuple[str, ...] = ("$",)
+    options: IndexOptions = field(default_factory=IndexOptions)
+
+    def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
+        """Take what is to be embedded out of a value; blank texts have no direction and stay out."""
+        if index is False:
+            return []
+        paths = self.paths if index is None else check_paths(index, "index")
+        found = (to_utf8(text) for path in paths for text in get_text_at_path(value, path))
+        return list(dict.fromkeys(text for text in found if text.strip()))
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The keys and indexes of one store."""
+
+    keys: Keys
+    vectors: Vectors | None = None  # None: no vector search
+    create: bool = True  # False: attach only, never create an index
+    is_ready: bool = False
+    dims: int | None = None  # of the vector index, once it is known
+
+    def setup(self) -> Plan[None]:
+        """Create or check the indexes: some round trips the first time, none later."""
+        if self.is_ready:
+            return
+        if self.create:
+            yield from created(items_schema(self.keys))
+        if self.vectors is not None:
+            dims = self.vectors.dims or (yield from measured())
+            wanted = self.vectors.options.attributes(dims)
+            stored = yield from agreed(self.keys.item_vectors_settings, wanted, create=self.create)
+            if stored is None:
+                raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
+            if stored["dims"] != dims:
+                raise self._other_size(stored["dims"], dims)
+            if stored != wanted:
+                msg = f"the store's vectors were indexed with {stored}, index= asks for {wanted}: use what was used"
+                raise OptionError(msg)
+            if self.create:
+                yield from created(item_vectors_schema(self.keys, self.vectors.options, dims))
+            self.dims = dims
+        self.is_ready = True
+
+    def renewed(self) -> Plan[None]:
+        """Look at the server again, and make what is gone."""
+        self.is_ready = False
+        yield from self.setup()
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes]]:
+        """Embed texts; those without a direction, zero vectors, stay out."""
+        import numpy as np
+
+        vectors = yield Embed(texts, query)
+        if vectors.shape[1] != self.dims:
+            raise self._other_size(self.dims or 0, vectors.shape[1])
+        return pack(vectors[np.any(vectors, axis=1)], "float32")
+
+    def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
+        msg = (
+            f"the index {self.keys.item_vectors_index!r} holds vectors of {expected} dimensions, the model gives {actual}, "
+            "index['dims'] must be the same: use the model that the store was made with, or another key_prefix"
+        )
+        return EmbeddingSizeError(msg, expected=expected, actual=actual)
+
+
+def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return JSON paths, or raise `OptionError`."""
+    found = as_tuple(paths, name, "paths")
+    for path in found:
+        if not isinstance(path, str) or not path:
+            msg = f"{name} holds {shown(path)}: name fields, such as 'text' or 'notes[*]'"
+            raise OptionError(msg)
+    return found
+
+
+def below(namespace: Sequence[str]) -> FilterExpression:
+    """Build the filter for a namespace and all that is in it."""
+    from redisvl.query.filter import FilterExpression, Tag
+
+    return Tag("within") == digest_of(namespace) if namespace else FilterExpression("*")
+
+
+def digest_of(parts: Sequence[str]) -> str:
+    """Name a list of any strings by 128 bits."""
+    return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
+
+
+to_json = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII, which carries every str
+
+
+def item_digest(op: GetOp | PutOp) -> str:
+    """Name the item that an operation is about."""
+    return digest_of([*op.namespace, op.key])
+
+
+def row_of(reply: Sequence[bytes | None], digest: str) -> Row:
+    """Read the reply of get_item.lua."""
+    row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=True) if value is not None}
+    return row | {b"__key": f"{{{digest}}}".encode()}
+
+
+def parts_of(row: Row) -> dict[str, Any]:
+    """Read the parts of an Item."""
+    return {
+        "namespace": tuple(json.loads(row[b"namespace"])),
+        "key": json.loads(row[b"key"]),
+        "value": json.loads(row[b"value"]),
+        "created_at": from_micros(row[b"created_at"]),
+        "updated_at": from_micros(row[b"updated_at"]),
+    }

@@ -1,1 +1,0 @@
-"""Storage operations as generators of effects: no I/O, no clock, no randomness in here."""

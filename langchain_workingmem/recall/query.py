@@ -1,0 +1,146 @@
+"""A question to recall, with its checked arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._redis.keys import FROM_WHERE, check_id
+from langchain_workingmem._redis.queries import matching
+from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.options import (
+    MOST_HITS,
+    RecallArguments,
+    Scope,
+    as_tuple,
+    at_least,
+    at_most,
+    check_range,
+    check_roles,
+    check_threshold,
+    one_of,
+)
+from langchain_workingmem.recall.ranking import CANDIDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Unpack
+
+    from redisvl.query.filter import FilterExpression
+
+    from langchain_workingmem.options import RecallOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A checked question to recall."""
+
+    text: str
+    thread_id: str | None
+    resource_id: str | None
+    scope: Scope
+    top_k: int
+    window: tuple[int, int]
+    threshold: float | None
+    max_tokens: int | None  # of all that comes back
+    where: Mapping[str, Any]  # filters beside the scope
+    exclude: frozenset[str]  # message ids
+    exclude_in: str | None = None  # the thread whose messages they are; None: of any thread
+    turn: bool = False  # for what a model is shown: under a floor, and without the question itself
+    apart: bool = False  # a hit in a better one's window is part of that one
+
+    @classmethod
+    def of(
+        cls,
+        options: RecallOptions,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        **arguments: Unpack[RecallArguments],
+    ) -> Query:
+        """Check a caller's arguments, and fill in what the options say; of those arguments None leaves one out."""
+        if unknown := arguments.keys() - RecallArguments.__optional_keys__:
+            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {sorted(RecallArguments.__optional_keys__)}"
+            raise TypeError(msg)
+        if not isinstance(text, str):
+            msg = f"query is of type {type(text).__name__}: pass a str"
+            raise OptionError(msg)
+        given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+        scope = given.get("scope", options.scope)
+        one_of(scope, ("resource", "thread"), "scope")
+        if thread_id is not None:
+            check_id(thread_id, "thread_id")
+        if resource_id is not None:
+            check_id(resource_id, "resource_id")
+        if thread_id is None and (scope == "thread" or resource_id is None):
+            missing = "thread_id" if scope == "thread" else "resource_id"
+            msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
+            raise IdError(msg)
+        max_tokens = given.get("max_tokens")
+        if max_tokens is not None:
+            at_least(max_tokens, 1, "max_tokens")
+        top_k = given.get("top_k", options.top_k if max_tokens is None else CANDIDATES)
+        at_least(top_k, 1, "top_k")
+        at_most(top_k, MOST_HITS, "top_k")
+        check_threshold(given.get("threshold"))
+        return cls(
+            text=text,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            scope=scope,
+            top_k=top_k,
+            window=check_range(given.get("message_range", options.message_range)),
+            threshold=given.get("threshold", options.threshold),
+            max_tokens=max_tokens,
+            where={
+                "roles": check_roles(given.get("roles", ())),
+                "since": to_micros(given["since"]) if "since" in given else None,
+                "until": to_micros(given["until"]) if "until" in given else None,
+                "metadata": _checked_metadata(given.get("metadata"), options),
+            },
+            exclude=_checked_ids(given.get("exclude_message_ids", ())),
+        )
+
+    @classmethod
+    def of_turn(
+        cls, options: RecallOptions, text: str, thread_id: str, resource_id: str, given: Mapping[str, Any]
+    ) -> Query:
+        """Check the arguments of a turn, whose hits are limited both in number and in tokens."""
+        limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
+        query = cls.of(options, text, thread_id=thread_id, resource_id=resource_id, **{**given, **limits})
+        return replace(query, turn=True)
+
+    def without(self, thread_ids: Collection[str]) -> Query:
+        """Leave threads out."""
+        known = self.where.get("not_thread_ids", ())
+        return replace(self, where={**self.where, "not_thread_ids": [*known, *thread_ids]})
+
+    def filter(self) -> FilterExpression:
+        """Build the filter: the tenant first, always."""
+        return matching(
+            resource_id=self.resource_id,
+            thread_id=self.thread_id if self.scope == "thread" else None,
+            **self.where,
+        )
+
+
+def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any] | None:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        msg = f"metadata={shown(metadata)}: use a dict"
+        raise OptionError(msg)
+    if unknown := [key for key in metadata or () if key not in options.filterable]:
+        msg = (
+            f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can: name the keys in "
+            "RecallOptions(filterable=...) and run memory.recall.reindex()"
+        )
+        raise OptionError(msg)
+    return metadata
+
+
+def _checked_ids(ids: Any) -> frozenset[str]:
+    ids = (ids,) if isinstance(ids, str) else as_tuple(ids, "exclude_message_ids", "message ids")
+    return frozenset(check_id(id, "message id") for id in ids)

@@ -1,0 +1,114 @@
+"""The plan that heals vectors, and renews them when their settings change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.effects import Plan, Progress, Scan, scan, worked
+from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._redis.codec import model_of, restored
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.slices import SLICE, sweep
+from langchain_workingmem._redis.state import measured
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
+from langchain_workingmem.history.operations import write
+from langchain_workingmem.history.rows import READ, Wanted
+from langchain_workingmem.threads.operations import every, get
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._redis.codec import Draft
+    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem.options import RecallOptions
+
+REINDEX_BATCH = 100  # messages read, embedded and written at a time
+
+
+def reindex(space: Space, resource_id: str | None, thread_id: str | None, *, force: bool = False) -> Plan[int]:
+    """Embed whatever has no vectors of the present model, by force everything; return how many messages that were.
+
+    Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
+    It may be interrupted and run again; messages written meanwhile are left as they are. What deletions, transfers and other
+    long operations have left undone is done first.
+    """
+    options = space.recalling
+    if thread_id is not None:
+        thread = yield from get(space, thread_id, resource_id)
+        if thread is None:
+            raise ThreadNotFoundError(thread_id)
+        threads = [thread]
+    else:
+        if resource_id is not None:
+            check_id(resource_id, "resource_id")
+        yield from space.ready()
+        threads = yield from every(space, resource_id)
+    if resource_id is None and thread_id is None:
+        yield from _left_over(space)
+    for start in range(0, len(threads), SLICE):
+        yield from sweep(space, *(thread.id for thread in threads[start : start + SLICE]))
+    dims = yield from (_checked_size(space) if resource_id or thread_id else space.rebuild())
+    mark = space.mark(dims).encode()
+    done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
+    yield Progress(done, total)
+    for thread in threads:
+        keys = space.keys.of(thread.id)
+        wanted = Wanted(limit=REINDEX_BATCH)
+        while True:
+            (reply,) = yield from run_script(thread.id, None, READ.call(keys.all, "", *wanted.arguments()))
+            rows = yield from wanted.reading(reply, thread.id)
+            stale = [
+                (row.message, value)
+                for row, value in zip(rows, reply[3::3], strict=True)
+                if force or model_of(value) != mark
+            ]
+            size = sum(len(value) for _, value in stale)
+            prepared = yield from worked(partial(_restored, stale, options), size)
+            if prepared:
+                try:
+                    _, failure = yield from write(space, prepared, thread.id, None, "heal")
+                except ThreadNotFoundError:  # deleted meanwhile
+                    break
+                if failure is not None:
+                    raise failure
+                healed += sum(1 for draft in prepared if draft.chunks)
+            done += len(rows)
+            yield Progress(done, max(done, total))
+            if len(rows) < REINDEX_BATCH:
+                break
+            wanted = replace(wanted, above=rows[-1].seq)
+    return healed
+
+
+def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
+    return [restored(message, value, options) for message, value in stale]
+
+
+def _left_over(space: Space) -> Plan[None]:
+    """Finish the deletion of threads that somebody has left half-way. A round trip per 1,000 keys of the node.
+
+    A user without the right to SCAN leaves that to the next write to each thread.
+    """
+    step: Scan | None = Scan(f"{space.keys.trash_prefix}*")
+    while step is not None:
+        try:
+            seen, step = yield from scan(step)
+        except RedisReplyError as error:
+            if "no permissions" not in str(error).lower():
+                raise
+            return
+        yield from sweep(space, *{space.keys.thread_of(key) for key in seen})
+
+
+def _checked_size(space: Space) -> Plan[int]:
+    dims = yield from measured()
+    try:
+        yield from space.vectors_ready(dims)
+    except (EmbeddingSizeError, OptionError) as error:
+        error.add_note("a change of the model or of the index concerns everybody: run reindex() without ids")
+        raise
+    return dims

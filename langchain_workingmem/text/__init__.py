@@ -1,1 +1,0 @@
-"""What a model or a person reads: prompt blocks, escaping, chunks."""

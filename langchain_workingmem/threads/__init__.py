@@ -1,0 +1,5 @@
+"""TODO."""
+
+from langchain_workingmem.threads.api import Threads
+
+__all__ = ["Threads"]

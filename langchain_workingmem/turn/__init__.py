@@ -1,0 +1,5 @@
+"""TODO."""
+
+from langchain_workingmem.turn.api import Turn
+
+__all__ = ["Turn"]

@@ -1,0 +1,5 @@
+"""TODO."""
+
+from langchain_workingmem.users.api import Users
+
+__all__ = ["Users"]
