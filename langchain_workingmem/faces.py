@@ -97,13 +97,14 @@ class Faces:
         """
         from langchain_workingmem.retriever import SemanticRecallRetriever
 
+        fields: dict[str, Any] = {**arguments}
         return SemanticRecallRetriever(
             memory=self,
             thread_id=thread_id,
             resource_id=resource_id,
             trust_client_ids=trust_client_ids,
-            metadata_filter=arguments.pop("metadata", None),
-            **arguments,
+            metadata_filter=fields.pop("metadata", None),
+            **fields,
         )
 
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:

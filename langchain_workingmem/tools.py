@@ -36,6 +36,7 @@ from langchain_workingmem.ids import both, resolve, searched
 from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import operations as recall
+from langchain_workingmem.recall.query import Query
 from langchain_workingmem.working_memory import operations as working_memory
 from langchain_workingmem.working_memory.answers import changed, document, nothing_in
 from langchain_workingmem.working_memory.prompt import HOW
@@ -365,7 +366,7 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
         here = caller.ids.thread_id
         known = searched(caller.ids, options.scope)
         sight = core.space.in_sight(here)
-        asked = recall.Query.of(
+        asked = Query.of(
             options,
             query,
             thread_id=known.thread_id,

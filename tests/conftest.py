@@ -74,7 +74,7 @@ class _AsyncFace:
 
             return call
         value = getattr(self._target, name)
-        is_part = type(value).__module__.startswith("langchain_workingmem.parts")
+        is_part = type(value).__module__.endswith(".api")
         return _AsyncFace(value, self._runner) if is_part and not inspect.isroutine(value) else value
 
 

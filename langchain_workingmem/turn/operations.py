@@ -23,6 +23,7 @@ from langchain_workingmem.history.windows import fit, history_window, valid
 from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.recall.operations import candidates, fetched
 from langchain_workingmem.working_memory import operations as working_memory
+from langchain_workingmem.working_memory.prompt import block as working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -330,7 +331,7 @@ def assemble(
     if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
         blocks[space.recall.placement].append(block)
     if state is not None:
-        block = working_memory.block(space, state, read_only=read_only, tools=tools, name=name)
+        block = working_memory_block(space, state, read_only=read_only, tools=tools, name=name)
         blocks[space.remembering.placement].append(block)
         space.note_shown(gathered.thread_id, state.key, state.text)
     if blocks["question"]:

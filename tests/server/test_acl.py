@@ -16,8 +16,8 @@ import langchain_workingmem
 from langchain_workingmem import Memory, RedisReplyError
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis.acl import rules, set_user
+from langchain_workingmem._redis.doctor import MARKS
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.scripts import MARKS
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
@@ -29,7 +29,7 @@ MakeStore = Callable[..., RedisMemoryStore]
 Grant = Callable[..., str]
 
 INDEX = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
-LUA = Path(langchain_workingmem.__file__).parent / "plans" / "lua"
+LUA = Path(langchain_workingmem.__file__).parent
 NOT_OPERATIONS = {"close", "gathering", "assembled", "tools"}  # the tools are there one by one
 HIDDEN = {"info"}  # what the doctor would like to know, and can do without
 
@@ -157,7 +157,9 @@ def test_the_rights_are_what_is_used_and_no_more(
     rebuild(make_memory)
     use(make_store(index=INDEX))
     in_scripts = {
-        name for path in LUA.glob("*.lua") for name in re.findall(r"(?:call|with_arguments)\('(\w+)'", path.read_text())
+        name
+        for path in LUA.rglob("*.lua")
+        for name in re.findall(r"(?:call|with_arguments)\('(\w+)'", path.read_text())
     }
     used = {*in_scripts, *(str(command[0]) for command in commands), "EVAL"}
     granted = {rule[1:].upper() for rule in rules(Keys(prefix)) if rule[0] == "+"}

@@ -6,8 +6,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
-from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem.history import timeline
+from langchain_workingmem.history.rows import READ
 from tests.server.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.unit.test_keys import BAD_IDS, NASTY_IDS
 

@@ -19,6 +19,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history import titles
 from langchain_workingmem.history.branch import Branch
+from langchain_workingmem.history.operations import saving
 from tests.agents.models import Scripted
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.embedded_helpers import wait_until
@@ -64,7 +65,7 @@ def branch(memory: Memory) -> None:
     first = [HumanMessage("one", id="q"), AIMessage("two", id="a")]
     memory.history.append(first, thread_id="t", resource_id="u")
     memory.history.truncate("t", after="q")
-    plan = memory.core.saving([AIMessage("three", id="b")], "t", "u", branch=state)
+    plan = saving(memory.core, [AIMessage("three", id="b")], "t", "u", branch=state)
     memory.core.run(plan)
 
 
@@ -390,7 +391,7 @@ def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.R
     memory = keep(DAY)
 
     def dying() -> Plan[None]:
-        plan = memory.core.saving([HumanMessage("next", id="next")], "t", "u")
+        plan = saving(memory.core, [HumanMessage("next", id="next")], "t", "u")
         effect = next(plan)
         while True:
             outcome = yield effect

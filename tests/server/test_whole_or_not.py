@@ -14,6 +14,7 @@ from langchain_workingmem import Memory, RecallOptions, WorkingMemError, Working
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history.branch import Branch
+from langchain_workingmem.history.operations import saving
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -24,7 +25,8 @@ WRITES: dict[str, Callable[[Memory], object]] = {
     "append": lambda memory: memory.history.append([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
     "save_turn": lambda memory: memory.save_turn([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
     "save another answer": lambda memory: memory.core.run(
-        memory.core.saving(
+        saving(
+            memory.core,
             [AIMessage("other", id="c")],
             "t",
             "u",
@@ -81,7 +83,7 @@ def full(make_memory: Make) -> Memory:
     memory.history.append([*SAID, AIMessage("four", id="gone")], **IDS)
     memory.history.truncate("t", after="b")
     memory.core.run(
-        memory.core.saving([AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"}))
+        saving(memory.core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"}))
     )
     memory.working_memory.update("tea", **IDS)
     memory.working_memory.update("coffee", **IDS)

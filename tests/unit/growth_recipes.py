@@ -13,6 +13,7 @@ from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
 from langchain_workingmem._documents import diffs, formats, lines, merging, places, schemas, threeway
+from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text import chunks, names, nesting, rendering, unicode
@@ -26,7 +27,7 @@ from langchain_workingmem.recall import authors, hits
 from langchain_workingmem.recall.hits import Fetched, Found, Sizes
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
-from langchain_workingmem.working_memory import answers
+from langchain_workingmem.working_memory import answers, prompt
 
 Recipe: TypeAlias = Callable[[str], object]
 
@@ -170,219 +171,222 @@ def reply(text: str) -> dict[bytes, Any]:
 
 def crowd(text: str) -> list[str]:
     """Give authors as a resource has them, and one with a name as long as names may be."""
-    return ["ann", "ann%20lee", "", authors.author_tag(unicode.to_utf8(text))]
+    return ["ann", "ann%20lee", "", keys.author_tag(unicode.to_utf8(text))]
 
 
 EVERY = search.matching()
 
 RECIPES: dict[str, Recipe] = {
-    "text.answers.changed": lambda t: (
+    "working_memory.answers.changed": lambda t: (
         answers.changed(MARKDOWN, t, edited(t)),
         answers.changed(MARKDOWN, t, other(t)),
         answers.changed(FIELDS, "{}", written(t)),
     ),
-    "text.answers.nothing_in": lambda t: answers.nothing_in(dict.fromkeys(fields(t))),
-    "text.answers.document": answers.document,
-    "text.chunks.count_tokens": chunks.count_tokens,
-    "text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
-    "text.chunks.spans": lambda t: list(chunks.spans(t, 100)),
-    "text.chunks.split": lambda t: chunks.split(t, 100),
-    "text.chunks.piece": lambda t: chunks.piece(t, 100, 10**6),
-    "text.chunks.excerpt": lambda t: (
+    "working_memory.answers.nothing_in": lambda t: answers.nothing_in(dict.fromkeys(fields(t))),
+    "working_memory.answers.document": answers.document,
+    "_text.chunks.count_tokens": chunks.count_tokens,
+    "_text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
+    "_text.chunks.spans": lambda t: list(chunks.spans(t, 100)),
+    "_text.chunks.split": lambda t: chunks.split(t, 100),
+    "_text.chunks.piece": lambda t: chunks.piece(t, 100, 10**6),
+    "_text.chunks.excerpt": lambda t: (
         chunks.excerpt(t, 25, len(t), len(t)),
         chunks.excerpt(t, 25, 0, len(t), [t[:10].lower(), "a", "b"]),
         chunks.excerpt(t, len(t) // 8, len(t) // 4, len(t), ["a", "b", "0"]),
     ),
-    "text.diffs.pretty": lambda t: (diffs.pretty(t), diffs.pretty("[" + t), diffs.pretty(written(t))),
-    "text.diffs.changes": lambda t: (
+    "_documents.diffs.pretty": lambda t: (diffs.pretty(t), diffs.pretty("[" + t), diffs.pretty(written(t))),
+    "_documents.diffs.changes": lambda t: (
         diffs.changes(t, edited(t)),
         diffs.changes(t, other(t)),
         diffs.changes(t, t[::-1]),
     ),
-    "text.formats.TextFormat.apply": lambda t: refused(
+    "_documents.formats.TextFormat.apply": lambda t: refused(
         lambda: (NOTES.apply(t, t, "append"), MARKDOWN.apply(t, t, None))
     ),
-    "text.formats.TextFormat.replace": lambda t: refused(lambda: MARKDOWN.replace(edited(t), t + HALF, t)),
-    "text.formats.TextFormat.edit": lambda t: (
+    "_documents.formats.TextFormat.replace": lambda t: refused(lambda: MARKDOWN.replace(edited(t), t + HALF, t)),
+    "_documents.formats.TextFormat.edit": lambda t: (
         refused(lambda: MARKDOWN.edit(t, [(t[: len(t) // 2], "new")])),
         refused(lambda: MARKDOWN.edit(t, [(t[len(t) // 2 :] + "?", "new")])),
         refused(lambda: MARKDOWN.edit(t, [("", "new")])),
     ),
-    "text.formats.TextFormat.value": MARKDOWN.value,
-    "text.formats.TextFormat.is_empty": MARKDOWN.is_empty,
-    "text.formats.JsonFormat.apply": lambda t: (
+    "_documents.formats.TextFormat.value": MARKDOWN.value,
+    "_documents.formats.TextFormat.is_empty": MARKDOWN.is_empty,
+    "_documents.formats.JsonFormat.apply": lambda t: (
         refused(lambda: FIELDS.apply(written(t), written(t[::-1]), None)),
         refused(lambda: FIELDS.apply("", t, "append")),
     ),
-    "text.formats.JsonFormat.replace": lambda t: refused(lambda: WHOLE.replace(written(t), written(t + "x"), "{}")),
-    "text.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
-    "text.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
-    "text.formats.JsonFormat.is_empty": FIELDS.is_empty,
-    "text.formats.shorten": formats.shorten,
-    "text.lines.matches": lambda t: [
+    "_documents.formats.JsonFormat.replace": lambda t: refused(
+        lambda: WHOLE.replace(written(t), written(t + "x"), "{}")
+    ),
+    "_documents.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
+    "_documents.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
+    "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
+    "_documents.formats.shorten": formats.shorten,
+    "_documents.lines.matches": lambda t: [
         list(lines.matches(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
     ],
-    "text.lines.unified": lambda t: [
+    "_documents.lines.unified": lambda t: [
         list(lines.unified(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
     ],
-    "text.merging.merge_patch": lambda t: merging.merge_patch(document(t), document(t[::-1])),
-    "text.merging.append_patch": lambda t: merging.append_patch(document(t), document(t[::-1])),
-    "text.merging.append_text": lambda t: (merging.append_text(t, t[: len(t) // 2]), merging.append_text(t, "x")),
-    "text.merging.is_same": lambda t: merging.is_same(document(t), document(t)),
-    "text.merging.count_leaves": lambda t: merging.count_leaves(document(t), null=False),
-    "text.merging.paths": lambda t: merging.paths(document(t)),
-    "text.merging.at_path": lambda t: (
+    "_documents.merging.merge_patch": lambda t: merging.merge_patch(document(t), document(t[::-1])),
+    "_documents.merging.append_patch": lambda t: merging.append_patch(document(t), document(t[::-1])),
+    "_documents.merging.append_text": lambda t: (merging.append_text(t, t[: len(t) // 2]), merging.append_text(t, "x")),
+    "_documents.merging.is_same": lambda t: merging.is_same(document(t), document(t)),
+    "_documents.merging.count_leaves": lambda t: merging.count_leaves(document(t), null=False),
+    "_documents.merging.paths": lambda t: merging.paths(document(t)),
+    "_documents.merging.at_path": lambda t: (
         merging.at_path(document(t), f"by.{t}"),
         merging.at_path(document(t), "a" + "." * len(t)),
     ),
-    "text.merging.without_paths": lambda t: merging.without_paths(document(t), ["by.0", "facts", t]),
-    "text.names.acceptable_name": names.acceptable_name,
-    "text.nesting.check_depth": lambda t: [
+    "_documents.merging.without_paths": lambda t: merging.without_paths(document(t), ["by.0", "facts", t]),
+    "_text.names.acceptable_name": names.acceptable_name,
+    "_text.nesting.check_depth": lambda t: [
         refused_depth(one) for one in ("[" * 200 + "]" * 200 + t, "[]" * 200 + t, "[]" * 200 + json.dumps(t))
     ],
-    "text.nesting.leaves": lambda t: list(nesting.leaves(document(t))),
-    "text.nesting.shown": nesting.shown,
-    "text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
-    "text.places.without_padding": lambda t: (
+    "_text.nesting.leaves": lambda t: list(nesting.leaves(document(t))),
+    "_text.nesting.shown": nesting.shown,
+    "_text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
+    "_documents.places.without_padding": lambda t: (
         places.without_padding(document(t), FACTS),
         places.without_padding({"facts": [one for part in parts(t) for one in (None, part)]}, FACTS),
     ),
-    "text.places.without_strays": lambda t: places.without_strays(document(t), FACTS),
-    "text.places.pointed": lambda t: places.pointed(f"#/properties/{t}", FACTS),
-    "text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
-    "text.rendering.message_text": lambda t: rendering.message_text(
+    "_documents.places.without_strays": lambda t: places.without_strays(document(t), FACTS),
+    "_documents.places.pointed": lambda t: places.pointed(f"#/properties/{t}", FACTS),
+    "_text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
+    "_text.rendering.message_text": lambda t: rendering.message_text(
         AIMessage(t, tool_calls=[{"name": "f", "args": document(t), "id": "1"}])
     ),
-    "text.rendering.words_in": lambda t: rendering.words_in(
+    "_text.rendering.words_in": lambda t: rendering.words_in(
         HumanMessage([{"type": "text", "text": one} for one in parts(t)])
     ),
-    "text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
-    "text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
-    "text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
-    "text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
-    "text.rendering.working_memory_block": lambda t: (
-        rendering.working_memory_block(MARKDOWN, t, "resource", update="update", name="x"),
-        rendering.working_memory_block(FIELDS, t, "thread", update=None),
-        rendering.working_memory_block(FIELDS, t, "thread", update="update"),
+    "_text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
+    "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
+    "_text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
+    "_text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
+    "working_memory.prompt.working_memory_block": lambda t: (
+        prompt.working_memory_block(MARKDOWN, t, "resource", update="update", name="x"),
+        prompt.working_memory_block(FIELDS, t, "thread", update=None),
+        prompt.working_memory_block(FIELDS, t, "thread", update="update"),
     ),
-    "text.schemas.schema_of": lambda t: schemas.schema_of(
+    "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
     ),
-    "text.schemas.TypeSchema.patch": lambda t: TYPED.patch(document(t)),
-    "text.schemas.TypeSchema.own": lambda t: TYPED.own(document(t)),
-    "text.schemas.TypeSchema.validate": lambda t: refused(lambda: TYPED.validate(document(unicode.to_utf8(t)))),
-    "text.schemas.TypeSchema.value": lambda t: refused(
+    "_documents.schemas.TypeSchema.patch": lambda t: TYPED.patch(document(t)),
+    "_documents.schemas.TypeSchema.own": lambda t: TYPED.own(document(t)),
+    "_documents.schemas.TypeSchema.validate": lambda t: refused(lambda: TYPED.validate(document(unicode.to_utf8(t)))),
+    "_documents.schemas.TypeSchema.value": lambda t: refused(
         lambda: TYPED.value({"facts": dict.fromkeys(parts(unicode.to_utf8(t)))})
     ),
-    "text.schemas.JsonSchema.patch": lambda t: LOOSE.patch(document(t)),
-    "text.schemas.JsonSchema.own": lambda t: LOOSE.own(document(t)),
-    "text.schemas.JsonSchema.validate": lambda t: refused(lambda: LOOSE.validate(document(t))),
-    "text.schemas.JsonSchema.value": lambda t: LOOSE.value(document(t)),
-    "text.schemas.shape": lambda t: schemas.shape(
+    "_documents.schemas.JsonSchema.patch": lambda t: LOOSE.patch(document(t)),
+    "_documents.schemas.JsonSchema.own": lambda t: LOOSE.own(document(t)),
+    "_documents.schemas.JsonSchema.validate": lambda t: refused(lambda: LOOSE.validate(document(t))),
+    "_documents.schemas.JsonSchema.value": lambda t: LOOSE.value(document(t)),
+    "_documents.schemas.shape": lambda t: schemas.shape(
         {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
     ),
-    "text.schemas.inlined": lambda t: schemas.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, FACTS),
-    "text.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
-    "text.schemas.dump": lambda t: schemas.dump(document(t)),
-    "text.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],
-    "text.threeway.merge_fields": lambda t: refused(
+    "_documents.schemas.inlined": lambda t: schemas.inlined(
+        {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, FACTS
+    ),
+    "_documents.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
+    "_documents.schemas.dump": lambda t: schemas.dump(document(t)),
+    "_documents.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],
+    "_documents.threeway.merge_fields": lambda t: refused(
         lambda: threeway.merge_fields(document(t), document(t + "!"), document(t[::-1]))
     ),
-    "text.unicode.to_utf8": unicode.to_utf8,
-    "text.unicode.without_surrogates": lambda t: unicode.without_surrogates(document(t)),
-    "text.unicode.is_utf8": unicode.is_utf8,
-    "text.unicode.signed": lambda t: unicode.signed(t, lambda _: "?"),
-    "text.unicode.visible": unicode.visible,
-    "text.unicode.picture": lambda t: [unicode.picture(one) for one in t if one < "\x20"],
-    "text.unicode.as_stored": lambda t: (
+    "_text.unicode.to_utf8": unicode.to_utf8,
+    "_text.unicode.without_surrogates": lambda t: unicode.without_surrogates(document(t)),
+    "_text.unicode.is_utf8": unicode.is_utf8,
+    "_text.unicode.signed": lambda t: unicode.signed(t, lambda _: "?"),
+    "_text.unicode.visible": unicode.visible,
+    "_text.unicode.picture": lambda t: [unicode.picture(one) for one in t if one < "\x20"],
+    "_text.unicode.as_stored": lambda t: (
         unicode.as_stored(f"{t}\x1b", t[:100]),
         unicode.as_stored(f"{t}\u200b", f"{unicode.visible(t[:100])}?"),
         unicode.as_stored(f"{t}\u200b", "not there"),
     ),
-    "plans.search.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
-    "plans.search.matching": lambda t: (
+    "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
+    "_redis.queries.matching": lambda t: (
         search.matching(resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}),
         search.matching(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
     ),
-    "plans.search.nearest": lambda t: search.nearest("i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]),
-    "plans.search.words_of": search.words_of,
-    "plans.search.wordy": lambda t: search.wordy("i", t, EVERY, 5),
-    "plans.search.aggregate": lambda t: search.aggregate(
+    "_redis.queries.nearest": lambda t: search.nearest("i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]),
+    "_redis.queries.words_of": search.words_of,
+    "_redis.queries.wordy": lambda t: search.wordy("i", t, EVERY, 5),
+    "_redis.queries.aggregate": lambda t: search.aggregate(
         "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), *parts(t)
     ),
-    "plans.search.total_of": lambda t: search.total_of(reply(t)),
-    "plans.search.size_of": lambda t: search.size_of(reply(t)),
-    "plans.search.ordered": lambda t: search.ordered(
+    "_redis.queries.total_of": lambda t: search.total_of(reply(t)),
+    "_redis.queries.size_of": lambda t: search.size_of(reply(t)),
+    "_redis.queries.ordered": lambda t: search.ordered(
         "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, behind=(1, t), fields=parts(t)
     ),
-    "plans.search.columns": lambda t: search.columns(reply(t), scores=True),
-    "plans.search.rows_of": lambda t: search.rows_of(reply(t)),
-    "plans.search.similarity": lambda t: [
+    "_redis.queries.columns": lambda t: search.columns(reply(t), scores=True),
+    "_redis.queries.rows_of": lambda t: search.rows_of(reply(t)),
+    "_redis.queries.similarity": lambda t: [
         search.similarity(one[b"extra_attributes"], "l2") for one in reply(t)[b"results"]
     ],
-    "plans.search.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
-    "plans.item_searches.search": lambda t: (
+    "_redis.queries.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
+    "items.searches.search": lambda t: (
         driven(item_searches.search(SHELF, SearchOp((t,), query=t), filters.Filter.of(None))),
         driven(item_searches.search(SHELF, SearchOp((t,)), filters.Filter.of({"a": t}))),
     ),
-    "plans.item_searches.namespaces": lambda t: driven(
+    "items.searches.namespaces": lambda t: driven(
         item_searches.namespaces(SHELF, ListNamespacesOp((MatchCondition("prefix", tuple(parts(t))),)))
     ),
-    "plans.filters.Filter.of": lambda t: (
+    "items.filters.Filter.of": lambda t: (
         str(filters.Filter.of(fields(t)).where),
         str(filters.Filter.of({"a": fields(t)}).where),
         str(filters.Filter.of({"a.b": t, t: 1, "c": {"$ne": parts(t), "$gt": t}}).where),
     ),
-    "plans.filters.Filter.matches": lambda t: (
+    "items.filters.Filter.matches": lambda t: (
         filters.Filter.of({t: t}).matches(document(t)),
         filters.Filter.of(document(t)).matches(document(t)),
         filters.Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
     ),
-    "plans.filters.labels": lambda t: (
+    "items.filters.labels": lambda t: (
         list(filters.labels(document(t))),
         list(filters.labels({t[: len(t) // 2]: fields(t[len(t) // 2 :])})),
     ),
-    "plans.authors.author_tag": lambda t: authors.author_tag(unicode.to_utf8(t)),
-    "plans.authors.named": lambda t: authors.named(t, crowd(t)),
-    "plans.authors.in_first_person": lambda t: authors.in_first_person(t, crowd(t)),
-    "plans.authors.without": lambda t: authors.without(t, crowd(t)),
-    "plans.hits.hits_of": lambda t: hits.hits_of(
+    "recall.authors.named": lambda t: authors.named(t, crowd(t)),
+    "recall.authors.in_first_person": lambda t: authors.in_first_person(t, crowd(t)),
+    "recall.authors.without": lambda t: authors.without(t, crowd(t)),
+    "recall.hits.hits_of": lambda t: hits.hits_of(
         asked(t), [ranked(), ranked()._replace(seq=1)], fetched(t), lambda _: True
     ),
-    "plans.hits.says": lambda t: (
+    "recall.hits.says": lambda t: (
         hits.says(hit(), asked(t), fetched(t), len(t)),
         hits.says(hit(10**6), asked(t), fetched(t), 100),
     ),
-    "plans.hits.result_of": lambda t: (
+    "recall.hits.result_of": lambda t: (
         hits.result_of(asked(t), [hit()], fetched(t), 10**6),
         hits.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
     ),
-    "plans.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
-    "plans.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
-    "plans.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
-    "plans.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
-    "plans.hits.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
-    "plans.hits.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
-    "plans.hits.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "plans.hits.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
+    "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
+    "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
+    "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
+    "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
+    "recall.hits.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "recall.hits.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "recall.hits.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "recall.hits.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
 }
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
-    "plans.search.threads_schema",
-    "plans.search.vectors_schema",
-    "plans.search.items_schema",
-    "plans.search.item_vectors_schema",
-    "plans.search.create_index",
-    "plans.search.counting",
-    "plans.hits.Sizes.share_out",
-    "plans.hits._Covered.holds",
-    "plans.hits._apart",
-    "plans.hits._is_open",
-    "plans.item_searches._best",
-    "plans.item_searches._count",
-    "plans.item_searches._fits",
-    "text.schemas._is_set",
+    "_redis.queries.threads_schema",
+    "_redis.queries.vectors_schema",
+    "_redis.queries.items_schema",
+    "_redis.queries.item_vectors_schema",
+    "_redis.queries.create_index",
+    "_redis.queries.counting",
+    "recall.hits.Sizes.share_out",
+    "recall.hits._Covered.holds",
+    "recall.hits._apart",
+    "recall.hits._is_open",
+    "items.searches._best",
+    "items.searches._count",
+    "items.searches._fits",
+    "_documents.schemas._is_set",
 }
 
 
