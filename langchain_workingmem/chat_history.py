@@ -84,10 +84,10 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         await self._memory.history.aclear(self.session_id, resource_id=self.resource_id)
 
     def _ids(self) -> Plan[tuple[str, str]]:
-        return owner_of(self._core.space, self.session_id, self.resource_id)
+        return owner_of(self._core.state, self.session_id, self.resource_id)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        return read_history(self._core.space, self.session_id, self.resource_id, self._memory.history_options)
+        return read_history(self._core.state, self.session_id, self.resource_id, self._memory.history_options)
 
     def _as_seen_by(self, caller: FrameType, messages: list[BaseMessage]) -> list[BaseMessage]:
         """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.

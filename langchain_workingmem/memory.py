@@ -10,7 +10,7 @@ from uuid import uuid4
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis.core import Core, Entered
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import Space
+from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
@@ -140,7 +140,7 @@ class Memory(Faces, Entered):
         self._server: Any = None
         self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
-        self._space = Space(
+        self._space = MemoryState(
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
@@ -150,7 +150,7 @@ class Memory(Faces, Entered):
             create=create_index,
         )
         self.core = core = Core(
-            space=self._space,
+            state=self._space,
             run=self._runner.run,
             arun=self._async_runner.run,
             stream=self._runner.stream,

@@ -25,7 +25,7 @@ from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.branch import Branch, Kind
-from langchain_workingmem.history.operations import refuse, saving
+from langchain_workingmem.history.operations import refuse_messages, save_messages
 from langchain_workingmem.history.refusals import is_refusal
 from langchain_workingmem.ids import both, resolve, thread_of
 from langchain_workingmem.memory import Memory
@@ -303,7 +303,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _end(self, runtime: Any, config: RunnableConfig) -> None:
         key = self._key(runtime, config)
         self._turns.pop(key)
-        self._core.space.turn_is_over(key[0])
+        self._core.state.turn_is_over(key[0])
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> AgentTurn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
@@ -325,7 +325,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         key = self._key(runtime, config)
         before = self._turn(messages, key)
         asked = turn.question(messages)
-        call = PerCall.of(config).within(self._plans.history, self._core.space.recall)
+        call = PerCall.of(config).within(self._plans.history, self._core.state.recall)
         try:
             if before is not None:
                 return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
@@ -361,7 +361,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if before.gathered.working_memory is None:
             return before
         thread_id, resource_id = both(Ids(*key[:2]))
-        state = yield from working_memory.read(self._core.space, thread_id, resource_id)
+        state = yield from working_memory.read(self._core.state, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
     def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
@@ -381,7 +381,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
         try:
-            refusing = refuse(self._core.space, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
+            refusing = refuse_messages(self._core.state, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
             yield from self._core.gated(refusing, key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
@@ -408,14 +408,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
-            self._core.space.add_in_sight(key[0] or "", [message.id for message in fresh if message.id])
+            self._core.state.add_in_sight(key[0] or "", [message.id for message in fresh if message.id])
             self._keep(key, before.with_saved(fresh))
 
     def _saving(
         self, fresh: Sequence[BaseMessage], key: Key, before: AgentTurn | None, branch: Branch, on_error: OnError
     ) -> Plan[list[BaseMessage]]:
         model = before.model if before else None
-        return saving(self._core, fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model)
+        return save_messages(
+            self._core, fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
+        )
 
     # ------------------------------------------------------------------ the request
 

@@ -12,7 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem._text.copies import as_given, is_marked, provenance, without_memory
 from langchain_workingmem.history.branch import Branch, Kind
-from langchain_workingmem.history.operations import saving
+from langchain_workingmem.history.operations import save_messages
 from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn.operations import (
@@ -37,7 +37,7 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
     def gathered(
         messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str
     ) -> Plan[Gathered]:
-        call = PerCall.of(config).within(turn.history, turn.core.space.recall)
+        call = PerCall.of(config).within(turn.history, turn.core.state.recall)
         saves = call.saves and not read_only
         found = yield from turn.gather(
             messages,
@@ -50,10 +50,10 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
         branch = found.branch
         left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            yield from saving(turn.core, left, thread_id, resource_id, branch=branch)
+            yield from save_messages(turn.core, left, thread_id, resource_id, branch=branch)
             branch = branch.written()
         if saves:
-            note_branch(turn.core.space, thread_id, messages, branch)
+            note_branch(turn.core.state, thread_id, messages, branch)
         return found
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
@@ -88,16 +88,16 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
     def saved(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
         asked = question(messages)
-        branch = noted_branch(turn.core.space, thread_id, asked) or Branch(kind=kind_of(config))
+        branch = noted_branch(turn.core.state, thread_id, asked) or Branch(kind=kind_of(config))
         branch = replace(branch, question=branch.question or _id(asked))
-        yield from saving(turn.core, to_save(messages, branch), thread_id, resource_id, branch=branch)
-        branch_is_saved(turn.core.space, thread_id, asked, branch)
+        yield from save_messages(turn.core, to_save(messages, branch), thread_id, resource_id, branch=branch)
+        branch_is_saved(turn.core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from turn.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
-        turn.core.space.turn_is_over(ids[0])
+        turn.core.state.turn_is_over(ids[0])
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

@@ -82,16 +82,16 @@ class SemanticRecallRetriever(BaseRetriever):
 
     def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
         # not the public search, which would be a second retriever run in the trace
-        space = self.memory.core.space
-        options = space.recalling
+        state = self.memory.core.state
+        options = state.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
-        return search(space, replace(asked, apart=True))
+        return search(state, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
             ls_retriever_name="semantic_recall",
             ls_vector_store_provider="redis",
-            ls_embedding_model=self.memory.core.space.model,
+            ls_embedding_model=self.memory.core.state.model,
         )

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.core import Entered
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import operations as items
-from langchain_workingmem.items.state import Shelf, Vectors, check_paths
+from langchain_workingmem.items.state import StoreState, Vectors, check_paths
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class RedisMemoryStore(Entered, BaseStore):
             redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
         vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
-        self._shelf = Shelf(keys=Keys(key_prefix), vectors=vectors, create=create_index)
+        self._shelf = StoreState(keys=Keys(key_prefix), vectors=vectors, create=create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()

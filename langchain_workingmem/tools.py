@@ -39,7 +39,7 @@ from langchain_workingmem.recall import operations as recall
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.working_memory import operations as working_memory
 from langchain_workingmem.working_memory.answers import changed, document, nothing_in
-from langchain_workingmem.working_memory.prompt import HOW
+from langchain_workingmem.working_memory.prompt import UPDATE_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +125,7 @@ def memory_tools(
         if one not in makers:
             msg = f"there is no tool {one!r}: use {', '.join(NAMES)}"
             raise OptionError(msg)
-        if one != "search_memory" and core.space.remembering.read_only and one in WRITING:
+        if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
             msg = f"{one} writes, and working memory is read-only: leave the tool out"
             raise ReadOnlyError(msg)
     find = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
@@ -141,11 +141,11 @@ def check_name(name: str | None) -> None:
 
 
 def _default(core: Core) -> list[str]:
-    space = core.space
-    names = [f"{short}_working_memory" for short in space.working_memory.tools] if space.working_memory else []
-    if space.working_memory and space.working_memory.read_only:
+    state = core.state
+    names = [f"{short}_working_memory" for short in state.working_memory.tools] if state.working_memory else []
+    if state.working_memory and state.working_memory.read_only:
         names = [name for name in names if name not in WRITING]
-    return [*names, "search_memory"] if space.recall else names
+    return [*names, "search_memory"] if state.recall else names
 
 
 def _tool(
@@ -162,7 +162,7 @@ def _tool(
     def reaching(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
         if ids.is_thread_alone and tool != "search_memory":  # whose search looks by itself
             ids = Ids(*both(ids))
-            yield from check_thread(core.space, *both(ids))
+            yield from check_thread(core.state, *both(ids))
         return (yield from make(Caller(ids, step), **arguments))
 
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
@@ -210,7 +210,7 @@ def _objection(error: Any) -> str:
 
 
 def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    form = core.space.remembering.format
+    form = core.state.remembering.format
     if isinstance(form, JsonFormat):
         return _update_json(core, form)
     return _update_text(core, cast("TextFormat", form))
@@ -235,7 +235,7 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
 
         return (yield from _changed(core, caller, change, lambda before: form.absent(before, names)))
 
-    return f"Remember facts, or correct them. {HOW['json', form.default_mode]}", _json_arguments(form), make
+    return f"Remember facts, or correct them. {UPDATE_RULES['json', form.default_mode]}", _json_arguments(form), make
 
 
 def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str]) -> str:
@@ -294,7 +294,7 @@ def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., 
         memory=(str | None, Field(None, description=f"Text that {whole}")),
         edits=(list[Edit] | None, Field(None, description="Changes of single places, instead of `memory`")),
     )
-    return f"Remember facts, or correct them. {HOW[form.name, form.default_mode]}", schema, make
+    return f"Remember facts, or correct them. {UPDATE_RULES[form.name, form.default_mode]}", schema, make
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
@@ -312,31 +312,31 @@ def _changed(
 
     `make` is given the format, the document, and the document as the model saw it.
     """
-    space, thread_id, step = core.space, caller.ids.thread_id, caller.step
-    options = working_memory.writable(space)
-    place = yield from working_memory.find(space, thread_id, caller.ids.resource_id)
-    seen = space.shown(thread_id, place.key, step)
+    state, thread_id, step = core.state, caller.ids.thread_id, caller.step
+    options = working_memory.writable(state)
+    scope_key = yield from working_memory.find_scope_key(state, thread_id, caller.ids.resource_id)
+    seen = state.shown(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
-    before, after = yield from working_memory.change_at(space, place, change, "tool")
+    before, after = yield from working_memory.change_at(state, scope_key, change, "tool")
     form = options.along(after.template)
-    known = space.learnt(thread_id, place.key)
+    known = state.learnt(thread_id, scope_key.key)
     if known is not None and step is not None and form.default_mode == "replace":
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
             known = after.text
-        space.note_shown(thread_id, place.key, known, step)
+        state.note_shown(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, (changed(form, before.text, after.text), remark(before.text))))
 
 
 def _get(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(caller: Caller) -> Plan[str]:
         ids = caller.ids
-        state = yield from working_memory.read(core.space, ids.thread_id, ids.resource_id)
-        core.space.note_shown(ids.thread_id, state.key, state.text, caller.step)
+        state = yield from working_memory.read(core.state, ids.thread_id, ids.resource_id)
+        core.state.note_shown(ids.thread_id, state.key, state.text, caller.step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory: what is known and kept between conversations.", Nothing, make
@@ -347,25 +347,25 @@ def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
         return text if form.is_empty(text) else ""
 
     def make(caller: Caller) -> Plan[str]:
-        space, ids = core.space, caller.ids
-        working_memory.writable(space)
-        before, _ = yield from working_memory.change(space, ids.thread_id, ids.resource_id, emptied, "clear")
+        state, ids = core.state, caller.ids
+        working_memory.writable(state)
+        before, _ = yield from working_memory.change(state, ids.thread_id, ids.resource_id, emptied, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
-        if caller.step is not None and space.learnt(ids.thread_id, before.key) is not None:
-            space.note_shown(ids.thread_id, before.key, "", caller.step)
+        if caller.step is not None and state.learnt(ids.thread_id, before.key) is not None:
+            state.note_shown(ids.thread_id, before.key, "", caller.step)
         return "Working memory is empty now."
 
     return "Forget everything in working memory. Only when the user asks for it.", Nothing, make
 
 
 def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    options = core.space.recalling
+    options = core.state.recalling
 
     def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
         here = caller.ids.thread_id
         known = searched(caller.ids, options.scope)
-        sight = core.space.in_sight(here)
+        sight = core.state.in_sight(here)
         asked = Query.of(
             options,
             query,
@@ -375,9 +375,9 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
             until=_in_utc(until),
         )
         if sight is None:
-            result = yield from recall.traced_search(core.space, asked)
+            result = yield from recall.traced_search(core.state, asked)
             return result.as_text() or "Nothing was found."
-        result = yield from recall.traced_search(core.space, replace(asked, exclude=sight.ids, exclude_in=here))
+        result = yield from recall.traced_search(core.state, replace(asked, exclude=sight.ids, exclude_in=here))
         rows = [row for row in result.rows if not _is_in_sight(row, here, sight)]
         return replace(result, rows=rows).as_text() or "Nothing was found besides what you see already."
 

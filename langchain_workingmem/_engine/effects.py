@@ -36,7 +36,7 @@ class Send:
     """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
 
     commands: Sequence[Command]
-    once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
+    at_most_once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
     in_order: bool = False  # also in a cluster, whose nodes work at the same time: there one trip per command
 
 
@@ -203,15 +203,15 @@ def hurried(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
         plan.close()
 
 
-def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    When the connection fails they are sent again, unless they must be sent `once`. A server that was restarted has
+    When the connection fails they are sent again, unless they are sent `at_most_once`. A server that was restarted has
     forgotten our scripts; those calls are repeated with their source, and where the order counts, what stands behind
     them. A server that runs somebody's script for too long refuses everything as BUSY, and has done nothing of it: that is
     sent again as well. A server without Search raises `RedisCapabilityError`.
     """
-    effect = Send(commands, once, in_order)
+    effect = Send(commands, at_most_once, in_order)
     replies: list[Any] = list((yield from _persist(effect)))
     yield from _resend(replies, "NOSCRIPT", effect, as_eval)
     for seconds in PAUSES:
@@ -226,9 +226,9 @@ def attempt(*commands: Command, once: bool = False, in_order: bool = False) -> P
     return replies
 
 
-def send(*commands: Command, once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+def send(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip, as `attempt` does; raise the first refusal."""
-    replies = yield from attempt(*commands, once=once, in_order=in_order)
+    replies = yield from attempt(*commands, at_most_once=at_most_once, in_order=in_order)
     for reply in replies:
         if isinstance(reply, RedisReplyError):
             raise reply
@@ -286,9 +286,9 @@ def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | No
     sends = {place: effect for place, effect in waiting.items() if isinstance(effect, Send)}
     if sends:
         commands = {place: effect.commands for place, effect in sends.items()}
-        once = any(effect.once for effect in sends.values())
+        at_most_once = any(effect.at_most_once for effect in sends.values())
         in_order = any(effect.in_order for effect in sends.values())
-        return Send(list(chain(*commands.values())), once, in_order), _parts(commands)
+        return Send(list(chain(*commands.values())), at_most_once, in_order), _parts(commands)
     place, effect = next(iter(waiting.items()))
     return effect, {place: None}
 

@@ -149,8 +149,12 @@ class Runner:
     def _send(self, effect: Send) -> list[Any]:
         client, commands = self.client, effect.commands
         if effect.in_order and isinstance(client, RedisCluster):
-            return [reply for command in commands for reply in self._pipeline(client, [command], once=effect.once)]
-        return self._pipeline(client, commands, once=effect.once)
+            return [
+                reply
+                for command in commands
+                for reply in self._pipeline(client, [command], at_most_once=effect.at_most_once)
+            ]
+        return self._pipeline(client, commands, at_most_once=effect.at_most_once)
 
     def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
         client = self.client
@@ -160,12 +164,12 @@ class Runner:
         node = client.get_redis_connection(nodes[effect.node])
         return scanned(self._pipeline(node, [scan_step(effect)]), effect, len(nodes))
 
-    def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+    def _pipeline(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         own, unsure = self._borrowed is None, False
         try:
-            if once and own:
+            if at_most_once and own:
                 clients.reach(client)
-            unsure = once
+            unsure = at_most_once
             if len(commands) == 1:
                 return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             pipe = client.pipeline(transaction=False)  # `execute` gives the connection back, as leaving a `with` would
@@ -310,9 +314,11 @@ class AsyncRunner:
         client, commands = await self.client(), effect.commands
         if effect.in_order and isinstance(client, AsyncRedisCluster):
             return [
-                reply for command in commands for reply in await self._pipeline(client, [command], once=effect.once)
+                reply
+                for command in commands
+                for reply in await self._pipeline(client, [command], at_most_once=effect.at_most_once)
             ]
-        return await self._pipeline(client, commands, once=effect.once)
+        return await self._pipeline(client, commands, at_most_once=effect.at_most_once)
 
     async def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
         client = await self.client()
@@ -321,12 +327,12 @@ class AsyncRunner:
         nodes = (await client.initialize()).get_primaries()
         return scanned(await self._pipeline(nodes[effect.node], [scan_step(effect)]), effect, len(nodes))
 
-    async def _pipeline(self, client: Any, commands: Sequence[Command], *, once: bool = False) -> list[Any]:
+    async def _pipeline(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         own, unsure = self._borrowed is None, False
         try:
-            if once and own:
+            if at_most_once and own:
                 await clients.areach(client)
-            unsure = once
+            unsure = at_most_once
             if len(commands) == 1:
                 return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             pipe = client.pipeline(transaction=False)

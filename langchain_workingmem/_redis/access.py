@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 REFUSED_PAUSE = 0.05  # seconds at most: a refused writer that tries again at once would be in the way of the deletion
 
 
 def guarded(
-    space: Space,
+    state: MemoryState,
     thread_id: str,
     owners: Sequence[str | None],
     call: Command,
     undo: Callable[[Any, str], Command] | None = None,
     message_ids: Mapping[str, str] | None = None,
     *,
-    once: bool = False,
+    at_most_once: bool = False,
 ) -> Plan[Any]:
     """Send a call that writes into a thread, and learn in the same round trip whether its owner is being deleted.
 
@@ -46,16 +46,22 @@ def guarded(
     finds, what is written later sees it. A call that names no owner only changes what exists, and that the deletion finds.
     """
     known = [owner for owner in owners if owner is not None]
-    checks = [("GET", space.keys.of_resource(owner)[0]) for owner in known]
+    checks = [("GET", state.keys.of_resource(owner)[0]) for owner in known]
     reply, *tombstones = yield from run_script(
-        thread_id, known[0] if known else None, call, *checks, message_ids=message_ids, once=once, in_order=True
+        thread_id,
+        known[0] if known else None,
+        call,
+        *checks,
+        message_ids=message_ids,
+        at_most_once=at_most_once,
+        in_order=True,
     )
     for owner, tombstone in zip(known, tombstones, strict=True):
         if tombstone is not None:
             if undo is not None:
                 with suppress(ThreadOwnershipError):  # somebody else's thread by now
                     yield from run_script(thread_id, owner, undo(reply, owner))
-                yield from sweep(space, thread_id)
+                yield from sweep(state, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
             raise ResourceDeletedError(owner)
     return reply
@@ -66,7 +72,7 @@ def run_script(
     resource_id: str | None,
     *commands: Command,
     message_ids: Mapping[str, str] | None = None,
-    once: bool = False,
+    at_most_once: bool = False,
     in_order: bool = False,
 ) -> Plan[list[Any]]:
     """Send calls of scripts about one thread; their refusals become our errors.
@@ -74,7 +80,7 @@ def run_script(
     A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
     """
     try:
-        return (yield from send(*commands, once=once, in_order=in_order))
+        return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id, message_ids) from None
 
@@ -97,22 +103,24 @@ def refusal(
     return error
 
 
-def create_thread(space: Space, thread_id: str, resource_id: str, fields: Sequence[str] = ()) -> Plan[Any]:
+def create_thread_document(
+    state: MemoryState, thread_id: str, resource_id: str, fields: Sequence[str] = ()
+) -> Plan[Any]:
     """Create a thread, and return its document as HGETALL gives it. One round trip; `ThreadExistsError` if it exists."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
-    call = CREATE.call(keys.all, owner, *fields, *space.ttl_fields)
-    yield from space.ready()
+    call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
+    yield from state.ready()
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SLICE, "undo", as_dict(reply)[b"updated_at"])
 
-    reply = yield from guarded(space, thread_id, [resource_id], call, undo, once=True)
-    yield from go_on(space, thread_id, left_in(as_dict(reply)))
+    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=True)
+    yield from go_on(state, thread_id, left_in(as_dict(reply)))
     return reply
 
 
-def owner_of(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[tuple[str, str]]:
+def owner_of(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[tuple[str, str]]:
     """Complete ids: with only a thread known its stored owner counts, and a new thread owns itself.
 
     No round trip when both are known, else one.
@@ -120,7 +128,7 @@ def owner_of(space: Space, thread_id: str | None, resource_id: str | None) -> Pl
     thread_id = check_id(thread_id, "thread_id")
     if resource_id is not None:
         return thread_id, check_id(resource_id, "resource_id")
-    (tag,) = yield from send(("HGET", space.keys.of(thread_id).thread, "resource"))
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
     return thread_id, thread_id if tag is None else decode(tag)
 
 
@@ -135,7 +143,7 @@ def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> N
         raise ThreadOwnershipError(thread_id, resource_id)
 
 
-def check_thread(space: Space, thread_id: str, resource_id: str) -> Plan[None]:
+def check_thread(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
     """Raise `ThreadOwnershipError` when the thread belongs to another resource. One round trip."""
-    (tag,) = yield from send(("HGET", space.keys.of(thread_id).thread, "resource"))
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
     check_owner(tag, thread_id, resource_id)

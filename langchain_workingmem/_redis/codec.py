@@ -320,7 +320,7 @@ def _decoded(value: bytes) -> tuple[BaseMessage, datetime, int, bool]:
     return message, from_micros(stored_at), int(upto), bool(refused)
 
 
-def model_of(value: bytes) -> bytes:
+def index_digest_of(value: bytes) -> bytes:
     """Read from a stored message which embedding settings its vectors were made with, empty for none."""
     start = value.index(b'"vectors":"') + 11
     return value[start : value.index(b"/", start)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.breaker import Breaker, Part
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
 
 
@@ -43,7 +43,7 @@ class AsyncRun(Protocol):
 class Core:
     """What a part works with."""
 
-    space: Space
+    state: MemoryState
     run: Run
     arun: AsyncRun
     stream: Callable[[Plan[None]], Iterator[Any]]

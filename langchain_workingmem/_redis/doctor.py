@@ -10,7 +10,7 @@ from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.queries import matching, ordered, rows_of
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import measured
+from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Level
 
 MARKS = Script("marks")
@@ -38,7 +38,7 @@ _REINDEX = "run memory.recall.reindex()"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
-def diagnose(space: Space, open_for: float | None = None) -> Plan[Diagnosis]:
+def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
     """Look at everything. About eight round trips and, with recall, one call of the embedding model.
 
     `open_for` is for how many seconds the circuit breaker has been open, None when it is closed.
@@ -47,11 +47,11 @@ def diagnose(space: Space, open_for: float | None = None) -> Plan[Diagnosis]:
     try:
         findings += yield from _server()
         findings += yield from _settings_of_server()
-        if (fresh := (yield from _new(space))) is not None:
+        if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:
-            findings += yield from _index("threads index", space.keys.threads_index)
-            findings += yield from _vectors(space)
+            findings += yield from _index("threads index", state.keys.threads_index)
+            findings += yield from _vectors(state)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
@@ -150,12 +150,12 @@ def _memory(info: dict[str, Any]) -> Finding:
 # ---------------------------------------------------------------------- indexes
 
 
-def _new(space: Space) -> Plan[list[Finding] | None]:
+def _new(state: MemoryState) -> Plan[list[Finding] | None]:
     """Say what a memory lacks that has not been used yet, None for one that is in use; two round trips and more.
 
     It is new as long as no index is there, and no thread. Of very many keys, as on a shared server, only some are looked at.
     """
-    keys = space.keys
+    keys = state.keys
     info = yield from _ask("FT.INFO", keys.threads_index)
     stored = yield from _ask("GET", keys.vectors_settings)
     if not isinstance(info, RedisReplyError) or info.code == "NOPERM" or stored is not None:
@@ -170,8 +170,8 @@ def _new(space: Space) -> Plan[list[Finding] | None]:
         if threads:
             return None
         looked += 1
-    checks = ["threads index", *(["vectors index"] if space.recall else [])]
-    seen = "not made yet: made at first use" + ("" if space.create else ", by a program that may create it")
+    checks = ["threads index", *(["vectors index"] if state.recall else [])]
+    seen = "not made yet: made at first use" + ("" if state.create else ", by a program that may create it")
     if step is None:
         return [_found(check, "ok", seen) for check in checks]
     return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
@@ -208,46 +208,46 @@ def _flat(field: Any) -> list[Any]:
 # ---------------------------------------------------------------------- vectors and the model
 
 
-def _vectors(space: Space) -> Plan[list[Finding]]:
-    stored = yield from _ask("GET", space.keys.vectors_settings)
+def _vectors(state: MemoryState) -> Plan[list[Finding]]:
+    stored = yield from _ask("GET", state.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
         return [_unknown("vectors", stored)]
     if stored is None:
-        if space.recall is None:
+        if state.recall is None:
             return [_found("vectors index", "ok", "none: semantic recall was never used here")]
         return [_found("vectors index", "error", "there is none", _SETUP)]
     settings = json.loads(stored)
-    index = yield from _index("vectors index", space.keys.vectors_index, settings["dims"])
-    model = (yield from _model(space, settings)) if space.recall else []
-    return [*index, *model, *(yield from _coverage(space, settings["dims"]))]
+    index = yield from _index("vectors index", state.keys.vectors_index, settings["dims"])
+    model = (yield from _model(state, settings)) if state.recall else []
+    return [*index, *model, *(yield from _coverage(state, settings["dims"]))]
 
 
-def _model(space: Space, settings: dict[str, Any]) -> Plan[list[Finding]]:
+def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
-        dims = yield from measured()
+        dims = yield from probe_dimensions()
     except (EmbeddingError, OptionError) as error:
         return [_found("model", "error", str(error), "check the model, its key and its network")]
     try:
-        space.compare(settings, space.settings(dims))
+        state.compare(settings, state.settings(dims))
     except (EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", str(error), _REINDEX)]
-    if settings["model"] != space.model:
-        message = f"the vectors were made by {settings['model']}, the model is now {space.model}"
+    if settings["model"] != state.model:
+        message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
         return [_found("model", "warning", message, _REINDEX)]
-    return [_found("model", "ok", f"{space.model}, {dims} dimensions, fits the index")]
+    return [_found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
 
 
-def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
+def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
     """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
-    name = space.keys.threads_index
+    name = state.keys.threads_index
     everyone = ordered(name, matching(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"])
     reply = yield from _ask(*everyone)
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]
     rows = found[:MOST_THREADS]
-    roles = space.recall.roles if space.recall else ("human", "ai")
-    replies = yield from _marks(space, [space.keys.thread_of(row[b"__key"]) for row in rows], roles)
+    roles = state.recall.roles if state.recall else ("human", "ai")
+    replies = yield from _marks(state, [state.keys.thread_of(row[b"__key"]) for row in rows], roles)
     refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
     if refused is not None:
         return [_unknown("vectors", refused)]
@@ -257,8 +257,8 @@ def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
     is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
     looked = "all" if is_exact else "a sample, the newest"
     where = f"of {marks.total():,} messages ({looked})"
-    if space.recall:
-        lacking = marks.total() - marks[space.mark(dims)]
+    if state.recall:
+        lacking = marks.total() - marks[state.index_digest(dims)]
         message = f"{lacking:,} {where} lack vectors of the present settings"
     else:
         lacking = marks[""]
@@ -266,8 +266,8 @@ def _coverage(space: Space, dims: int) -> Plan[list[Finding]]:
     return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
 
 
-def _marks(space: Space, threads: Sequence[str], roles: Sequence[str]) -> Plan[list[Any]]:
+def _marks(state: MemoryState, threads: Sequence[str], roles: Sequence[str]) -> Plan[list[Any]]:
     calls: list[Command] = [
-        MARKS.call(space.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
+        MARKS.call(state.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
     ]
     return (yield from attempt(*calls)) if calls else []

@@ -17,7 +17,7 @@ from langchain_workingmem.errors import WorkingMemError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -36,48 +36,48 @@ def left_in(row: Mapping[bytes, bytes]) -> int:
     return _LATE if b"late" in row else int(is_unfinished(row))
 
 
-def sweep(space: Space, *thread_ids: str) -> Plan[int]:
+def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
     """Do what is left to be done about the vectors of threads; return how many were deleted. One round trip a slice."""
     waiting, dropped = thread_ids, 0
     while waiting:
         most = max(1, SLICE // len(waiting))
-        calls = [SWEEP.call(space.keys.of(id).all, most) for id in waiting]
+        calls = [SWEEP.call(state.keys.of(id).all, most) for id in waiting]
         replies = yield from send(*calls)
         dropped += sum(int(gone) for _, gone in replies)
         waiting = tuple(id for id, (left, _) in zip(waiting, replies, strict=True) if left)
     return dropped
 
 
-def finish(space: Space, thread_id: str, what: str, remedy: str) -> Plan[int]:
+def finish(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
     """Sweep a thread for a caller who waits; an error says `what` holds already, and how to go on."""
     try:
-        return (yield from sweep(space, thread_id))
+        return (yield from sweep(state, thread_id))
     except WorkingMemError as error:
         error.add_note(f"{what}, its vectors are left over in part: {remedy}")
         raise
 
 
-def go_on(space: Space, thread_id: str, left: int) -> Plan[None]:
+def go_on(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
     """Go on behind a write with what its script says is left: in the background, unless vectors might expire before the thread.
 
     The background may be gone before it has begun, with its event loop or its process, so nobody may depend on it.
     """
     try:
         while left == _LATE:
-            ((left, _),) = yield from send(SWEEP.call(space.keys.of(thread_id).all, SLICE))
+            ((left, _),) = yield from send(SWEEP.call(state.keys.of(thread_id).all, SLICE))
     except WorkingMemError as error:  # what the caller wanted is written
         _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
         return
-    if left and thread_id not in space.sweeping:
-        yield Later(_in_background(space, thread_id))
+    if left and thread_id not in state.sweeping:
+        yield Later(_in_background(state, thread_id))
 
 
-def _in_background(space: Space, thread_id: str) -> Plan[None]:
+def _in_background(state: MemoryState, thread_id: str) -> Plan[None]:
     """Sweep a thread, once at a time. What is cancelled before it has begun leaves no mark."""
-    if thread_id in space.sweeping:
+    if thread_id in state.sweeping:
         return
-    space.sweeping.add(thread_id)
+    state.sweeping.add(thread_id)
     try:
-        yield from sweep(space, thread_id)
+        yield from sweep(state, thread_id)
     finally:
-        space.sweeping.discard(thread_id)
+        state.sweeping.discard(thread_id)

@@ -33,7 +33,7 @@ MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
-class Space(Sight):
+class MemoryState(Sight):
     """The keys and indexes of one `Memory`."""
 
     keys: Keys
@@ -79,7 +79,7 @@ class Space(Sight):
         """Return the ttl as a field of a thread."""
         return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
-    def mark(self, dims: int) -> str:
+    def index_digest(self, dims: int) -> str:
         """Name all that decides what a message's vectors are; `reindex` renews those that carry another name."""
         if dims not in self._digests:
             recall = self.recalling
@@ -115,10 +115,10 @@ class Space(Sight):
         """Create the index of threads if needed: as many round trips as `created` the first time, none later."""
         if self.threads_ready or not self.create:
             return
-        yield from created(threads_schema(self.keys))
+        yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
-    def renewed(self, dims: int | None = None) -> Plan[None]:
+    def refresh(self, dims: int | None = None) -> Plan[None]:
         """Look at the server again, and make the index of threads if it is gone, and with `dims` that of vectors."""
         self.forget()
         yield from self.ready()
@@ -130,7 +130,7 @@ class Space(Sight):
         yield from self.ready()
         if self.recall is not None and self.dims is None:
             (stored,) = yield from send(("GET", self.keys.vectors_settings))
-            dims = json.loads(stored)["dims"] if stored else (yield from measured())
+            dims = json.loads(stored)["dims"] if stored else (yield from probe_dimensions())
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
@@ -141,7 +141,7 @@ class Space(Sight):
         """
         if self.dims is None:
             wanted = self.settings(dims)
-            stored = yield from agreed(self.keys.vectors_settings, wanted, create=self.create)
+            stored = yield from register_index_settings(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
             self.compare(stored, wanted)
@@ -153,7 +153,7 @@ class Space(Sight):
                     self.model,
                 )
             if self.create:
-                yield from created(vectors_schema(self.keys, self.index, dims))
+                yield from ensure_index(vectors_schema(self.keys, self.index, dims))
             self.dims = dims
         elif dims != self.dims:
             self._refuse(self.dims, dims)
@@ -184,7 +184,7 @@ class Space(Sight):
 
     def rebuild(self) -> Plan[int]:
         """Make the vector index what the options and the model say, dropping one that was built otherwise."""
-        dims = yield from measured()
+        dims = yield from probe_dimensions()
         wanted = self.settings(dims)
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
         if stored and json.loads(stored) != wanted:
@@ -196,13 +196,13 @@ class Space(Sight):
         return dims
 
 
-def measured() -> Plan[int]:
+def probe_dimensions() -> Plan[int]:
     """Ask the model how large its vectors are."""
     vectors = yield Embed(["How large are the vectors?"], fresh=True)
     return int(vectors.shape[1])
 
 
-def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
+def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
     """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
     if (dims := wanted["dims"]) > MOST_DIMS:
         msg = f"vectors of {dims:,} dimensions: Search takes {MOST_DIMS:,} at most, use another model"
@@ -215,7 +215,7 @@ def agreed(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
     return json.loads(stored) if stored else None
 
 
-def created(command: Command) -> Plan[None]:
+def ensure_index(command: Command) -> Plan[None]:
     """Create an index unless it is there, and wait until it holds the documents that are.
 
     One round trip where it is there; else two, and one every 20 ms while the server takes documents in.
@@ -237,7 +237,7 @@ def created(command: Command) -> Plan[None]:
         yield Pause(0.02)
 
 
-def searched(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
+def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
     """Search, and when the index was dropped or rebuilt since we looked, heal what we know of it and search again.
 
     Without the right to `create` an index that is gone stays gone: `OptionError`.

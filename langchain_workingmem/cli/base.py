@@ -25,7 +25,7 @@ from langchain_workingmem.options import IndexOptions, RecallOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 DECLINED = 3
 
@@ -166,10 +166,10 @@ def recalling(
             yield memory
         return
     with opened(url, directory, prefix, make=make) as plain:
-        stored = plain.core.run(stored_settings(plain.core.space))
+        stored = plain.core.run(stored_settings(plain.core.state))
         recall = RecallOptions(index=_index(stored), **(chosen or {}))
         with opened(url, directory, prefix, make=make, embeddings=embeddings, recall=recall, **options) as memory:
-            mine = memory.core.space.model
+            mine = memory.core.state.model
             if stored and stored["model"] != mine and not other_model:
                 msg = (
                     f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: name "
@@ -179,9 +179,9 @@ def recalling(
             yield memory
 
 
-def stored_settings(space: Space) -> Plan[dict[str, Any]]:
+def stored_settings(state: MemoryState) -> Plan[dict[str, Any]]:
     """Read what the vector index was built for, nothing when there is none. One round trip."""
-    (stored,) = yield from send(("GET", space.keys.vectors_settings))
+    (stored,) = yield from send(("GET", state.keys.vectors_settings))
     found: dict[str, Any] = json.loads(stored) if stored else {}
     return found
 

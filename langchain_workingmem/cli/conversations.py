@@ -180,8 +180,8 @@ def reindex(
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
     everything = resource is None and thread is None
     with recalling(url, directory, key_prefix, embeddings, make=True, other_model=everything, chosen=chosen) as memory:
-        model = memory.core.space.model
-        before = memory.core.run(stored_settings(memory.core.space)).get("model", model)
+        model = memory.core.state.model
+        before = memory.core.run(stored_settings(memory.core.state)).get("model", model)
         if before != model:
             confirmed(f"Change all vectors from {before!r} to {model!r}?", yes=yes)
         count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())

@@ -124,7 +124,7 @@ def set_(
         return options.format.apply(before, given, mode)
 
     with _remembering(url, directory, key_prefix, resource, thread, max_bytes) as (memory, _):
-        plan = change(memory.core.space, thread, resource, make, "update", expected_revision)
+        plan = change(memory.core.state, thread, resource, make, "update", expected_revision)
         _, state = memory.core.run(plan)
     _show(state, as_json=as_json)
 

@@ -79,13 +79,13 @@ class History:
             if not is_ours_to_keep(message):
                 msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
                 raise OptionError(msg)
-        return plans.saving(self._core, given, thread_id, resource_id, mode="update")
+        return plans.save_messages(self._core, given, thread_id, resource_id, mode="update")
 
     def _append(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
     ) -> Plan[list[BaseMessage]]:
         check_id(resource_id, "resource_id")
-        return plans.saving(self._core, messages, thread_id, resource_id)
+        return plans.save_messages(self._core, messages, thread_id, resource_id)
 
     def messages(
         self,
@@ -153,7 +153,7 @@ class History:
             until=until,
         )
         read = plans.read_with_superseded if superseded else plans.read
-        return read(self._core.space, thread_id, resource_id, wanted)
+        return read(self._core.state, thread_id, resource_id, wanted)
 
     def page(
         self,
@@ -173,7 +173,7 @@ class History:
         thread is looked through for `total`.
         """
         wanted = Wanted.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return self._core.run(plans.page(self._core.space, thread_id, resource_id, wanted, cursor))
+        return self._core.run(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
 
     async def apage(
         self,
@@ -189,7 +189,7 @@ class History:
     ) -> Page[StoredMessage]:
         """Async twin of `page`."""
         wanted = Wanted.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return await self._core.arun(plans.page(self._core.space, thread_id, resource_id, wanted, cursor))
+        return await self._core.arun(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
 
     def for_resource(
         self,
@@ -206,7 +206,7 @@ class History:
         trip per 1,000 of them, a few more that find the page (five for 100 messages), one that reads it, and one before all that per 10,000 threads. `since` and
         `until` cost one more per 1,000 threads, for `total`. The cursor is a time and a thread.
         """
-        return self._core.run(timeline.of_resource(self._core.space, resource_id, since, until, limit, cursor))
+        return self._core.run(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
 
     async def afor_resource(
         self,
@@ -218,7 +218,7 @@ class History:
         cursor: str | None = None,
     ) -> Page[StoredMessage]:
         """Async twin of `for_resource`."""
-        return await self._core.arun(timeline.of_resource(self._core.space, resource_id, since, until, limit, cursor))
+        return await self._core.arun(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
 
     def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
         """Delete messages with their vectors, and return how many there were.
@@ -233,7 +233,7 @@ class History:
 
     def _delete(self, message_ids: Sequence[str], thread_id: str, resource_id: str | None) -> Plan[int]:
         ids = [message_ids] if isinstance(message_ids, str) else list(message_ids)
-        return plans.delete(self._core.space, thread_id, resource_id, ids)
+        return plans.delete(self._core.state, thread_id, resource_id, ids)
 
     def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
         """Leave behind what stands behind a message, as when it is edited or answered anew, and return how many that are.
@@ -241,19 +241,19 @@ class History:
         They stay stored as superseded: `messages(superseded=True)` shows them, and recall does not find them. Saving one of them
         again puts it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        return self._core.run(plans.truncate(self._core.space, thread_id, resource_id, after))
+        return self._core.run(plans.truncate(self._core.state, thread_id, resource_id, after))
 
     async def atruncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
         """Async twin of `truncate`."""
-        return await self._core.arun(plans.truncate(self._core.space, thread_id, resource_id, after))
+        return await self._core.arun(plans.truncate(self._core.state, thread_id, resource_id, after))
 
     def clear(self, thread_id: str, *, resource_id: str | None = None) -> int:
         """Delete all messages of a thread, which stays, and return how many there were.
 
         Atomic: nobody sees a part of them. One round trip, and one for each further 500 vectors.
         """
-        return self._core.run(plans.delete(self._core.space, thread_id, resource_id, None))
+        return self._core.run(plans.delete(self._core.state, thread_id, resource_id, None))
 
     async def aclear(self, thread_id: str, *, resource_id: str | None = None) -> int:
         """Async twin of `clear`."""
-        return await self._core.arun(plans.delete(self._core.space, thread_id, resource_id, None))
+        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id, None))

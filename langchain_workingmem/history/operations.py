@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.branch import Branch
     from langchain_workingmem.history.rows import Wanted
     from langchain_workingmem.options import OnError
@@ -46,8 +46,8 @@ _log = logging.getLogger("langchain_workingmem")
 Mode: TypeAlias = Literal["append", "turn", "update", "heal"]
 
 
-def write(
-    space: Space,
+def write_messages(
+    state: MemoryState,
     drafts: Sequence[Draft],
     thread_id: str,
     resource_id: str | None,
@@ -63,23 +63,23 @@ def write(
     mode "turn" the list is compared with the thread in that step: messages without stored ids get those that they are found
     under.
     """
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
     texts = [text for draft in drafts for text in draft.chunks]
-    _check_count(space, len(drafts) + len(texts))
-    yield from space.ready()
+    _check_count(state, len(drafts) + len(texts))
+    yield from state.ready()
     vectors: list[bytes] = []
-    mark = "" if space.recall is None or space.dims is None else space.mark(space.dims)
+    digest = "" if state.recall is None or state.dims is None else state.index_digest(state.dims)
     failure: Exception | None = None
     if texts:
         try:
             found = yield Embed(texts)
-            yield from space.vectors_ready(found.shape[1])
-            vectors = pack(found, space.index.dtype)
-            mark = space.mark(found.shape[1])
+            yield from state.vectors_ready(found.shape[1])
+            vectors = pack(found, state.index.dtype)
+            digest = state.index_digest(found.shape[1])
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-            failure, mark = error, ""
-    arguments: list[Argument] = [mode, owner, encode(thread_id), mark, space.ttl_ms or ""]
+            failure, digest = error, ""
+    arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
     arguments += NO_BRANCH if branch is None else branch.arguments(_versions(branch, drafts))
     at = 0
     for draft in drafts:
@@ -97,23 +97,23 @@ def write(
 
     appending = mode in {"append", "turn"}
     _, count, titled, _, stored, revived, left = yield from guarded(
-        space, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
+        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
-        yield from schedule(space, thread_id, count, titled=bool(titled), model=title_model)
-    yield from go_on(space, thread_id, left)
-    if revived and space.recall is not None:
-        yield Later(_embed_again(space, thread_id, [id.decode() for id in revived]))
+        yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
+    yield from go_on(state, thread_id, left)
+    if revived and state.recall is not None:
+        yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
 
 
-def _embed_again(space: Space, thread_id: str, ids: Sequence[str]) -> Plan[None]:
+def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[None]:
     """Give vectors to messages that are on the current branch again. Two round trips."""
-    values = yield from send(("HMGET", space.keys.of(thread_id).messages, *ids))
+    values = yield from send(("HMGET", state.keys.of(thread_id).messages, *ids))
     found = [(id, value) for id, value in zip(ids, values[0], strict=True) if value]
     rows = [(decode_message(id.encode(), b"0", value, thread_id).message, value) for id, value in found]
-    yield from write(
-        space, [restored(message, value, space.recalling) for message, value in rows], thread_id, None, "heal"
+    yield from write_messages(
+        state, [restored(message, value, state.recalling) for message, value in rows], thread_id, None, "heal"
     )
 
 
@@ -135,8 +135,8 @@ def _versions(branch: Branch, drafts: Sequence[Draft]) -> list[str]:
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they keep the server busy for 1 to 3 s
 
 
-def _check_count(space: Space, count: int) -> None:
-    algorithm = space.index.algorithm if space.recall else "flat"
+def _check_count(state: MemoryState, count: int) -> None:
+    algorithm = state.index.algorithm if state.recall else "flat"
     if count > (most := MOST_AT_ONCE[algorithm]):
         msg = (
             f"{count:,} messages and pieces to embed are too many for one atomic step, {most:,} are the most (with "
@@ -146,7 +146,7 @@ def _check_count(space: Space, count: int) -> None:
 
 
 def save(
-    space: Space,
+    state: MemoryState,
     drafts: Sequence[Draft],
     thread_id: str,
     resource_id: str | None,
@@ -156,7 +156,7 @@ def save(
     title_model: BaseChatModel | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Write messages, and say in the way that `on_error` chooses when they are stored without vectors."""
-    stored, failure = yield from write(space, drafts, thread_id, resource_id, mode, branch, title_model)
+    stored, failure = yield from write_messages(state, drafts, thread_id, resource_id, mode, branch, title_model)
     if failure is not None:
         note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
         if on_error == "raise":
@@ -166,25 +166,25 @@ def save(
     return stored
 
 
-def read(space: Space, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:
+def read(state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:
     """Read messages in order. One round trip."""
     edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
     for name, id in edges.items():
         check_id(id, name)
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
     (reply,) = yield from run_script(thread_id, resource_id, call, message_ids=edges)
     return (yield from wanted.reading(reply, thread_id))
 
 
 def read_with_superseded(
-    space: Space, thread_id: str, resource_id: str | None, wanted: Wanted
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted
 ) -> Plan[list[StoredMessage]]:
     """Read messages in order, those that the conversation has left behind among them. One round trip."""
     edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
     for name, id in edges.items():
         check_id(id, name)
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     arguments = (owner_tag(resource_id), *wanted.arguments())
     current, behind = yield from run_script(
         thread_id,
@@ -205,27 +205,29 @@ def read_with_superseded(
     return rows[-wanted.limit or len(rows) :] if wanted.newest else rows[: wanted.limit]
 
 
-def truncate(space: Space, thread_id: str, resource_id: str | None, after: str) -> Plan[int]:
+def truncate(state: MemoryState, thread_id: str, resource_id: str | None, after: str) -> Plan[int]:
     """Leave behind what stands behind a message. One round trip, and one for each further slice of its vectors."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
-    ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids={"after": after}, once=True)
+    ((count, left),) = yield from run_script(
+        thread_id, resource_id, call, message_ids={"after": after}, at_most_once=True
+    )
     if left:
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-        yield from finish(space, thread_id, "the thread is truncated", remedy)
+        yield from finish(state, thread_id, "the thread is truncated", remedy)
     return int(count)
 
 
-def refuse(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:
+def refuse_messages(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:
     """Mark messages that a provider has refused: no history shows them. One round trip."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = REFUSE.call(keys.all, owner_tag(resource_id), *ids)
     ((_, left),) = yield from run_script(thread_id, resource_id, call)
-    yield from go_on(space, thread_id, left)
+    yield from go_on(state, thread_id, left)
 
 
 def page(
-    space: Space, thread_id: str, resource_id: str | None, wanted: Wanted, cursor: str | None
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted, cursor: str | None
 ) -> Plan[Page[StoredMessage]]:
     """Read one page of a thread. One round trip; the cursor is the last sequence number."""
     at_least(wanted.limit, 1, "limit")
@@ -235,7 +237,7 @@ def page(
         (seq,) = read_cursor(cursor, _PAGE_CURSOR)
         at = int(seq)
         ahead = replace(ahead, below=at) if wanted.newest else replace(ahead, above=at)
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = READ.call(keys.all, owner_tag(resource_id), *ahead.arguments())
     (reply,) = yield from run_script(thread_id, resource_id, call)
     rows = yield from replace(ahead, newest=False).reading(reply, thread_id)
@@ -246,21 +248,21 @@ def page(
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")
 
 
-def delete(space: Space, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
+def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
     """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
     call = DELETE.call(keys.all, owner_tag(resource_id), SLICE, what, *doomed)
-    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, once=True)
+    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
     if left:
         yield from finish(
-            space, thread_id, "the messages are deleted", "call history.clear() or history.delete() again"
+            state, thread_id, "the messages are deleted", "call history.clear() or history.delete() again"
         )
     return max(0, int(deleted))
 
 
-def saving(
+def save_messages(
     core: Core,
     messages: Iterable[MessageLikeRepresentation],
     thread_id: str,
@@ -276,13 +278,13 @@ def saving(
     `title_model` is for `TitleOptions` without one.
     """
     given = as_messages(messages)
-    prepare = partial(drafts, given, core.space.recall, core.new_id)
+    prepare = partial(drafts, given, core.state.recall, core.new_id)
     rest = (thread_id, resource_id, on_error or core.on_error, mode, branch, title_model)
     size = size_of(given)
     if size <= LONG:  # mistakes show before the plan begins
-        return save(core.space, prepare(), *rest)
+        return save(core.state, prepare(), *rest)
 
     def long() -> Plan[list[BaseMessage]]:
-        return (yield from save(core.space, (yield from worked(prepare, size)), *rest))
+        return (yield from save(core.state, (yield from worked(prepare, size)), *rest))
 
     return long()

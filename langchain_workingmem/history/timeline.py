@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._engine.effects import Plan, attempt, send
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import matching, ordered, read_cursor, rows_of
-from langchain_workingmem._redis.state import searched
+from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history.rows import READ, Wanted
 from langchain_workingmem.models import Page
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 THREADS = 10_000  # that one round trip lists
@@ -53,7 +53,7 @@ class _Lane:
 
 
 def of_resource(
-    space: Space,
+    state: MemoryState,
     resource_id: str,
     since: datetime | None,
     until: datetime | None,
@@ -69,8 +69,8 @@ def of_resource(
     check_id(resource_id, "resource_id")
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
     span = Wanted.of(limit=0, since=since, until=until, count=True)
-    threads = yield from _threads(space, resource_id)
-    total = yield from _total(space, resource_id, threads, span)
+    threads = yield from _threads(state, resource_id)
+    total = yield from _total(state, resource_id, threads, span)
     lanes = []
     for thread in threads:
         # times rise strictly within a thread, so a thread behind the cursor's goes on just after that time
@@ -78,25 +78,25 @@ def of_resource(
         lower = max((time for time in (start, span.since) if time is not None), default=None)
         if lower is None or thread.last_at >= lower:
             lanes.append(_Lane(thread.id, lower, []))
-    found = yield from _merged(space, resource_id, lanes, span.until, limit)
-    rows = yield from _read(space, resource_id, found[:limit])
+    found = yield from _merged(state, resource_id, lanes, span.until, limit)
+    rows = yield from _read(state, resource_id, found[:limit])
     more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
     return Page(items=rows, total=total, next_cursor=more)
 
 
-def _threads(space: Space, resource_id: str) -> Plan[list[_Thread]]:
+def _threads(state: MemoryState, resource_id: str) -> Plan[list[_Thread]]:
     """List the threads that have messages. A round trip per 10,000."""
-    index, where = space.keys.threads_index, matching(resource_id=resource_id)
+    index, where = state.keys.threads_index, matching(resource_id=resource_id)
     found: list[_Thread] = []
     behind: tuple[int, str] | None = None
-    yield from space.ready()
+    yield from state.ready()
     while True:
         bound = where if behind is None else where & matching(since=behind[0])
         command = ordered(index, bound, "created_at", limit=THREADS, behind=behind, fields=("count", "last_at"))
-        (reply,) = yield from searched(partial(send, command), space.renewed, create=space.create)
+        (reply,) = yield from search_with_repair(partial(send, command), state.refresh, create=state.create)
         rows = rows_of(reply)
         found += [
-            _Thread(space.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))
+            _Thread(state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]))
             for row in rows
             if int(row.get(b"count", 0))
         ]
@@ -105,17 +105,17 @@ def _threads(space: Space, resource_id: str) -> Plan[list[_Thread]]:
         behind = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
 
 
-def _total(space: Space, resource_id: str, threads: Sequence[_Thread], span: Wanted) -> Plan[int]:
+def _total(state: MemoryState, resource_id: str, threads: Sequence[_Thread], span: Wanted) -> Plan[int]:
     """Count the messages within a span of time. No round trip for all of them, else one per 1,000 threads."""
     if span.since is None and span.until is None:
         return sum(thread.messages for thread in threads)
     asked = [(thread.id, span) for thread in threads if span.since is None or thread.last_at >= span.since]
-    replies = yield from _ask(space, resource_id, asked)
+    replies = yield from _ask(state, resource_id, asked)
     return sum(int(reply[0]) for reply in replies)
 
 
 def _merged(
-    space: Space, resource_id: str, lanes: list[_Lane], until: int | None, limit: int
+    state: MemoryState, resource_id: str, lanes: list[_Lane], until: int | None, limit: int
 ) -> Plan[list[tuple[int, str]]]:
     """Find the next messages, as times and threads: `limit`, and one more where there are more."""
     due, edge = lanes, until
@@ -125,7 +125,7 @@ def _merged(
             most = min(limit + 1 - len(lane.times), 4 * len(lane.times) or max(1, AT_FIRST // len(lanes)))
             since = lane.times[-1] + 1 if lane.times else lane.since
             asked.append((lane.id, Wanted(limit=most, since=since, until=edge, times=True)))
-        for lane, (_, wanted), reply in zip(due, asked, (yield from _ask(space, resource_id, asked)), strict=True):
+        for lane, (_, wanted), reply in zip(due, asked, (yield from _ask(state, resource_id, asked)), strict=True):
             times = list(map(int, reply[1:]))
             lane.times += times
             lane.is_open = len(times) == wanted.limit
@@ -137,22 +137,22 @@ def _merged(
     return found if lanes else []
 
 
-def _read(space: Space, resource_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
+def _read(state: MemoryState, resource_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
     """Read the messages of a page. One round trip per 1,000 threads; what is gone since is left out."""
     places: dict[str, list[int]] = defaultdict(list)
     for time, id in found:
         places[id].append(time)
     asked = [(id, Wanted(limit=len(times), since=times[0], until=times[-1])) for id, times in places.items()]
-    replies = yield from _ask(space, resource_id, asked)
+    replies = yield from _ask(state, resource_id, asked)
     rows = [row for (id, wanted), reply in zip(asked, replies, strict=True) for row in wanted.read(reply, id)]
     return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 
-def _ask(space: Space, resource_id: str, asked: Sequence[tuple[str, Wanted]]) -> Plan[list[Any]]:
+def _ask(state: MemoryState, resource_id: str, asked: Sequence[tuple[str, Wanted]]) -> Plan[list[Any]]:
     """Read of many threads; one that was handed over to somebody else has nothing. A round trip per 1,000."""
     replies: list[Any] = []
     for some in _parts(asked):
-        calls = (READ.call(space.keys.of(id).all, encode(resource_id), *wanted.arguments()) for id, wanted in some)
+        calls = (READ.call(state.keys.of(id).all, encode(resource_id), *wanted.arguments()) for id, wanted in some)
         for reply in (yield from attempt(*calls)):
             if isinstance(reply, RedisReplyError) and reply.code != "WMOWNER":
                 raise reply

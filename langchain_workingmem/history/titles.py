@@ -20,7 +20,7 @@ from langchain_workingmem.history.rows import READ, Wanted
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import TitleOptions
 
 TITLE = Script("history/title")
@@ -38,36 +38,36 @@ _MOST_READ = 2000  # characters of the message that the model is shown
 
 
 def schedule(
-    space: Space, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
+    state: MemoryState, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
 ) -> Plan[None]:
     """Have a title made in the background, when the thread has none yet and is long enough.
 
     `model` is that of the agent whose turn it is, for options that name none.
     """
-    options = space.title
-    if options is None or titled or count < options.min_messages or thread_id in space.naming:
+    options = state.title
+    if options is None or titled or count < options.min_messages or thread_id in state.naming:
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:
-        if not space.nameless:
-            space.nameless = True
+        if not state.nameless:
+            state.nameless = True
             _log.warning(
                 "no title for thread %r, and others: pass TitleOptions(model=...) where no agent's is at hand",
                 thread_id,
             )
         return
-    space.naming.add(thread_id)
-    yield Later(_name(space, options, chosen, thread_id))
+    state.naming.add(thread_id)
+    yield Later(_name(state, options, chosen, thread_id))
 
 
-def _name(space: Space, options: TitleOptions, model: BaseChatModel, thread_id: str) -> Plan[None]:
+def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str) -> Plan[None]:
     """Read what the user said first, ask the model, set the title unless there is one.
 
     Two round trips beside the model, and one more for each twenty messages without words, such as images, in front.
     """
-    keys = space.keys.of(thread_id)
+    keys = state.keys.of(thread_id)
     try:
-        text = yield from _first_words(space, thread_id)
+        text = yield from _first_words(state, thread_id)
         if not text:
             return
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
@@ -75,15 +75,15 @@ def _name(space: Space, options: TitleOptions, model: BaseChatModel, thread_id: 
         title = clean(str(answer.text), options.max_chars)
         if title:
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title))
-            yield from go_on(space, thread_id, left)
+            yield from go_on(state, thread_id, left)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        space.naming.discard(thread_id)
+        state.naming.discard(thread_id)
 
 
-def _first_words(space: Space, thread_id: str) -> Plan[str]:
-    keys = space.keys.of(thread_id)
+def _first_words(state: MemoryState, thread_id: str) -> Plan[str]:
+    keys = state.keys.of(thread_id)
     wanted = Wanted(limit=1, roles=("human",))
     while True:
         (reply,) = yield from run_script(thread_id, None, READ.call(keys.all, "", *wanted.arguments()))

@@ -78,7 +78,7 @@ def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
     return [message for group in grouped for message in group]
 
 
-def valid(
+def provider_valid(
     messages: Iterable[BaseMessage], skip: Callable[[Sequence[BaseMessage]], bool] = lambda _: False
 ) -> list[BaseMessage]:
     """Return the messages that every provider accepts, in order; the first groups are left out as long as `skip` says so."""
@@ -115,7 +115,7 @@ def sendable(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=clean)
 
 
-def history_window(
+def history_slice(
     messages: Sequence[BaseMessage], options: HistoryOptions, new: Sequence[BaseMessage] = ()
 ) -> list[BaseMessage]:
     """Cut stored messages to what the options allow, whole groups at a time, the newest kept.

@@ -10,7 +10,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp,
 
 from langchain_workingmem._engine.effects import Plan, send, together
 from langchain_workingmem._redis.codec import dump
-from langchain_workingmem._redis.state import searched
+from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items.filters import Filter, labels
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Argument
-    from langchain_workingmem.items.state import Shelf
+    from langchain_workingmem.items.state import StoreState
 
 Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
 _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
 
 
-def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
+def run(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do operations: all reads first, then what is to be written, the last one for each item.
 
     One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of
@@ -51,22 +51,24 @@ def run(shelf: Shelf, ops: Iterable[Op]) -> Plan[list[Any]]:
         _check_key(op)
         match op:
             case GetOp():
-                reads[place] = partial(_get, shelf, op)
+                reads[place] = partial(_get, state, op)
             case SearchOp():
                 _check_page(op)
-                reads[place] = partial(search, shelf, op, Filter.of(op.filter))
+                reads[place] = partial(search, state, op, Filter.of(op.filter))
             case ListNamespacesOp():
                 _check_page(op)
-                reads[place] = partial(namespaces, shelf, op)
+                reads[place] = partial(namespaces, state, op)
             case PutOp():
-                writes[tuple(op.namespace), op.key] = _write(shelf, op)
+                writes[tuple(op.namespace), op.key] = _write(state, op)
             case _:
                 msg = f"unknown operation {type(op).__name__}: pass GetOp, SearchOp, PutOp or ListNamespacesOp"
                 raise OptionError(msg)
     if not all(isinstance(op, GetOp) for op in ops):
-        yield from shelf.setup()
+        yield from state.setup()
     results: list[Any] = [None] * len(ops)
-    found = yield from searched(lambda: together(make() for make in reads.values()), shelf.renewed, create=shelf.create)
+    found = yield from search_with_repair(
+        lambda: together(make() for make in reads.values()), state.refresh, create=state.create
+    )
     for place, result in zip(reads, found, strict=True):
         results[place] = result
     yield from together(make() for make in writes.values())
@@ -92,23 +94,23 @@ def _check_page(op: SearchOp | ListNamespacesOp) -> None:
 # ---------------------------------------------------------------------- one item
 
 
-def _get(shelf: Shelf, op: GetOp) -> Plan[Item | None]:
+def _get(state: StoreState, op: GetOp) -> Plan[Item | None]:
     """Read an item. One round trip."""
     digest = item_digest(op)
-    (reply,) = yield from send(GET_ITEM.call(shelf.keys.of_item(digest), int(bool(op.refresh_ttl))))
+    (reply,) = yield from send(GET_ITEM.call(state.keys.of_item(digest), int(bool(op.refresh_ttl))))
     row = row_of(reply, digest)
     return Item(**parts_of(row)) if b"value" in row else None
 
 
-def _write(shelf: Shelf, op: PutOp) -> Callable[[], Plan[None]]:
+def _write(state: StoreState, op: PutOp) -> Callable[[], Plan[None]]:
     """Check all that is to be written, before anything is."""
-    keys = shelf.keys.of_item(item_digest(op))
+    keys = state.keys.of_item(item_digest(op))
     if op.value is None:
         return partial(_delete, keys)
     ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
     fields = fields_of(op)  # checks the value: what can be written can also be looked through
-    texts = shelf.vectors.texts(op.value, op.index) if shelf.vectors else []
-    return partial(_put, shelf, keys, [*fields, ttl, "", ""], texts)
+    texts = state.vectors.texts(op.value, op.index) if state.vectors else []
+    return partial(_put, state, keys, [*fields, ttl, "", ""], texts)
 
 
 def fields_of(op: PutOp) -> list[Argument]:
@@ -122,9 +124,9 @@ def fields_of(op: PutOp) -> list[Argument]:
     ]
 
 
-def _put(shelf: Shelf, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:
+def _put(state: StoreState, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:
     """Write an item in place of the one that is there. One round trip, after the model has been asked."""
-    vectors = (yield from shelf.embed(texts)) if texts else []
+    vectors = (yield from state.embed(texts)) if texts else []
     yield from send(PUT_ITEM.call(keys, *arguments, *vectors))
 
 

@@ -23,7 +23,7 @@ from langchain_workingmem._redis.keys import tag_of
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem._text.chunks import ends
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.items.state import FIELDS, GET_ITEM, Row, Shelf, below, parts_of, row_of
+from langchain_workingmem.items.state import FIELDS, GET_ITEM, Row, StoreState, below, parts_of, row_of
 from langchain_workingmem.options import one_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _LARGE = 100_000
 LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
 
 
-def search(shelf: Shelf, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]:
+def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]:
     """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
 
     One round trip, more where `_nearest`, `_latest` and `_alive` say so, and one more when something found has a TTL that
@@ -51,25 +51,25 @@ def search(shelf: Shelf, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]
         return []
     where = below(op.namespace_prefix) & wanted.where
     text = to_utf8(ends(op.query or "", MAX_QUERY_CHARACTERS))
-    if text.strip() and shelf.vectors:
-        scored = yield from _nearest(shelf, where, wanted, text, op.offset, op.limit)
+    if text.strip() and state.vectors:
+        scored = yield from _nearest(state, where, wanted, text, op.offset, op.limit)
     else:
-        rows = yield from _latest(shelf, where, wanted, op.offset, op.limit)
+        rows = yield from _latest(state, where, wanted, op.offset, op.limit)
         scored = [(row, None) for row in rows]
     if op.refresh_ttl:
-        expiring = [shelf.keys.of_item(tag_of(row[b"__key"])) for row, _ in scored if b"ttl" in row]
+        expiring = [state.keys.of_item(tag_of(row[b"__key"])) for row, _ in scored if b"ttl" in row]
         if expiring:
             yield from send(*(GET_ITEM.call(keys, 1) for keys in expiring))
     return [SearchItem(**parts_of(row), score=score) for row, score in scored]
 
 
-def _latest(shelf: Shelf, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
+def _latest(state: StoreState, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
     """Read a page of items, the latest first.
 
     The server cuts it out if the index decides the whole filter. Else items are read from the newest on, up to 10,000
     a round trip, until the page is full.
     """
-    index = shelf.keys.items_index
+    index = state.keys.items_index
     if offset + limit > _LARGE:
         limit = min(limit, (yield from _count(index, where)) - offset)
         if limit <= 0:
@@ -93,7 +93,7 @@ def _page(index: str, start: int, size: int, where: FilterExpression) -> Command
 
 
 def _nearest(
-    shelf: Shelf, where: FilterExpression, wanted: Filter, text: str, offset: int, limit: int
+    state: StoreState, where: FilterExpression, wanted: Filter, text: str, offset: int, limit: int
 ) -> Plan[list[tuple[Row, float | None]]]:
     """Read a page of items, the most similar first; an item is as similar as the best of its vectors.
 
@@ -102,16 +102,16 @@ def _nearest(
     """
     from redisvl.query.filter import Tag
 
-    query = yield from shelf.embed([text], query=True)
+    query = yield from state.embed([text], query=True)
     end, depth = offset + limit, 2 * (offset + limit)
-    index = shelf.keys.item_vectors_index
+    index = state.keys.item_vectors_index
     found: list[tuple[Row, float | None]] = []
     if depth > _LARGE:
         depth = min(depth, (yield from _count(index, where)) + 1)
     while query:
         reply = yield from _alive(index, where, partial(_neighbours, index, query[0], depth))
         rows = rows_of(reply)
-        items = yield from _best(shelf, [row for row in rows if row])
+        items = yield from _best(state, [row for row in rows if row])
         found = [(row, score) for row, score in items if wanted.decided or wanted.matches(json.loads(row[b"value"]))]
         if len(rows) < depth or len(found) >= end:
             break
@@ -119,7 +119,7 @@ def _nearest(
     page = found[offset:end]
     if len(page) < limit:
         others = where & (Tag("vectors") == "0") if query else where
-        rest = yield from _latest(shelf, others, wanted, max(0, offset - len(found)), limit - len(page))
+        rest = yield from _latest(state, others, wanted, max(0, offset - len(found)), limit - len(page))
         page += [(row, None) for row in rest]
     return page
 
@@ -135,7 +135,7 @@ def _neighbours(index: str, vector: bytes, depth: int, where: FilterExpression) 
     return aggregate(index, query, "PARAMS", 2, "vector", vector, *order, *LOAD)
 
 
-def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
+def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
     """Keep the best vector of each item, and read the items of which only another vector was found."""
     best: dict[str, float] = {}
     items: dict[str, Row] = {}
@@ -146,9 +146,9 @@ def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
             items[digest] = row
     missing = [digest for digest in best if digest not in items]
     if missing:
-        replies = yield from send(*(GET_ITEM.call(shelf.keys.of_item(digest), 0) for digest in missing))
+        replies = yield from send(*(GET_ITEM.call(state.keys.of_item(digest), 0) for digest in missing))
         items |= {digest: row_of(reply, digest) for digest, reply in zip(missing, replies, strict=True)}
-    metric = shelf.vectors.options.distance if shelf.vectors else ""
+    metric = state.vectors.options.distance if state.vectors else ""
     return [
         (items[digest], -math.sqrt(max(0.0, distance)) if metric == "l2" else 1 - distance)
         for digest, distance in best.items()
@@ -156,11 +156,11 @@ def _best(shelf: Shelf, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
     ]
 
 
-def namespaces(shelf: Shelf, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
+def namespaces(state: StoreState, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
     """List the namespaces that hold items, in order. One round trip; the server looks at the items below the prefix."""
     from redisvl.query.filter import FilterExpression
 
-    index = shelf.keys.items_index
+    index = state.keys.items_index
     conditions = op.match_conditions or ()
     where = FilterExpression("*")
     for condition in conditions:

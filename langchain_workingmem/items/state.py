@@ -13,7 +13,7 @@ from langchain_workingmem._engine.effects import Embed, Plan
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import agreed, created, measured, no_index
+from langchain_workingmem._redis.state import ensure_index, no_index, probe_dimensions, register_index_settings
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
@@ -53,7 +53,7 @@ class Vectors:
 
 
 @dataclass(slots=True)
-class Shelf:
+class StoreState:
     """The keys and indexes of one store."""
 
     keys: Keys
@@ -67,11 +67,11 @@ class Shelf:
         if self.is_ready:
             return
         if self.create:
-            yield from created(items_schema(self.keys))
+            yield from ensure_index(items_schema(self.keys))
         if self.vectors is not None:
-            dims = self.vectors.dims or (yield from measured())
+            dims = self.vectors.dims or (yield from probe_dimensions())
             wanted = self.vectors.options.attributes(dims)
-            stored = yield from agreed(self.keys.item_vectors_settings, wanted, create=self.create)
+            stored = yield from register_index_settings(self.keys.item_vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
             if stored["dims"] != dims:
@@ -80,11 +80,11 @@ class Shelf:
                 msg = f"the store's vectors were indexed with {stored}, index= asks for {wanted}: use what was used"
                 raise OptionError(msg)
             if self.create:
-                yield from created(item_vectors_schema(self.keys, self.vectors.options, dims))
+                yield from ensure_index(item_vectors_schema(self.keys, self.vectors.options, dims))
             self.dims = dims
         self.is_ready = True
 
-    def renewed(self) -> Plan[None]:
+    def refresh(self) -> Plan[None]:
         """Look at the server again, and make what is gone."""
         self.is_ready = False
         yield from self.setup()

@@ -62,8 +62,8 @@ class Recall:
         return await self._core.arun(self._search(query, thread_id=thread_id, resource_id=resource_id, **arguments))
 
     def _search(self, query: str, **arguments: Any) -> Plan[RecallResult]:
-        space = self._core.space
-        return plans.traced_search(space, Query.of(space.recalling, query, **arguments))
+        state = self._core.state
+        return plans.traced_search(state, Query.of(state.recalling, query, **arguments))
 
     def reindex(
         self,
@@ -84,7 +84,7 @@ class Recall:
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
         interrupted. Call it on a new `Memory`, as one that is in use remembers vectors (`embedding_cache_size`).
         """
-        plan = reindex(self._core.space, resource_id, thread_id, force=force)
+        plan = reindex(self._core.state, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -97,7 +97,7 @@ class Recall:
         progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex(self._core.space, resource_id, thread_id, force=force)
+        plan = reindex(self._core.state, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

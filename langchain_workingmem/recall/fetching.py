@@ -14,14 +14,14 @@ from langchain_workingmem.recall.hits import REACH, Fetched, may_repeat
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
 WINDOWS = Script("recall/windows", "header")
 
 
-def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
+def windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
     """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
     threads: dict[bytes, list[int]] = {}
     asked = {one.thread for one in ranked if may_repeat(one, query)}
@@ -32,7 +32,7 @@ def windows(space: Space, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[
     ids = {thread: decode(thread) for thread in threads}
     calls = [
         WINDOWS.call(
-            space.keys.of(ids[thread]).all[:3], owner, before, max(after, REACH) if thread in asked else after, *places
+            state.keys.of(ids[thread]).all[:3], owner, before, max(after, REACH) if thread in asked else after, *places
         )
         for thread, places in threads.items()
     ]

@@ -21,7 +21,7 @@ from langchain_workingmem._redis.queries import (
     size_of,
     wordy,
 )
-from langchain_workingmem._redis.state import searched
+from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import ends
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import (
@@ -41,13 +41,13 @@ from langchain_workingmem.recall.ranking import (
     reaches,
     with_pieces,
 )
-from langchain_workingmem.threads.operations import get
+from langchain_workingmem.threads.operations import get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor
@@ -55,16 +55,18 @@ if TYPE_CHECKING:
 
 DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_TURNS = 4  # of looking for other hits, before a thread that is in the way is left out
-Place: TypeAlias = tuple[bytes, int, int]  # of a message as its vectors name it: thread, sequence number, tokens
+MessagePosition: TypeAlias = tuple[
+    bytes, int, int
+]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
-def traced_search(space: Space, query: Query) -> Plan[RecallResult]:
+def traced_search(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Search as a retriever run that callbacks and LangSmith see, with the hits as documents."""
-    found = traced("retriever", "semantic_recall", query.text, search(space, query), RecallResult.to_documents)
+    found = traced("retriever", "semantic_recall", query.text, search(state, query), RecallResult.to_documents)
     return (yield from found)
 
 
-def search(space: Space, query: Query) -> Plan[RecallResult]:
+def search(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Embed the query, find candidates, fetch the windows of the best. Two round trips.
 
     One more when only a thread is known and its owner must be looked up, and one more when the pieces of a few long
@@ -73,34 +75,39 @@ def search(space: Space, query: Query) -> Plan[RecallResult]:
     if not query.text.strip():
         return RecallResult()
     if query.resource_id is None and query.scope == "resource":
-        thread = yield from get(space, query.thread_id or "", None)
+        thread = yield from get_thread(state, query.thread_id or "", None)
         if thread is None:
             raise ThreadNotFoundError(query.thread_id or "")
         query = replace(query, resource_id=thread.resource_id)
-    checks = ownership(space, query)
-    ranked, replies = yield from candidates(space, query, checks)
+    checks = ownership(state, query)
+    ranked, replies = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
-    return (yield from fetched(space, query, ranked))
+    return (yield from fetch_hits(state, query, ranked))
 
 
-def embed_query(space: Space, text: str) -> Plan[bytes]:
+def embed_query(state: MemoryState, text: str) -> Plan[bytes]:
     """Embed a query as the index wants it."""
     found = yield Embed([to_utf8(text)], query=True)
-    yield from space.ready()
-    yield from space.vectors_ready(found.shape[1])
-    return pack(found, space.index.dtype)[0]
+    yield from state.ready()
+    yield from state.vectors_ready(found.shape[1])
+    return pack(found, state.index.dtype)[0]
 
 
-def ownership(space: Space, query: Query) -> list[Command]:
+def ownership(state: MemoryState, query: Query) -> list[Command]:
     """Ask for the owner of a thread that is named beside a resource."""
     if query.thread_id is None or query.resource_id is None:
         return []
-    return [("HGET", space.keys.of(query.thread_id).thread, "resource")]
+    return [("HGET", state.keys.of(query.thread_id).thread, "resource")]
 
 
-def candidates(
-    space: Space, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[Place] = ()
+def find_candidates(
+    state: MemoryState,
+    query: Query,
+    beside: Sequence[Command],
+    *,
+    spare: int = 0,
+    gone: Collection[MessagePosition] = (),
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Embed the query, search, and rank what is found. One round trip, which also carries the commands of `beside`.
 
@@ -109,7 +116,7 @@ def candidates(
     asked for again, too, when it shows that the query names an author of whom nobody knew. What is `gone` does not
     count.
     """
-    options = space.recalling
+    options = state.recalling
     where = query.filter()
     wanted = query.top_k + spare
     rank: Callable[[int], list[Ranked]]
@@ -117,15 +124,15 @@ def candidates(
     excluded = {id.encode() for id in query.exclude}
     where_excluded = None if query.exclude_in is None else encode(query.exclude_in).encode()
     hybrid = options.search == "hybrid"
-    name, fields = space.keys.vectors_index, ["message"] if query.exclude else []
+    name, fields = state.keys.vectors_index, ["message"] if query.exclude else []
     depth = wanted + len(excluded) + query.top_k * (3 if query.apart else 1) + 8
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known = space.authors.get(owner, frozenset())
+    known = state.authors.get(owner, frozenset())
     question = ends(query.text, MAX_QUERY_CHARACTERS)
     meant = named(question, known) if hybrid else frozenset()
-    vector = yield from embed_query(space, in_first_person(question, meant))
+    vector = yield from embed_query(state, in_first_person(question, meant))
     dims = len(vector) // (2 if options.index.dtype == "float16" else 4)
 
     while True:
@@ -133,7 +140,7 @@ def candidates(
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
         search = partial(send, *searches, *(beside if others is None else ()))
-        replies = yield from searched(search, partial(space.renewed, dims), create=space.create)
+        replies = yield from search_with_repair(search, partial(state.refresh, dims), create=state.create)
         others = replies[len(searches) :] if others is None else others
         distance = options.index.distance
         keys, _, rows = columns(replies[0])
@@ -142,10 +149,10 @@ def candidates(
         if hybrid:
             found = columns(replies[1], scores=True, content=bool(fields)) if words else ([], [], [])
             worded = _candidates(*found, excluded, where_excluded, gone)
-            known = space.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
+            known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
             if (now := named(question, known)) != meant:
                 meant = now
-                vector = yield from embed_query(space, in_first_person(question, meant))
+                vector = yield from embed_query(state, in_first_person(question, meant))
                 continue
             authors = {one.encode() for one in meant}
             rank = partial(rank_hybrid, near, worded, threshold=least, weights=options.weights, authors=authors)
@@ -172,7 +179,7 @@ def _candidates(
     fields: list[Any],
     excluded: Collection[bytes],
     where_excluded: bytes | None,
-    gone: Collection[Place],
+    gone: Collection[MessagePosition],
 ) -> list[Candidate]:
     """Read which messages the keys of vectors stand for, and leave out what does not count."""
     places = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
@@ -192,8 +199,8 @@ def _candidates(
     return [one for one in found if one[:3] not in gone] if gone else found
 
 
-def fetched(
-    space: Space,
+def fetch_hits(
+    state: MemoryState,
     query: Query,
     ranked: Sequence[Ranked],
     wanted: Callable[[Ranked], bool] = lambda _: True,
@@ -206,19 +213,19 @@ def fetched(
     in slices when it is deleted, cleared or transferred. From then on all candidates of such a thread are looked up, and after a few times
     the thread is left out.
     """
-    options = space.recalling
+    options = state.recalling
     # similarities by l2 are of another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    floor = floor_of(space.model) if has_floor else None
+    floor = floor_of(state.model) if has_floor else None
     hybrid = options.search == "hybrid"
-    gone: set[Place] = set()
+    gone: set[MessagePosition] = set()
     turn = 0
     while True:
         turn += 1
         fresh = [*filter(wanted, ranked)]
         # where none is near, those that have the question's words may count all the same
         chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
-        page, expired = yield from windows(space, query, chosen)
+        page, expired = yield from windows(state, query, chosen)
         # deleted, changed, handed over, or expired
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
@@ -229,11 +236,11 @@ def fetched(
             expired = [decode(thread) for thread in crowded]
         else:
             others = [one for one in ranked if one.thread in crowded and one not in chosen]
-            page, _ = yield from windows(space, replace(query, window=(0, 0)), others)
+            page, _ = yield from windows(state, replace(query, window=(0, 0)), others)
             lost |= {one[:3] for one in others if one[:2] not in page.found}
         gone |= lost
         query = query.without(expired)
-        ranked, _ = yield from candidates(space, query, (), spare=spare, gone=gone)
+        ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
 
 def _shown(

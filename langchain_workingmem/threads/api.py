@@ -70,18 +70,18 @@ class Threads:
         metadata: Mapping[str, Any] | None,
         working_memory: Any,
     ) -> Plan[Thread]:
-        space, new_id = self._core.space, self._core.new_id() if thread_id is None else thread_id
+        state, new_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
         if working_memory is None:
-            return plans.create(space, new_id, resource_id, title, metadata)
-        return create_with_memory(space, new_id, resource_id, title, metadata, working_memory)
+            return plans.create_thread(state, new_id, resource_id, title, metadata)
+        return create_with_memory(state, new_id, resource_id, title, metadata, working_memory)
 
     def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Return a thread, None when there is none. One round trip."""
-        return self._core.run(plans.get(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.get_thread(self._core.state, thread_id, resource_id))
 
     async def aget(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Async twin of `get`."""
-        return await self._core.arun(plans.get(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.get_thread(self._core.state, thread_id, resource_id))
 
     def list(
         self,
@@ -122,7 +122,9 @@ class Threads:
         order_by: OrderBy,
         descending: bool,  # noqa: FBT001 - the public twins take it by keyword
     ) -> Plan[Page[Thread]]:
-        return plans.listed(self._core.space, resource_id, metadata, limit, cursor, order_by, descending=descending)
+        return plans.list_threads(
+            self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending
+        )
 
     def update(
         self,
@@ -163,8 +165,8 @@ class Threads:
         working_memory: Any,
     ) -> Plan[Thread]:
         if working_memory is ...:
-            return plans.update(self._core.space, thread_id, resource_id, title, metadata)
-        return update_with_memory(self._core.space, thread_id, resource_id, title, metadata, working_memory)
+            return plans.update(self._core.state, thread_id, resource_id, title, metadata)
+        return update_with_memory(self._core.state, thread_id, resource_id, title, metadata, working_memory)
 
     def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
         """Delete a thread with its messages and vectors, and tell whether there was one.
@@ -172,11 +174,11 @@ class Threads:
         Atomic: it is gone at once. One round trip, and one for each further 500 vectors; after an error on the way a second
         call takes the rest of them.
         """
-        return self._core.run(plans.delete(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.delete(self._core.state, thread_id, resource_id))
 
     async def adelete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
         """Async twin of `delete`."""
-        return await self._core.arun(plans.delete(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id))
 
     def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
         """Hand a thread and its vectors from `resource_id` to another resource.
@@ -187,11 +189,11 @@ class Threads:
         Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner. While one of both is
         being deleted: `ResourceDeletedError`, and the thread goes back, or with its owner.
         """
-        return self._core.run(plans.transfer(self._core.space, thread_id, resource_id, to))
+        return self._core.run(plans.transfer(self._core.state, thread_id, resource_id, to))
 
     async def atransfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
         """Async twin of `transfer`."""
-        return await self._core.arun(plans.transfer(self._core.space, thread_id, resource_id, to))
+        return await self._core.arun(plans.transfer(self._core.state, thread_id, resource_id, to))
 
     def clone(
         self,
@@ -285,13 +287,13 @@ class Threads:
         )
         new_id = core.new_id() if new_thread_id is None else new_thread_id
         cloning = partial(
-            clones.clone, core.space, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
+            clones.clone, core.state, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
         )
-        copy = yield from clones.anew(core.space, new_id, resource_id, cloning)
+        copy = yield from clones.anew(core.state, new_id, resource_id, cloning)
         try:
-            yield from copy_memory(core.space, thread_id, copy.thread)
+            yield from copy_memory(core.state, thread_id, copy.thread)
         except WorkingMemError:
-            yield from plans.delete(core.space, new_id, copy.thread.resource_id)
+            yield from plans.delete(core.state, new_id, copy.thread.resource_id)
             raise
         return copy
 
@@ -300,27 +302,27 @@ class Threads:
 
         None when it is no clone, or its source is gone or not theirs. Raises `ThreadNotFoundError` for the thread itself.
         """
-        return self._core.run(plans.source(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.source(self._core.state, thread_id, resource_id))
 
     async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
         """Async twin of `source_of`."""
-        return await self._core.arun(plans.source(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.source(self._core.state, thread_id, resource_id))
 
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Return the threads that were cloned from this one and belong to its owner, oldest first."""
-        return self._core.run(plans.clones(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.clones(self._core.state, thread_id, resource_id))
 
     async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Async twin of `clones_of`."""
-        return await self._core.arun(plans.clones(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.clones(self._core.state, thread_id, resource_id))
 
     def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Return the chain of sources, the oldest first and the thread itself last. One round trip a generation.
 
         It ends where a source is gone, or belongs to somebody else. Raises `ThreadNotFoundError` for the thread itself.
         """
-        return self._core.run(plans.lineage(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.lineage(self._core.state, thread_id, resource_id))
 
     async def alineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
         """Async twin of `lineage`."""
-        return await self._core.arun(plans.lineage(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.lineage(self._core.state, thread_id, resource_id))

@@ -13,13 +13,13 @@ from langchain_workingmem._redis.slices import SLICE
 from langchain_workingmem.errors import RedisReplyError, ThreadExistsError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.threads.operations import delete, fields_of, goes_on, metadata_of, need, there
+from langchain_workingmem.threads.operations import delete, goes_on, metadata_of, need, there, thread_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.rows import Wanted
 
 RESTORE = Script("threads/restore", *BRANCHES)
@@ -29,7 +29,7 @@ CLONE_BATCH = 200  # messages that one step of a clone carries
 
 
 def anew(
-    space: Space, new_thread_id: str, resource_id: str | None, cloning: Callable[[], Plan[ClonedThread]]
+    state: MemoryState, new_thread_id: str, resource_id: str | None, cloning: Callable[[], Plan[ClonedThread]]
 ) -> Plan[ClonedThread]:
     """Clone, and where a writer who died has left an unfinished copy under the id, take that away and begin anew."""
     try:
@@ -37,12 +37,12 @@ def anew(
     except RedisReplyError as error:
         if error.code != "WMUNFINISHED":
             raise
-    yield from delete(space, new_thread_id, resource_id)
+    yield from delete(state, new_thread_id, resource_id)
     return (yield from cloning())
 
 
 def clone(
-    space: Space,
+    state: MemoryState,
     source: str,
     new_thread_id: str,
     resource_id: str | None,
@@ -58,18 +58,18 @@ def clone(
     the copy appears in one step; a larger one grows, marked as `unfinished`, and is deleted again when an error ends it. A
     copy whose writer died stays `unfinished`; `anew` takes it away.
     """
-    origin = yield from there(space, source, resource_id)
-    keys = space.keys.of(source)
+    origin = yield from there(state, source, resource_id)
+    keys = state.keys.of(source)
     check_id(new_thread_id, "new_thread_id")
     changed = metadata_of(metadata)
     merged = origin.metadata | dict(changed)
     kept = {key: value for key, value in merged.items() if value is not None or key not in changed}
-    named = fields_of(origin.title if title is None else title, kept)
-    fields = [*named, "clone_of", encode(source), *space.ttl_fields]
+    named = thread_fields(origin.title if title is None else title, kept)
+    fields = [*named, "clone_of", encode(source), *state.ttl_fields]
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
     renamed: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
-    yield from space.ready()
+    yield from state.ready()
     try:
         while not is_last:
             present, reply = yield from run_script(
@@ -88,7 +88,9 @@ def clone(
                 ends = is_last and place == len(steps) - 1
                 mode = ("end" if ends else "more") if has_begun else ("new" if ends else "begin")
                 header = [f"{mode}:{token}", owner, tag, *((0,) if has_begun else (len(fields), *fields))]
-                thread = yield from restore(space, new_thread_id, origin.resource_id, [*header, *step], once=not step)
+                thread = yield from restore_messages(
+                    state, new_thread_id, origin.resource_id, [*header, *step], at_most_once=not step
+                )
                 has_begun = True
             wanted = replace(wanted, above=int(rows[-1][1])) if rows else wanted
     except ThreadExistsError:  # taken, or taken over
@@ -96,7 +98,7 @@ def clone(
     except WorkingMemError as error:
         if has_begun:
             try:
-                yield from delete(space, new_thread_id, origin.resource_id)
+                yield from delete(state, new_thread_id, origin.resource_id)
             except WorkingMemError:
                 error.add_note(
                     f"a part of the copy is left, as an unfinished thread: threads.delete({new_thread_id!r}) takes it away, "
@@ -106,21 +108,21 @@ def clone(
     return ClonedThread(thread=need(new_thread_id, thread[-1]), message_ids=renamed)
 
 
-def restore(
-    space: Space, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, once: bool = False
+def restore_messages(
+    state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, at_most_once: bool = False
 ) -> Plan[list[Any]]:
     """Write a part of a copied thread, as `restore.lua` says. One round trip.
 
-    The ids of its messages tell the script when a part was there before; a part without any must be sent `once`.
+    The ids of its messages tell the script when a part was there before; a part without any must be sent `at_most_once`.
     """
-    keys = space.keys.of(thread_id)
+    keys = state.keys.of(thread_id)
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, encode(resource_id), SLICE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply = yield from guarded(space, thread_id, [resource_id], call, undo, once=once)
-    yield from goes_on(space, thread_id, reply[-1])
+    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    yield from goes_on(state, thread_id, reply[-1])
     return cast("list[Any]", reply)
 
 

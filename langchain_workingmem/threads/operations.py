@@ -10,13 +10,13 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.access import check_owner, create_thread, guarded, owner_tag, run_script
+from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, canonical, check_key, from_micros
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import counting, matching, ordered, read_cursor, rows_of, total_of
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.slices import SLICE, finish, go_on, is_unfinished, left_in
-from langchain_workingmem._redis.state import searched
+from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import (
@@ -28,7 +28,7 @@ from langchain_workingmem.options import at_least, at_most, one_of
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 
 CHANGE = Script("threads/change_thread")
@@ -69,7 +69,7 @@ def need(thread_id: str, reply: Any) -> Thread:
     return thread
 
 
-def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
+def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
     """Write title and metadata as fields of a thread."""
     if title is not None and not is_utf8(title):
         msg = f"title={shown(title)}: use a str of valid Unicode, or None"
@@ -109,22 +109,22 @@ def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | N
     return metadata
 
 
-def create(
-    space: Space, thread_id: str, resource_id: str, title: str | None, metadata: Mapping[str, Any] | None
+def create_thread(
+    state: MemoryState, thread_id: str, resource_id: str, title: str | None, metadata: Mapping[str, Any] | None
 ) -> Plan[Thread]:
     """Create a thread. One round trip."""
-    fields = fields_of(title, _without_memory(metadata))
-    return need(thread_id, (yield from create_thread(space, thread_id, resource_id, fields)))
+    fields = thread_fields(title, _without_memory(metadata))
+    return need(thread_id, (yield from create_thread_document(state, thread_id, resource_id, fields)))
 
 
-def goes_on(space: Space, thread_id: str, reply: Any) -> Plan[None]:
+def goes_on(state: MemoryState, thread_id: str, reply: Any) -> Plan[None]:
     """Go on with what is left to be done in a thread that was written to, as HGETALL gives it."""
-    yield from go_on(space, thread_id, left_in(as_dict(reply)))
+    yield from go_on(state, thread_id, left_in(as_dict(reply)))
 
 
-def get(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
+def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read a thread. One round trip."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner_tag(resource_id)
     (reply,) = yield from send(("HGETALL", keys.thread))
     thread = read_thread(thread_id, reply)
@@ -132,8 +132,8 @@ def get(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | 
     return thread
 
 
-def listed(
-    space: Space,
+def list_threads(
+    state: MemoryState,
     resource_id: str | None,
     metadata: Mapping[str, Any] | None,
     limit: int,
@@ -151,28 +151,28 @@ def listed(
     at_least(limit, 1, "limit")
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
-    index = space.keys.threads_index
+    index = state.keys.threads_index
     where = matching(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
     behind, bound = None, where
     if cursor is not None:
         at, last = read_cursor(cursor, _CURSOR)
-        behind = int(at), space.keys.of(decode(last)).thread
+        behind = int(at), state.keys.of(decode(last)).thread
         since, until = (None, int(at)) if descending else (int(at), None)
         bound = where & matching(time=order_by, since=since, until=until)
-    yield from space.ready()
+    yield from state.ready()
     search = partial(
         send,
         ordered(index, bound, order_by, descending=descending, behind=behind, limit=limit + 1),
         counting(index, where),
     )
-    reply, count = yield from searched(search, space.renewed, create=space.create)
+    reply, count = yield from search_with_repair(search, state.refresh, create=state.create)
     rows = rows_of(reply)
     shown = rows[:limit]
     more = None
     if len(rows) > limit:
-        last = encode(space.keys.thread_of(shown[-1][b"__key"]))
+        last = encode(state.keys.thread_of(shown[-1][b"__key"]))
         more = f"{int(shown[-1][order_by.encode()])},{last}"
-    threads = [read_thread(space.keys.thread_of(row[b"__key"]), row) for row in shown]
+    threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in shown]
     return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=more)
 
 
@@ -180,13 +180,13 @@ MOST_ROWS = 500_000  # of one page; Search refuses to return more than a million
 _CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
 
 
-def every(space: Space, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
+def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
     """List all threads, oldest first; a round trip per 1,000."""
     found: list[Thread] = []
     cursor = None
     while True:
-        page = yield from listed(
-            space, resource_id, None, 1000, cursor, "created_at", descending=False, clone_of=clone_of
+        page = yield from list_threads(
+            state, resource_id, None, 1000, cursor, "created_at", descending=False, clone_of=clone_of
         )
         found += page.items
         cursor = page.next_cursor
@@ -195,43 +195,43 @@ def every(space: Space, resource_id: str | None, clone_of: str | None = None) ->
 
 
 def update(
-    space: Space,
+    state: MemoryState,
     thread_id: str,
     resource_id: str | None,
     title: str | EllipsisType | None,
     metadata: Mapping[str, Any] | EllipsisType | None,
 ) -> Plan[Thread]:
     """Change title and metadata; None deletes a key. One round trip."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     merged = {} if isinstance(metadata, EllipsisType) else _checked(_without_memory(metadata))
     doomed = [f"metadata:{key}" for key, value in merged.items() if value is None]
     if title is None:
         doomed.append("title")
     kept = {key: value for key, value in merged.items() if value is not None}
-    fields = fields_of(None if isinstance(title, EllipsisType) else title, kept)
-    call = CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *space.ttl_fields)
-    yield from space.ready()
-    reply = yield from guarded(space, thread_id, [resource_id], call)
-    yield from goes_on(space, thread_id, reply)
+    fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
+    call = CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *state.ttl_fields)
+    yield from state.ready()
+    reply = yield from guarded(state, thread_id, [resource_id], call)
+    yield from goes_on(state, thread_id, reply)
     return need(thread_id, reply)
 
 
-def delete(space: Space, thread_id: str, resource_id: str | None) -> Plan[bool]:
+def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all that belongs to it. One round trip, and one for each further slice of its vectors."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.call(keys.all, owner_tag(resource_id), SLICE, "thread")
-    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, once=True)
+    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
     if left:
-        yield from finish(space, thread_id, "the thread is deleted", "call threads.delete() again")
+        yield from finish(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
 
 
-def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
+def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
     """Hand a thread over. One round trip, and one for each further slice of its vectors.
 
     While `to` is being deleted the thread is given back, unless the deletion was faster.
     """
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner, heir = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
     def undo(_: Any, deleted: str) -> Command:
@@ -241,50 +241,50 @@ def transfer(space: Space, thread_id: str, resource_id: str, to: str) -> Plan[Th
         return TRANSFER.call(keys.all, heir, owner, SLICE)
 
     call = TRANSFER.call(keys.all, owner, heir, SLICE)
-    reply = yield from guarded(space, thread_id, [resource_id, to], call, undo, once=True)
+    reply = yield from guarded(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
     thread = need(thread_id, reply)
     if is_unfinished(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-        yield from finish(space, thread_id, f"the thread belongs to {to!r} now", remedy)
+        yield from finish(state, thread_id, f"the thread belongs to {to!r} now", remedy)
     return thread
 
 
-def lineage(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
+def lineage(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
     """Follow clones back to their source, oldest first. A round trip per generation."""
-    thread: Thread | None = yield from there(space, thread_id, resource_id)
+    thread: Thread | None = yield from there(state, thread_id, resource_id)
     found: dict[str, Thread] = {}
     while thread is not None and thread.id not in found:
         found[thread.id] = thread
-        thread = yield from _before(space, thread)
+        thread = yield from _before(state, thread)
     return list(found.values())[::-1]
 
 
-def source(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
+def source(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read the thread that this one was cloned from. Two round trips, one when it is no clone."""
-    thread = yield from there(space, thread_id, resource_id)
-    return (yield from _before(space, thread))
+    thread = yield from there(state, thread_id, resource_id)
+    return (yield from _before(state, thread))
 
 
-def there(space: Space, thread_id: str, resource_id: str | None) -> Plan[Thread]:
+def there(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
     """Read a thread that must be there. One round trip."""
-    thread = yield from get(space, thread_id, resource_id)
+    thread = yield from get_thread(state, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread
 
 
-def _before(space: Space, thread: Thread) -> Plan[Thread | None]:
+def _before(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
     """Read the source of a clone; None when it is gone, or somebody else's by now, or a thread that took its id."""
     if thread.clone_of is None or thread.clone_of == thread.id:
         return None
-    before = yield from get(space, thread.clone_of, None)
+    before = yield from get_thread(state, thread.clone_of, None)
     if before is None or before.resource_id != thread.resource_id or before.created_at > thread.created_at:
         return None
     return before
 
 
-def clones(space: Space, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
+def clones(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
     """List the clones of a thread that belong to its owner, oldest first. Two round trips per 1,000."""
-    thread = yield from get(space, thread_id, resource_id)
+    thread = yield from get_thread(state, thread_id, resource_id)
     owner = resource_id if thread is None else thread.resource_id
-    return (yield from every(space, owner, clone_of=thread_id))
+    return (yield from all_threads(state, owner, clone_of=thread_id))

@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 from langchain_workingmem.models import Thread
-from langchain_workingmem.threads.operations import create, update
-from langchain_workingmem.working_memory.operations import checked, find, read, writable
-from langchain_workingmem.working_memory.revisions import NOTHING, write, write_into
+from langchain_workingmem.threads.operations import create_thread, update
+from langchain_workingmem.working_memory.operations import check_document, find_scope_key, read, writable
+from langchain_workingmem.working_memory.revisions import NOTHING, write_revision, write_revision_into
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import EllipsisType
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Thread
 
 
-def copy_memory(space: Space, source: str, clone: Thread) -> Plan[None]:
+def copy_memory(state: MemoryState, source: str, clone: Thread) -> Plan[None]:
     """Give a clone the working memory of its source, where threads have one. Two round trips, one when it is empty, else none.
 
     Both must be their owner's still: a clone that was deleted meanwhile must not come back.
     """
-    if space.working_memory is None or space.working_memory.scope != "thread":
+    if state.working_memory is None or state.working_memory.scope != "thread":
         return
-    state = yield from read(space, source, clone.resource_id)
-    if state.text:
-        place = yield from find(space, clone.id, clone.resource_id)
-        yield from write_into(space, place, NOTHING, "clone", "write", state.text)
+    current = yield from read(state, source, clone.resource_id)
+    if current.text:
+        scope_key = yield from find_scope_key(state, clone.id, clone.resource_id)
+        yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)
 
 
 def create_with_memory(
-    space: Space,
+    state: MemoryState,
     thread_id: str,
     resource_id: str,
     title: str | None,
@@ -43,11 +43,11 @@ def create_with_memory(
     content: Any,
 ) -> Plan[Thread]:
     """Create a thread, and seed the working memory unless there is one. Two round trips."""
-    document = _whole(space, content)
-    place = yield from find(space, thread_id, resource_id)
+    document = _whole(state, content)
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
     try:
-        thread = yield from create(space, thread_id, resource_id, title, metadata)
-        yield from write_into(space, place, NOTHING, "seed", "write", document)
+        thread = yield from create_thread(state, thread_id, resource_id, title, metadata)
+        yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
     except RedisConnectionError as error:
         error.add_note("the thread may be there without its working memory: working_memory.update() sets it")
         raise
@@ -55,7 +55,7 @@ def create_with_memory(
 
 
 def update_with_memory(
-    space: Space,
+    state: MemoryState,
     thread_id: str,
     resource_id: str | None,
     title: str | EllipsisType | None,
@@ -63,12 +63,12 @@ def update_with_memory(
     content: Any,
 ) -> Plan[Thread]:
     """Change a thread, and replace the working memory that it or its owner has; None empties it. Two round trips."""
-    writable(space)
-    document = "" if content is None else _whole(space, content)
-    thread = yield from update(space, thread_id, resource_id, title, metadata)
-    place = yield from find(space, thread_id, thread.resource_id)
+    writable(state)
+    document = "" if content is None else _whole(state, content)
+    thread = yield from update(state, thread_id, resource_id, title, metadata)
+    scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
     try:
-        yield from write(space, place, "", "update", "write", document)
+        yield from write_revision(state, scope_key, "", "update", "write", document)
     except WorkingMemError as error:
         error.add_note(
             "title and metadata are changed, working memory is not: working_memory.update() changes it alone"
@@ -77,6 +77,6 @@ def update_with_memory(
     return thread
 
 
-def _whole(space: Space, content: Any) -> str:
+def _whole(state: MemoryState, content: Any) -> str:
     """Write the whole of a working memory down as it is stored, along whichever template."""
-    return checked(space, space.remembering.format.apply("", content, "replace"))
+    return check_document(state, state.remembering.format.apply("", content, "replace"))

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import saving
+from langchain_workingmem.history.operations import save_messages
 from langchain_workingmem.options import RecallArguments, one_of
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.turn.operations import (
@@ -74,7 +74,7 @@ class Turn:
             for message in numbered:
                 message.id = found.branch.aliases.get(message.id or "", message.id)
             if not read_only:
-                note_branch(self.core.space, thread_id, new, found.branch)
+                note_branch(self.core.state, thread_id, new, found.branch)
             return self.assemble(found, new, read_only=read_only)
 
         return plan()
@@ -107,7 +107,7 @@ class Turn:
     ) -> MemoryContext:
         """Put together what `gather` found and the messages at hand; `tools` are the names of those that the model has."""
         return assemble(
-            self.core.space, found, new, self.history, read_only=read_only, for_model=for_model, tools=tools, name=name
+            self.core.state, found, new, self.history, read_only=read_only, for_model=for_model, tools=tools, name=name
         )
 
     def save(
@@ -115,16 +115,16 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Plan to save a turn, and to supersede what the list that `context` was asked with has left behind."""
         check_id(resource_id, "resource_id")
-        space = self.core.space
+        state = self.core.state
         given = as_messages(messages)
         asked = question(given)
-        noted = noted_branch(space, thread_id, asked)
+        noted = noted_branch(state, thread_id, asked)
         branch = noted or Branch()
         if asked is not None and asked.id is None and branch.question:
             asked.id = branch.question
-        stored = yield from saving(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
+        stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
         if noted is not None:
-            branch_is_saved(space, thread_id, asked, noted)
+            branch_is_saved(state, thread_id, asked, noted)
         return stored
 
     def _query(
@@ -138,10 +138,10 @@ class Turn:
         """Check the arguments of recall; None where nothing is recalled."""
         check_id(resource_id, "resource_id")
         one_of(recall, (False, None), "recall")
-        options = self.core.space.recall
+        options = self.core.state.recall
         if options is None or recall is not None:
             if asked := sorted(name for name, value in arguments.items() if value not in (None, ())):
-                self.core.space.recalling  # noqa: B018 - raises where recall is off
+                self.core.state.recalling  # noqa: B018 - raises where recall is off
                 msg = f"recall=False and {', '.join(asked)}: leave one of them out"
                 raise OptionError(msg)
             return None
@@ -163,7 +163,7 @@ class Turn:
         history = self.history
         if last_messages is not None:  # of this call, and exactly that many
             history = replace(history, last_messages=last_messages, step=1)
-        plan = partial(gather, self.core.space, new, thread_id, resource_id, history, kind=kind)
+        plan = partial(gather, self.core.state, new, thread_id, resource_id, history, kind=kind)
 
         def finding() -> Plan[Gathered]:
             try:

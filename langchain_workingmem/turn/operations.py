@@ -19,11 +19,11 @@ from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history.branch import Branch, Comparison, compared, entries, entry_arguments
-from langchain_workingmem.history.windows import fit, history_window, valid
+from langchain_workingmem.history.windows import fit, history_slice, provider_valid
 from langchain_workingmem.models import MemoryContext, RecallResult
-from langchain_workingmem.recall.operations import candidates, fetched
+from langchain_workingmem.recall.operations import fetch_hits, find_candidates
 from langchain_workingmem.working_memory import operations as working_memory
-from langchain_workingmem.working_memory.prompt import block as working_memory_block
+from langchain_workingmem.working_memory.prompt import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.branch import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
@@ -91,7 +91,7 @@ def to_save(messages: Sequence[BaseMessage], branch: Branch, stored: Collection[
     return [message for message in (*edited, *fresh) if message.id not in elsewhere]
 
 
-def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
+def note_branch(state: MemoryState, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
     """Keep what a caller's list leaves behind until its turn is saved.
 
     It is found by the id of the question, and by its words for who saves other objects; two lists with the same words at
@@ -99,23 +99,23 @@ def note_branch(space: Space, thread_id: str, messages: Sequence[BaseMessage], b
     """
     if asked := question(messages):
         words = (thread_id, words_of(asked))
-        space.branches.change(words, lambda other: branch if other is None or other == branch else Branch())
-        space.branches.put((thread_id, asked.id or ""), branch)
+        state.branches.change(words, lambda other: branch if other is None or other == branch else Branch())
+        state.branches.put((thread_id, asked.id or ""), branch)
 
 
-def noted_branch(space: Space, thread_id: str, asked: BaseMessage | None) -> Branch | None:
+def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) -> Branch | None:
     """Return what was noted for the question of a turn that is saved now."""
     if asked is None:
         return None
     key = words_of(asked) if asked.id is None else asked.id
-    return space.branches.get((thread_id, key))
+    return state.branches.get((thread_id, key))
 
 
-def branch_is_saved(space: Space, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
+def branch_is_saved(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
     """Remember that a branch is written down, in case that the same is saved again."""
     if asked is not None:
-        space.branches.pop((thread_id, words_of(asked)))
-        space.branches.put((thread_id, asked.id or ""), branch.written())
+        state.branches.pop((thread_id, words_of(asked)))
+        state.branches.put((thread_id, asked.id or ""), branch.written())
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Gathered:
 
 
 def gather(
-    space: Space,
+    state: MemoryState,
     new: Sequence[BaseMessage],
     thread_id: str,
     resource_id: str,
@@ -162,15 +162,15 @@ def gather(
 
     `new` is the caller's list, of which each message has an id.
     """
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     listed = entries(new)
-    place = None
-    if space.working_memory is not None:
-        place = yield from working_memory.find(space, thread_id, resource_id)
+    scope_key = None
+    if state.working_memory is not None:
+        scope_key = yield from working_memory.find_scope_key(state, thread_id, resource_id)
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised(new)), *entry_arguments(listed)]
     calls = [
         TURN.call(keys.all, *arguments),
-        *(working_memory.reading(place) if place else ()),
+        *(working_memory.reading(scope_key) if scope_key else ()),
     ]
 
     def read(replies: list[Any]) -> tuple[Gathered, Comparison]:
@@ -179,7 +179,7 @@ def gather(
         rows = _rows(reply, thread_id)
         given = {message.id for message in new} - seen.branch.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
-        state = working_memory.state_of(space, place, rest) if place else None
+        current = working_memory.state_of(state, scope_key, rest) if scope_key else None
         gathered = Gathered(
             thread_id,
             stored,
@@ -187,7 +187,7 @@ def gather(
             uptos={**{row.message.id or "": row.upto for row in rows}, **seen.uptos},
             cut=seen.cut,
             branch=seen.branch,
-            working_memory=state,
+            working_memory=current,
         )
         return gathered, seen
 
@@ -198,7 +198,7 @@ def gather(
     if limit is None and history.max_tokens is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
     spare = min((limit or 0) + (history.step or limit or 0) + len(listed), MOST_SPARE)
-    looking = _recall(space, query, thread_id, resource_id, calls, read, spare=spare)
+    looking = _recall(state, query, thread_id, resource_id, calls, read, spare=spare)
     return (
         yield from traced(
             "retriever", "semantic_recall", query.text, looking, lambda gathered: gathered.recalled.to_documents()
@@ -234,20 +234,20 @@ def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:
 
 
 def read_history(
-    space: Space, thread_id: str, resource_id: str | None, history: HistoryOptions
+    state: MemoryState, thread_id: str, resource_id: str | None, history: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
-    keys = space.keys.of(check_id(thread_id, "thread_id"))
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     rows = _rows(reply, thread_id)
-    past = history_window([row.message for row in rows], history)
+    past = history_slice([row.message for row in rows], history)
     kept, _ = fit(past, (), {row.message.id or "": row.upto for row in rows}, history, int(reply[1]))
     return kept
 
 
 def _recall(
-    space: Space,
+    state: MemoryState,
     query: Query,
     thread_id: str,
     resource_id: str,
@@ -262,7 +262,7 @@ def _recall(
     Search a quarter longer.
     """
     try:
-        ranked, replies = yield from candidates(space, query, calls, spare=spare)
+        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
     gathered, seen = yield from worked(partial(read, replies), _size(replies[0]))
@@ -272,7 +272,7 @@ def _recall(
     def is_fresh(one: Ranked) -> bool:
         return one.thread != here or (one.seq not in in_sight and one.seq < seen.ends)
 
-    recalled = yield from fetched(space, query, ranked, is_fresh, spare=spare)
+    recalled = yield from fetch_hits(state, query, ranked, is_fresh, spare=spare)
     # the messages around a hit may be in sight, or left behind
     kept = [
         row for row in recalled.rows if row.thread_id != thread_id or (row.seq not in in_sight and row.seq < seen.ends)
@@ -285,12 +285,12 @@ def _chosen(rows: Sequence[StoredMessage], new: Sequence[BaseMessage], options: 
     if not (options.exclude_tools or options.roles):
         return list(rows)
     by_id = {row.message.id: row for row in rows}
-    kept = history_window([row.message for row in rows], options, new)
+    kept = history_slice([row.message for row in rows], options, new)
     return [replace(by_id[message.id], message=message) for message in kept]
 
 
 def assemble(
-    space: Space,
+    state: MemoryState,
     gathered: Gathered,
     new: Sequence[BaseMessage],
     history: HistoryOptions,
@@ -307,7 +307,7 @@ def assemble(
     stands where `new` has it. What is sent to a model as it is begins with the user, because Bedrock refuses to begin with an
     answer, and Gemini with a call. Memory stands in front of the user's words, in a copy, so that the prompt keeps its prefix.
     """
-    state, recalled = gathered.working_memory, gathered.recalled
+    current, recalled = gathered.working_memory, gathered.recalled
     rest = [m for m in new if not isinstance(m, SystemMessage) and m.id not in gathered.branch.hidden]
     prompts = [message for message in new if isinstance(message, SystemMessage)]
     given = {message.id for message in rest if message.id}
@@ -322,18 +322,18 @@ def assemble(
             isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
         )
 
-    shown = valid([*kept, *present], is_earlier_answer)
+    shown = provider_valid([*kept, *present], is_earlier_answer)
     asked = next((message for message in reversed(shown) if _is_users(message)), None)
     words = str(without_memory(asked).text) if asked else ""
     stored = gathered.branch.aliases  # of what a client sends under ids of its own
-    space.note_in_sight(gathered.thread_id, [stored.get(one.id, one.id) for one in shown if one.id], words)
+    state.note_in_sight(gathered.thread_id, [stored.get(one.id, one.id) for one in shown if one.id], words)
     blocks: dict[str, list[str]] = {"question": [], "system": []}
-    if space.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
-        blocks[space.recall.placement].append(block)
-    if state is not None:
-        block = working_memory_block(space, state, read_only=read_only, tools=tools, name=name)
-        blocks[space.remembering.placement].append(block)
-        space.note_shown(gathered.thread_id, state.key, state.text)
+    if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
+        blocks[state.recall.placement].append(block)
+    if current is not None:
+        block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
+        blocks[state.remembering.placement].append(block)
+        state.note_shown(gathered.thread_id, current.key, current.text)
     if blocks["question"]:
         at = next((at for at in range(len(shown) - 1, -1, -1) if _is_users(shown[at])), None)
         if at is None:
@@ -344,7 +344,7 @@ def assemble(
         messages=[*prompts, *shown],
         system=blocks["system"],
         recalled=recalled,
-        working_memory=state,
+        working_memory=current,
         omitted=omitted,
     )
 

@@ -45,7 +45,7 @@ class Users:
         from langchain_workingmem.users.store_items import of_resource
 
         chosen = of_resource(namespaces, resource_id)
-        return delete(self._core.space, resource_id, self._core.new_id(), chosen)
+        return delete(self._core.state, resource_id, self._core.new_id(), chosen)
 
     def export(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
@@ -75,7 +75,7 @@ class Users:
         from langchain_workingmem.users import archive
         from langchain_workingmem.users.store_items import of_resource
 
-        return archive.export(self._core.space, resource_id, of_resource(namespaces, resource_id), vectors=vectors)
+        return archive.export(self._core.state, resource_id, of_resource(namespaces, resource_id), vectors=vectors)
 
     def load(
         self,
@@ -118,7 +118,7 @@ class Users:
 
         places = templates(namespaces)
         with StagedFile() as staged:
-            return (yield from intake.load(self._core.space, source, resource_id, places, staged, self._core.on_error))
+            return (yield from intake.load(self._core.state, source, resource_id, places, staged, self._core.on_error))
 
 
 def _iterator(records: Iterable[Mapping[str, Any]]) -> Iterator[Any]:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Emit, Plan, send
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, model_of
+from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history.rows import READ, Wanted
-from langchain_workingmem.threads.operations import listed, read_thread
+from langchain_workingmem.threads.operations import list_threads, read_thread
 from langchain_workingmem.users import store_items as belongings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 FORMAT, VERSION = "langchain-workingmem", 1
 BATCH = 200  # messages of one round trip
@@ -38,28 +38,28 @@ def header(resource_id: str | None = None) -> Record:
     return {"kind": "header", "format": FORMAT, "version": VERSION, "resource_id": resource_id}
 
 
-def export(space: Space, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
+def export(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
     """Emit everything of a resource. A round trip per 100 threads, one per thread and 200 messages of it, and those of its items."""
-    _, memory, revisions = space.keys.of_resource(check_id(resource_id, "resource_id"))
-    yield from space.ready()
+    _, memory, revisions = state.keys.of_resource(check_id(resource_id, "resource_id"))
+    yield from state.ready()
     found = yield from send(*_reading(memory, revisions))
     yield Emit([header(resource_id), *_memory(None, *found)])
     cursor = None
     while True:
-        page = yield from listed(space, resource_id, None, 100, cursor, "created_at", descending=False)
+        page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
         for thread in page:
             try:
-                yield from _thread(space, thread.id, resource_id, vectors=vectors)
+                yield from _thread(state, thread.id, resource_id, vectors=vectors)
             except ThreadOwnershipError:  # handed over since it was listed
                 continue
         cursor = page.next_cursor
         if cursor is None:
             break
-    yield from belongings.export(space, namespaces)
+    yield from belongings.export(state, namespaces)
 
 
-def _thread(space: Space, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
-    keys = space.keys.of(thread_id)
+def _thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
+    keys = state.keys.of(thread_id)
     wanted = Wanted(limit=BATCH)
     behind = READ.call(keys.all, encode(resource_id), "superseded", 1)
     beside: list[Command] = [behind, ("HGETALL", keys.thread), *_reading(keys.memory, keys.revisions)]
@@ -122,9 +122,9 @@ def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[
     if row.refused:
         record["refused"] = True
     stored = [as_dict(vector) for vector in vectors or ()]
-    if vectors is not None and model_of(value) and all(stored):
+    if vectors is not None and index_digest_of(value) and all(stored):
         data = [b64encode(vector[b"vector"]).decode() for vector in stored]
-        record["vectors"] = {"settings": model_of(value).decode(), "data": data}
+        record["vectors"] = {"settings": index_digest_of(value).decode(), "data": data}
     return record
 
 

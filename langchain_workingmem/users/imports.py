@@ -24,7 +24,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.models import ImportReport
 from langchain_workingmem.recall.reindex import reindex
-from langchain_workingmem.threads.clones import restore
+from langchain_workingmem.threads.clones import restore_messages
 from langchain_workingmem.users.records import (
     OLDER,
     UNREADABLE,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Argument
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
     from langchain_workingmem.users.records import Step
 
@@ -63,7 +63,7 @@ class Staged(Protocol):
 
 
 def load(
-    space: Space,
+    state: MemoryState,
     source: Iterator[Any] | AsyncIterator[Any],
     resource_id: str | None,
     namespaces: Sequence[Sequence[str]],
@@ -76,17 +76,17 @@ def load(
     """
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    reader = yield from _checked(space, source, resource_id, namespaces, staged)
-    yield from _check_owners(space, reader)
+    reader = yield from _checked(state, source, resource_id, namespaces, staged)
+    yield from _check_owners(state, reader)
     with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # all can be stored, and embedded later
-        yield from space.setup()
-    intake = _Intake(space, reader.owner)
+        yield from state.setup()
+    intake = _Intake(state, reader.owner)
     for step in staged:
         yield from intake.take(step)
     yield from intake.flush()
     try:
-        for thread_id in intake.bare if space.recall is not None else ():
-            yield from _embedded(space, thread_id, intake.owner)
+        for thread_id in intake.bare if state.recall is not None else ():
+            yield from _embedded(state, thread_id, intake.owner)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
         note = "everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them"
         if on_error == "raise":
@@ -97,7 +97,7 @@ def load(
 
 
 def _checked(
-    space: Space,
+    state: MemoryState,
     source: Iterator[Any] | AsyncIterator[Any],
     resource_id: str | None,
     namespaces: Sequence[Sequence[str]],
@@ -111,7 +111,7 @@ def _checked(
         try:
             record = _mapping(taken[0])
             if reader is None:
-                reader = begun(space, record, resource_id, namespaces)
+                reader = begun(state, record, resource_id, namespaces)
             else:
                 staged.append(reader.read(record))
         except (*UNREADABLE, WorkingMemError) as error:
@@ -139,12 +139,12 @@ def _mapping(record: Any) -> Mapping[str, Any]:
     return record
 
 
-def _check_owners(space: Space, reader: Reader) -> Plan[None]:
+def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
     """Raise `ThreadOwnershipError` when a thread belongs to somebody else. A round trip per 1,000 threads."""
     names = list(reader.threads)
     for start in range(0, len(names), THREADS):
         some = names[start : start + THREADS]
-        owners = yield from send(*(("HGET", space.keys.of(name).thread, "resource") for name in some))
+        owners = yield from send(*(("HGET", state.keys.of(name).thread, "resource") for name in some))
         for name, owner in zip(some, owners, strict=True):
             try:
                 check_owner(owner, name, reader.owner)
@@ -153,9 +153,9 @@ def _check_owners(space: Space, reader: Reader) -> Plan[None]:
                 raise
 
 
-def _embedded(space: Space, thread_id: str, resource_id: str) -> Plan[None]:
+def _embedded(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
     try:
-        yield from reindex(space, resource_id, thread_id)
+        yield from reindex(state, resource_id, thread_id)
     except (ThreadNotFoundError, ThreadOwnershipError):
         return  # deleted, or handed over, since it was imported
 
@@ -164,7 +164,7 @@ def _embedded(space: Space, thread_id: str, resource_id: str) -> Plan[None]:
 class _Intake:
     """What was read and not written yet: a part of one thread."""
 
-    space: Space
+    state: MemoryState
     owner: str
     thread: str | None = None
     begins: list[Argument] = field(default_factory=list)  # how each call for the thread begins
@@ -211,16 +211,16 @@ class _Intake:
 
     def _usable(self, step: MessageStep) -> bool:
         """Tell whether the vectors are what this memory would make."""
-        space = self.space
-        if not step.settings or space.recall is None or space.dims is None:
+        state = self.state
+        if not step.settings or state.recall is None or state.dims is None:
             return False
-        if step.settings != space.mark(space.dims) or not len(step.vectors) == len(step.chunks) <= MOST_PIECES:
+        if step.settings != state.index_digest(state.dims) or not len(step.vectors) == len(step.chunks) <= MOST_PIECES:
             return False
         import numpy as np
 
-        dtype = np.dtype(space.index.dtype)
+        dtype = np.dtype(state.index.dtype)
         return all(
-            len(vector) == space.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
+            len(vector) == state.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
             for vector in step.vectors
         )
 
@@ -239,15 +239,15 @@ class _Intake:
         if step.thread_id is None:
             ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
-            written, left = yield from guarded(self.space, step.thread_id, [self.owner], step.call)
-            yield from go_on(self.space, step.thread_id, left)
+            written, left = yield from guarded(self.state, step.thread_id, [self.owner], step.call)
+            yield from go_on(self.state, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
     def flush(self) -> Plan[None]:
         """Write what has come in."""
         if self.thread is None or self.is_written:
             return
-        reply = yield from restore(self.space, self.thread, self.owner, [*self.begins, *self.messages])
+        reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.begins, *self.messages])
         made, new, bare, _ = reply
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:

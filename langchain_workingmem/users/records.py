@@ -19,7 +19,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, size_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads.operations import fields_of
+from langchain_workingmem.threads.operations import thread_fields
 from langchain_workingmem.users import store_items as belongings
 from langchain_workingmem.users.archive import FORMAT, VERSION
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 RESTORE_MEMORY = Script("users/restore_memory")
 
@@ -94,7 +94,7 @@ Step: TypeAlias = "ThreadStep | MessageStep | MemoryStep | ItemStep"
 
 
 def begun(
-    space: Space, record: Mapping[str, Any], resource_id: str | None, namespaces: Sequence[Sequence[str]]
+    state: MemoryState, record: Mapping[str, Any], resource_id: str | None, namespaces: Sequence[Sequence[str]]
 ) -> Reader:
     """Check the header, and return what reads the records behind it."""
     if record.get("kind") != "header" or record.get("format") != FORMAT:
@@ -107,14 +107,14 @@ def begun(
     owner = check_id(resource_id or named, "resource_id")
     source = owner if named is None else check_id(named, "resource_id")
     places = zip(belongings.of_resource(namespaces, source), belongings.of_resource(namespaces, owner), strict=True)
-    return Reader(space, owner, list(places))
+    return Reader(state, owner, list(places))
 
 
 @dataclass(slots=True)
 class Reader:
     """Reads records, and knows what came before each."""
 
-    space: Space
+    state: MemoryState
     owner: str
     places: list[tuple[tuple[str, ...], tuple[str, ...]]]  # namespaces of items, as they are named and as they will be
     thread: str | None = None
@@ -142,7 +142,7 @@ class Reader:
 
     def _thread(self, record: Mapping[str, Any]) -> ThreadStep:
         id, clone_of = check_id(record["id"], "id"), record.get("clone_of")
-        fields: list[Argument] = [*fields_of(record.get("title"), record.get("metadata")), *self.space.ttl_fields]
+        fields: list[Argument] = [*thread_fields(record.get("title"), record.get("metadata")), *self.state.ttl_fields]
         for name in ("created_at", "updated_at"):
             if record.get(name) is not None:
                 fields += [name, _micros(record[name])]
@@ -158,7 +158,7 @@ class Reader:
         superseded, version, refused, turn = (
             _flag(record, name) for name in ("superseded", "version", "refused", "turn")
         )
-        (draft,) = drafts(as_messages([_decoded(record["message"])]), self.space.recall, str)
+        (draft,) = drafts(as_messages([_decoded(record["message"])]), self.state.recall, str)
         behind = OLDER if version else int(superseded)
         self.has_version = version
         settings, vectors = _vectors(record.get("vectors"))
@@ -205,7 +205,7 @@ class Reader:
                 raise ValueError(msg)
             arguments += [number, *state]
             last = number
-        keys = self.space.keys
+        keys = self.state.keys
         names = keys.of_resource(self.owner) if thread_id is None else keys.of(thread_id).all
         return MemoryStep(thread_id, RESTORE_MEMORY.call(names, *arguments), len(revisions))
 
@@ -220,7 +220,7 @@ class Reader:
         if len(origin) > MOST_ORIGIN:
             msg = f"its origin has {len(origin):,} characters, {MOST_ORIGIN} at most: use 'update', for example"
             raise ValueError(msg)
-        limit = (self.space.working_memory or WorkingMemoryOptions).max_bytes
+        limit = (self.state.working_memory or WorkingMemoryOptions).max_bytes
         if (size := len(document.encode())) > limit:
             msg = (
                 f"its document has {size:,} bytes, the limit is {limit:,}: shorten it, or import with "
@@ -239,7 +239,7 @@ class Reader:
         for source, target in self.places:
             if path[: len(source)] == source:
                 path = target + path[len(source) :]
-                return ItemStep(belongings.restoring(self.space, {**record, "namespace": path}, _micros))
+                return ItemStep(belongings.restoring(self.state, {**record, "namespace": path}, _micros))
         msg = (
             f"is an item of {path}, and namespaces= names no place of {self.owner!r} that it is in: pass those of the export, such as "
             "namespaces=[('memories', '{user_id}')], or leave items out"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 HOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 
@@ -41,9 +41,9 @@ def of_resource(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[t
     return [tuple(resource_id if label in HOLDERS else label for label in path) for path in templates(namespaces)]
 
 
-def among(space: Space, namespaces: Sequence[tuple[str, ...]], keys: Iterable[bytes]) -> Plan[list[str]]:
+def among(state: MemoryState, namespaces: Sequence[tuple[str, ...]], keys: Iterable[bytes]) -> Plan[list[str]]:
     """Tell which keys are those of items below namespaces, by digest. One round trip, none where there are no items."""
-    prefix = space.keys.item_prefix.encode()
+    prefix = state.keys.item_prefix.encode()
     items = [key for key in keys if key.startswith(prefix)] if namespaces else []
     names = (yield from send(*(("HGET", key, "namespace") for key in items))) if items else []
     places = [tuple(json.loads(name)) if name else () for name in names]
@@ -54,19 +54,19 @@ def among(space: Space, namespaces: Sequence[tuple[str, ...]], keys: Iterable[by
     ]
 
 
-def delete(space: Space, digests: Sequence[str]) -> Plan[int]:
+def delete(state: MemoryState, digests: Sequence[str]) -> Plan[int]:
     """Delete items, and tell how many there were. One round trip."""
-    gone = yield from send(*(DELETE_ITEM.call(space.keys.of_item(digest)) for digest in digests))
+    gone = yield from send(*(DELETE_ITEM.call(state.keys.of_item(digest)) for digest in digests))
     return sum(gone)
 
 
-def export(space: Space, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
+def export(state: MemoryState, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
     """Emit the items below namespaces as records, without their vectors. Three round trips per 1,000 keys of the node."""
-    step: Scan | None = Scan(f"{space.keys.item_prefix}*") if namespaces else None
+    step: Scan | None = Scan(f"{state.keys.item_prefix}*") if namespaces else None
     while step is not None:
         seen, step = yield from scan(step)
-        digests = yield from among(space, namespaces, seen)
-        calls = [GET_ITEM.call(space.keys.of_item(digest), 0) for digest in digests]
+        digests = yield from among(state, namespaces, seen)
+        calls = [GET_ITEM.call(state.keys.of_item(digest), 0) for digest in digests]
         replies = (yield from send(*calls)) if calls else []
         rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
@@ -83,7 +83,7 @@ def _record(parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def restoring(space: Space, record: Mapping[str, Any], micros: Callable[[Any], int]) -> Command:
+def restoring(state: MemoryState, record: Mapping[str, Any], micros: Callable[[Any], int]) -> Command:
     """Check a record, and build the call that writes its item with its times, unless one that is as new is there.
 
     Its vectors are not made.
@@ -94,6 +94,6 @@ def restoring(space: Space, record: Mapping[str, Any], micros: Callable[[Any], i
         raise TypeError(msg)
     op = PutOp(tuple(record["namespace"]), key, record["value"])
     validate_op_namespace(op)
-    keys = space.keys.of_item(item_digest(op))
+    keys = state.keys.of_item(item_digest(op))
     times = [micros(record[name]) for name in ("created_at", "updated_at")]
     return PUT_ITEM.call(keys, *fields_of(op), "", *times)

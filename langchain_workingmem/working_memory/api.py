@@ -30,7 +30,7 @@ class WorkingMemory:
     @property
     def format(self) -> Literal["markdown", "json", "text"]:
         """Name the format: along a template, along a schema, or free text."""
-        return self._core.space.remembering.format.name
+        return self._core.state.remembering.format.name
 
     @property
     def template(self) -> str | Callable[[Ids], str] | None:
@@ -38,21 +38,21 @@ class WorkingMemory:
 
         `get(...).template` is the template of one user.
         """
-        options = self._core.space.remembering
+        options = self._core.state.remembering
         return options.template if callable(options.template) else options.template_for(Ids())
 
     @property
     def schema(self) -> Any:
         """Return the schema as it was passed, None without one."""
-        return self._core.space.remembering.schema
+        return self._core.state.remembering.schema
 
     def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Return working memory; `is_empty` and at revision 0 when nothing was ever written. One round trip."""
-        return self._core.run(plans.read(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.read(self._core.state, thread_id, resource_id))
 
     async def aget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Async twin of `get`."""
-        return await self._core.arun(plans.read(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.read(self._core.state, thread_id, resource_id))
 
     def update(
         self,
@@ -91,36 +91,36 @@ class WorkingMemory:
     def _update(
         self, content: Any, thread_id: str | None, resource_id: str | None, mode: Mode | None, expected: int | None
     ) -> Plan[WorkingMemoryState]:
-        return plans.update(self._core.space, thread_id, resource_id, content, mode, expected)
+        return plans.update(self._core.state, thread_id, resource_id, content, mode, expected)
 
     def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Empty working memory; `revert` brings it back. One round trip."""
-        return self._core.run(plans.clear(self._core.space, thread_id, resource_id))
+        return self._core.run(plans.clear(self._core.state, thread_id, resource_id))
 
     async def aclear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Async twin of `clear`."""
-        return await self._core.arun(plans.clear(self._core.space, thread_id, resource_id))
+        return await self._core.arun(plans.clear(self._core.state, thread_id, resource_id))
 
     def revisions(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> list[WorkingMemoryState]:
         """Return the revisions that are kept, the present one first, with time and origin. One round trip."""
-        return self._core.run(plans.revisions(self._core.space, thread_id, resource_id, limit))
+        return self._core.run(plans.revisions(self._core.state, thread_id, resource_id, limit))
 
     async def arevisions(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> list[WorkingMemoryState]:
         """Async twin of `revisions`."""
-        return await self._core.arun(plans.revisions(self._core.space, thread_id, resource_id, limit))
+        return await self._core.arun(plans.revisions(self._core.state, thread_id, resource_id, limit))
 
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> WorkingMemoryState:
         """Bring a revision back, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
-        return self._core.run(plans.revert(self._core.space, revision, thread_id, resource_id))
+        return self._core.run(plans.revert(self._core.state, revision, thread_id, resource_id))
 
     async def arevert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> WorkingMemoryState:
         """Async twin of `revert`."""
-        return await self._core.arun(plans.revert(self._core.space, revision, thread_id, resource_id))
+        return await self._core.arun(plans.revert(self._core.state, revision, thread_id, resource_id))

@@ -21,13 +21,13 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.options import Ids, at_least, one_of
-from langchain_workingmem.working_memory.revisions import Place, as_seen, write
+from langchain_workingmem.working_memory.revisions import ScopeKey, as_seen, write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import WorkingMemoryOptions
 
 _log = logging.getLogger("langchain_workingmem")
@@ -38,47 +38,47 @@ ATTEMPTS = 100  # before a writer that always loses gives up; 8 processes that w
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
 
 
-def find(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[Place]:
+def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ScopeKey]:
     """Find the working memory that the ids and the scope mean; only a thread known, its owner may cost a round trip."""
     if thread_id is not None:
         check_id(thread_id, "thread_id")
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    options = space.remembering
+    options = state.remembering
     if options.scope == "thread":
         if thread_id is None:
             msg = "working memory of a thread needs a thread_id: " + FROM_WHERE.format("thread_id")
             raise IdError(msg)
-        owner = (yield from owner_of(space, thread_id, resource_id))[1] if options.is_personal else resource_id
-        return Place(space.keys.of(thread_id).all, thread_id, resource_id, Ids(thread_id, owner))
+        owner = (yield from owner_of(state, thread_id, resource_id))[1] if options.is_personal else resource_id
+        return ScopeKey(state.keys.of(thread_id).all, thread_id, resource_id, Ids(thread_id, owner))
     if resource_id is None:
         if thread_id is None:
             msg = "working memory of a resource needs a resource_id: " + FROM_WHERE.format("resource_id")
             raise IdError(msg)
-        _, resource_id = yield from owner_of(space, thread_id, None)
-    return Place(space.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
+        _, resource_id = yield from owner_of(state, thread_id, None)
+    return ScopeKey(state.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
 
 
-def reading(place: Place) -> list[Command]:
+def reading(scope_key: ScopeKey) -> list[Command]:
     """Give the commands that read a working memory; `state_of` reads their replies."""
-    owner: list[Command] = [] if place.thread_id is None else [("HGET", place.keys[0], "resource")]
-    return [("HGETALL", place.key), *owner]
+    owner: list[Command] = [] if scope_key.thread_id is None else [("HGET", scope_key.keys[0], "resource")]
+    return [("HGETALL", scope_key.key), *owner]
 
 
-def state_of(space: Space, place: Place, replies: list[Any]) -> WorkingMemoryState:
+def state_of(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory, empty when there is none."""
-    return _reader(space, place, replies[1:])(as_dict(replies[0]))
+    return _reader(state, scope_key, replies[1:])(as_dict(replies[0]))
 
 
 def _reader(
-    space: Space, place: Place, owner: Sequence[bytes | None]
+    state: MemoryState, scope_key: ScopeKey, owner: Sequence[bytes | None]
 ) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
     """Give the function that reads rows of a working memory; `owner` is what `reading` asks for beside it."""
-    if place.thread_id is not None:
-        check_owner(owner[0], place.thread_id, place.resource_id)
-    options = space.remembering
-    template, instructions = options.template_for(place.ids), options.instructions_for(place.ids)
-    return partial(_state, options.along(template), template, instructions, place.key)
+    if scope_key.thread_id is not None:
+        check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
+    options = state.remembering
+    template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
+    return partial(_state, options.along(template), template, instructions, scope_key.key)
 
 
 def _state(
@@ -104,15 +104,15 @@ def _state(
     )
 
 
-def read(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+def read(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip."""
-    place = yield from find(space, thread_id, resource_id)
-    replies = yield from send(*reading(place))
-    return state_of(space, place, replies)
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    replies = yield from send(*reading(scope_key))
+    return state_of(state, scope_key, replies)
 
 
 def change(
-    space: Space,
+    state: MemoryState,
     thread_id: str | None,
     resource_id: str | None,
     make: Change,
@@ -120,12 +120,12 @@ def change(
     expected: int | None = None,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Find working memory and change it, as `change_at` does."""
-    place = yield from find(space, thread_id, resource_id)
-    return (yield from change_at(space, place, make, origin, expected))
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    return (yield from change_at(state, scope_key, make, origin, expected))
 
 
 def change_at(
-    space: Space, place: Place, make: Change, origin: str, expected: int | None = None
+    state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, expected: int | None = None
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return what it was and what it is.
 
@@ -133,48 +133,48 @@ def change_at(
     the revision behind `expected` holds tells whether it was written. A rival's write is taken in and the change made again, on what the refusal brought
     back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
     """
-    row, *owner = yield from send(*reading(place))
-    state = _reader(space, place, owner)
-    before = state(as_dict(row))
-    form = space.remembering.along(before.template)
+    row, *owner = yield from send(*reading(scope_key))
+    read_row = _reader(state, scope_key, owner)
+    before = read_row(as_dict(row))
+    form = state.remembering.along(before.template)
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
-            if attempt == 1 and (yield from _is_written(space, place, form, make, expected)):
+            if attempt == 1 and (yield from _is_written(state, scope_key, form, make, expected)):
                 return before, before
             raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
-        document = checked(space, make(form, before.text))
+        document = check_document(state, make(form, before.text))
         if document == before.text:
             return before, before
-        status, row = yield from write(space, place, as_seen(as_dict(row)), origin, "write", document)
+        status, row = yield from write_revision(state, scope_key, as_seen(as_dict(row)), origin, "write", document)
         if status:
-            return before, state(row)
-        rival = state(row)
+            return before, read_row(row)
+        rival = read_row(row)
         if expected is None and attempt % 2 == 0:
             yield Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
-            row, *owner = yield from send(*reading(place))
-            if place.thread_id is not None:
-                check_owner(owner[0], place.thread_id, place.resource_id)
-            rival = state(as_dict(row))
+            row, *owner = yield from send(*reading(scope_key))
+            if scope_key.thread_id is not None:
+                check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
+            rival = read_row(as_dict(row))
         seen, before = before.revision, rival
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
 
 
-def _is_written(space: Space, place: Place, form: Format, make: Change, expected: int) -> Plan[bool]:
+def _is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Change, expected: int) -> Plan[bool]:
     """Tell whether the revision behind `expected` is what this change makes of `expected`. One round trip."""
-    (entries,) = yield from send(("XRANGE", place.keys[-1], f"{expected}-0", f"{expected + 1}-0"))
+    (entries,) = yield from send(("XRANGE", scope_key.keys[-1], f"{expected}-0", f"{expected + 1}-0"))
     kept = {int(row[b"revision"]): row[b"document"].decode() for row in (as_dict(fields) for _, fields in entries)}
     old, new = kept.get(expected, "" if expected == 0 else None), kept.get(expected + 1)
     if old is None or new is None:
         return False
     try:
-        return bool(checked(space, make(form, old)) == new)
+        return bool(check_document(state, make(form, old)) == new)
     except WorkingMemoryValidationError:
         return False
 
 
-def checked(space: Space, document: str) -> str:
+def check_document(state: MemoryState, document: str) -> str:
     """Return a document that is small enough, and that Redis can hold."""
-    limit = space.remembering.max_bytes
+    limit = state.remembering.max_bytes
     try:
         size = len(document.encode())
     except UnicodeEncodeError as error:
@@ -189,9 +189,9 @@ def checked(space: Space, document: str) -> str:
     return document
 
 
-def writable(space: Space) -> WorkingMemoryOptions:
+def writable(state: MemoryState) -> WorkingMemoryOptions:
     """Raise `ReadOnlyError` when working memory is only shown."""
-    options = space.remembering
+    options = state.remembering
     if options.read_only:
         msg = "working memory is read-only: WorkingMemoryOptions(read_only=True) was passed to this Memory"
         raise ReadOnlyError(msg)
@@ -199,7 +199,7 @@ def writable(space: Space) -> WorkingMemoryOptions:
 
 
 def update(
-    space: Space,
+    state: MemoryState,
     thread_id: str | None,
     resource_id: str | None,
     content: Any,
@@ -207,43 +207,45 @@ def update(
     expected: int | None,
 ) -> Plan[WorkingMemoryState]:
     """Update working memory in a mode. Two round trips without rivals."""
-    writable(space)
+    writable(state)
     if mode is not None:
         one_of(mode, get_args(Mode), "mode")
     if expected is not None:
         at_least(expected, 0, "expected_revision")
     _, after = yield from change(
-        space, thread_id, resource_id, lambda form, text: form.apply(text, content, mode), "update", expected
+        state, thread_id, resource_id, lambda form, text: form.apply(text, content, mode), "update", expected
     )
     return after
 
 
-def clear(space: Space, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Empty working memory, whatever its revision. One round trip."""
-    writable(space)
-    place = yield from find(space, thread_id, resource_id)
-    _, row = yield from write(space, place, "", "clear", "write", "")
-    return _reader(space, place, [None])(row)
+    writable(state)
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    _, row = yield from write_revision(state, scope_key, "", "clear", "write", "")
+    return _reader(state, scope_key, [None])(row)
 
 
 def revisions(
-    space: Space, thread_id: str | None, resource_id: str | None, limit: int
+    state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
 ) -> Plan[list[WorkingMemoryState]]:
     """Read the revisions that are kept, the newest first. One round trip."""
     at_least(limit, 1, "limit")
-    place = yield from find(space, thread_id, resource_id)
-    _, *owner = reading(place)
-    entries, *replies = yield from send(("XREVRANGE", place.keys[-1], "+", "-", "COUNT", limit), *owner)
-    state = _reader(space, place, replies)
-    return [state(as_dict(fields)) for _, fields in entries]
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    _, *owner = reading(scope_key)
+    entries, *replies = yield from send(("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit), *owner)
+    read_row = _reader(state, scope_key, replies)
+    return [read_row(as_dict(fields)) for _, fields in entries]
 
 
-def revert(space: Space, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+def revert(
+    state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None
+) -> Plan[WorkingMemoryState]:
     """Bring a revision back, byte for byte, as a new one. One round trip."""
-    writable(space)
+    writable(state)
     at_least(revision, 1, "revision")
-    place = yield from find(space, thread_id, resource_id)
-    status, row = yield from write(space, place, "", "revert", "revert", revision)
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    status, row = yield from write_revision(state, scope_key, "", "revert", "revert", revision)
     if status < 0:
         raise RevisionNotFoundError(revision)
-    return _reader(space, place, [None])(row)
+    return _reader(state, scope_key, [None])(row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine import effects
 from langchain_workingmem._engine.effects import Pause, Plan
-from langchain_workingmem._redis.access import create_thread, guarded, owner_tag, run_script
+from langchain_workingmem._redis.access import create_thread_document, guarded, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.slices import go_on
@@ -20,7 +20,7 @@ from langchain_workingmem.options import Ids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem._redis.state import Space
+    from langchain_workingmem._redis.state import MemoryState
 
 REMEMBER = Script("working_memory/remember")
 
@@ -33,11 +33,11 @@ def as_seen(row: Mapping[bytes, bytes]) -> str:
 NOTHING = as_seen({})
 
 
-def write(
-    space: Space, place: Place, expected: str, origin: str, what: str, value: str | int
+def write_revision(
+    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     """Write working memory; that of a thread which is not there makes the thread, if there is something to write."""
-    writing = partial(write_into, space, place, expected, origin, what, value)
+    writing = partial(write_revision_into, state, scope_key, expected, origin, what, value)
     try:
         return (yield from writing())
     except ThreadNotFoundError as error:
@@ -45,12 +45,12 @@ def write(
             return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
         # the memory of a thread whose first message is still to come; without an owner it owns itself
         with suppress(ThreadExistsError):  # somebody else's first message came in between
-            yield from create_thread(space, error.thread_id, place.resource_id or error.thread_id)
+            yield from create_thread_document(state, error.thread_id, scope_key.resource_id or error.thread_id)
     return (yield from writing())
 
 
-def write_into(
-    space: Space, place: Place, expected: str, origin: str, what: str, value: str | int
+def write_revision_into(
+    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     """Write working memory; that of a thread which is not there raises `ThreadNotFoundError`. One round trip.
 
@@ -58,16 +58,20 @@ def write_into(
     meanwhile, or more revisions came than are kept: `OutcomeUnknownError`. Without a revision to compare (`expected` is empty) a
     second time would undo what came in between.
     """
-    keep = space.remembering.revisions
+    keep = state.remembering.revisions
     for failures in count():
         again = int(failures > 0)
-        call = REMEMBER.call(place.keys, owner_tag(place.resource_id), expected, keep, origin, what, value, again)
+        call = REMEMBER.call(
+            scope_key.keys, owner_tag(scope_key.resource_id), expected, keep, origin, what, value, again
+        )
         try:
-            if place.thread_id is None:
-                ((status, row, _),) = yield from run_script("", place.resource_id, call, once=True)
+            if scope_key.thread_id is None:
+                ((status, row, _),) = yield from run_script("", scope_key.resource_id, call, at_most_once=True)
             else:
-                status, row, left = yield from guarded(space, place.thread_id, [place.resource_id], call, once=True)
-                yield from go_on(space, place.thread_id, left)
+                status, row, left = yield from guarded(
+                    state, scope_key.thread_id, [scope_key.resource_id], call, at_most_once=True
+                )
+                yield from go_on(state, scope_key.thread_id, left)
             break
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:
@@ -83,7 +87,7 @@ def write_into(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScopeKey:
     """Where a working memory is stored."""
 
     keys: tuple[str, ...]  # the first is the thread's, or the tombstone of the resource; the last: memory, revisions

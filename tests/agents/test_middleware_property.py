@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.windows import valid
+from langchain_workingmem.history.windows import provider_valid
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.models import (
     Bench,
@@ -133,7 +133,7 @@ def check_sent(sent: list[BaseMessage], script: Script, before: list[BaseMessage
     present = shown[start:]
     assert present == gained[: len(present)]
     if script.history == HistoryOptions(last_messages=None):
-        assert shown == said(valid([*before, *sent[1 + start :]]))
+        assert shown == said(provider_valid([*before, *sent[1 + start :]]))
 
 
 @given(scripts)

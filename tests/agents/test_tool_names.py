@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.working_memory.prompt import block as rendered
+from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.agents.middleware_samples import stored
 from tests.agents.models import CONFIG, Bench, Scripted, ask, calling
 from tests.agents.tools_samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory
@@ -42,7 +42,7 @@ def test_the_block_orders_only_tools_that_there_are(
 ) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
     state = memory.working_memory.get(resource_id="ann")
-    block = rendered(memory.core.space, state, tools=tools)
+    block = rendered(memory.core.state, state, tools=tools)
     assert word in block
     assert absent not in block
 
@@ -50,9 +50,9 @@ def test_the_block_orders_only_tools_that_there_are(
 def test_nothing_is_ordered_where_nothing_may_be_written(make_memory: Make) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
     state = memory.working_memory.get(resource_id="ann")
-    assert UPDATE not in rendered(memory.core.space, state, tools=[UPDATE], read_only=True)
+    assert UPDATE not in rendered(memory.core.state, state, tools=[UPDATE], read_only=True)
     fixed = with_memory(make_memory, template=TEMPLATE, read_only=True)
-    assert UPDATE not in rendered(fixed.core.space, state, tools=[UPDATE])
+    assert UPDATE not in rendered(fixed.core.state, state, tools=[UPDATE])
 
 
 @pytest.mark.parametrize(("tools", "ordered"), [(None, True), ([UPDATE], True), ([GET], False), ([], False)])

@@ -14,7 +14,7 @@ from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.cli.offline import Offline, noted
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.working_memory.prompt import working_memory_block
+from langchain_workingmem.working_memory.prompt import render_working_memory
 
 FORM = WorkingMemoryOptions().format
 
@@ -27,7 +27,7 @@ def update_working_memory(memory: str) -> str:
 
 def prompt(document: str = "", recalled: str = "") -> SystemMessage:
     """Make the system message as the middleware makes it."""
-    blocks = ["You are helpful.", working_memory_block(FORM, document, "resource", update="update_working_memory")]
+    blocks = ["You are helpful.", render_working_memory(FORM, document, "resource", update="update_working_memory")]
     if recalled:
         at = datetime(2026, 5, 1, tzinfo=UTC)
         row = StoredMessage(message=HumanMessage(recalled, id="1"), thread_id="another", seq=1, stored_at=at)

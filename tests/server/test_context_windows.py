@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.said import is_said, weight_of
-from langchain_workingmem.history.windows import history_window, valid
+from langchain_workingmem.history.windows import history_slice, provider_valid
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.test_context import OLD, TURN, Make, chat, texts
 from tests.unit.test_windows import accept, ai, result
@@ -287,7 +287,7 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
             place = questions[-1] if questions else place
         is_answer = place and not isinstance(stored[said[place]], HumanMessage)
         begin = said[place - 1] + 1 if is_answer else said[place] if place else 0
-    return valid(history_window(stored[begin:], options))
+    return provider_valid(history_slice(stored[begin:], options))
 
 
 turns = st.builds(

@@ -196,7 +196,7 @@ def test_what_the_index_does_not_know_is_found(stocked: Memory, raw: redis.Redis
 
 
 def test_working_memory_that_comes_back_is_counted_as_what_it_is(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    plan = resources.delete(plain.core.space, "u", "mark")
+    plan = resources.delete(plain.core.state, "u", "mark")
 
     def written_past_us() -> Plan[Any]:
         effect = next(plan)
@@ -232,7 +232,7 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
         for after in count(1):
             memory = full(make_memory, redis_url=empty.url, key_prefix=f"p{after}")
             try:
-                memory.core.run(cut(resources.delete(memory.core.space, "u", "first"), after))
+                memory.core.run(cut(resources.delete(memory.core.state, "u", "first"), after))
             except CrashError:
                 pass
             except RuntimeError:  # it came to its end
@@ -249,9 +249,9 @@ def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
     stocked: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     core = stocked.core
-    first = resources.delete(core.space, "u", "first")
+    first = resources.delete(core.state, "u", "first")
     with pytest.raises(CrashError):
-        core.run(cut(resources.delete(core.space, "u", "second"), 1))
+        core.run(cut(resources.delete(core.state, "u", "second"), 1))
     raw.set(f"{prefix}:tombstone:{{u}}", "second")
 
     def overtaken() -> Plan[Any]:

@@ -64,7 +64,7 @@ def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
     while True:
         try:
             reply = yield effect
-            if isinstance(effect, Send) and effect.once and not is_lost:
+            if isinstance(effect, Send) and effect.at_most_once and not is_lost:
                 is_lost = True
                 event()
                 effect = plan.throw(OutcomeUnknownError("lost", repeats=3))
@@ -75,7 +75,7 @@ def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
 
 
 def replacing(memory: Memory, text: str, expected: int | None = None) -> Plan[Any]:
-    return working_memory.update(memory.core.space, None, "ann", text, "replace", expected)
+    return working_memory.update(memory.core.state, None, "ann", text, "replace", expected)
 
 
 def write(memory: Memory, *texts: str) -> None:
@@ -169,7 +169,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
         plan.throw(RedisConnectionError("gone"))
 
     with pytest.raises(RedisConnectionError) as caught:
-        plain.core.run(failing(resources.delete(plain.core.space, "u", "mark")))
+        plain.core.run(failing(resources.delete(plain.core.state, "u", "mark")))
     assert "call delete_resource() again" in caught.value.__notes__[0]
     assert plain.delete_resource("u").verified
 

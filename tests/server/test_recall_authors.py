@@ -112,7 +112,7 @@ def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory
 def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     say(memory)
     memory.recall.search("What is Ann's dog?", resource_id="u")
-    known = memory.core.space.authors
+    known = memory.core.state.authors
     assert known["u"] == {"ann", "ben"}
     memory.delete_resource("u")
     assert "u" not in known

@@ -113,12 +113,12 @@ def shown(memory: Memory, resource: str) -> set[str]:
 
 
 OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
-    "delete": lambda memory: threads.delete(memory.core.space, "t", "u"),
-    "clear": lambda memory: history.delete(memory.core.space, "t", "u", None),
-    "some": lambda memory: history.delete(memory.core.space, "t", "u", [f"m{place}" for place in range(20, LONG)]),
-    "truncate": lambda memory: history.truncate(memory.core.space, "t", "u", "m4"),
-    "transfer": lambda memory: threads.transfer(memory.core.space, "t", "u", "v"),
-    "delete_resource": lambda memory: resources.delete(memory.core.space, "u", "mark"),
+    "delete": lambda memory: threads.delete(memory.core.state, "t", "u"),
+    "clear": lambda memory: history.delete(memory.core.state, "t", "u", None),
+    "some": lambda memory: history.delete(memory.core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
+    "truncate": lambda memory: history.truncate(memory.core.state, "t", "u", "m4"),
+    "transfer": lambda memory: threads.transfer(memory.core.state, "t", "u", "v"),
+    "delete_resource": lambda memory: resources.delete(memory.core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on
     "delete": set(),
@@ -140,7 +140,7 @@ def wait_for(memory: Memory, raw: redis.Redis, prefix: str, field: str) -> None:
 
     def is_gone() -> bool:
         memory.threads.get("t")
-        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.space.sweeping
+        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.state.sweeping
 
     wait_until(is_gone)
 
@@ -221,7 +221,7 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
 ) -> None:
     crash(long, name, 1)
-    long.core.space.sweeping.add("t")  # and nobody goes on yet
+    long.core.state.sweeping.add("t")  # and nobody goes on yet
     talk(long, 40, "n")
     assert len(stored(raw, prefix)) > 100
     found = shown(long, "u")
@@ -242,7 +242,7 @@ def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     crash(long, "truncate", 1)
-    long.core.space.sweeping.add("t")
+    long.core.state.sweeping.add("t")
     long.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)  # the same words: it is on the branch again
     other.threads.transfer("t", resource_id="u", to="v")
     other.recall.reindex(progress=False)
@@ -305,7 +305,7 @@ def test_a_short_thread_costs_one_round_trip_and_a_long_one_is_done_in_slices(
 
     assert sends(long) >= LONG // 500
     short = make_memory(
-        key_prefix=f"{long.core.space.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
+        key_prefix=f"{long.core.state.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
     )
     talk(short, 15)
     assert sends(short) == 1
@@ -321,7 +321,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
     talk(memory, LONG)
     key = f"{prefix}:thread:{{t}}"
     wait_for(memory, raw, prefix, "tending")
-    memory.core.space.sweeping.add("t")  # whoever should go on dies each time
+    memory.core.state.sweeping.add("t")  # whoever should go on dies each time
     for place in range(3):
         due = round((time.time() + 86_400 + 60) * 1000)
         for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000):
@@ -332,7 +332,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
         assert raw.hexists(key, "tending")
         ends = {raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}
         assert min(ends) >= raw.pexpiretime(key)
-    memory.core.space.sweeping.discard("t")
+    memory.core.state.sweeping.discard("t")
     memory.history.append([HumanMessage("the last", id="last")], **IDS)
     wait_for(memory, raw, prefix, "tending")
     assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
@@ -343,7 +343,7 @@ def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
-    memory.core.space.sweeping.add("t")
+    memory.core.state.sweeping.add("t")
     talk(memory, LONG)
     assert raw.hexists(f"{prefix}:thread:{{t}}", "tending")
     ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
@@ -358,7 +358,7 @@ def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
     talk(memory, LONG)
     wait_for(memory, raw, prefix, "tending")
     crash(memory, "truncate", 1)
-    memory.core.space.sweeping.add("t")
+    memory.core.state.sweeping.add("t")
     (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
     raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
     memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)

@@ -15,7 +15,7 @@ from langchain_workingmem import Memory, MessageNotFoundError, ThreadNotFoundErr
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import saving
+from langchain_workingmem.history.operations import save_messages
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.embedded_helpers import wait_until
 
@@ -228,7 +228,7 @@ def branched(memory: Memory) -> None:
     memory.context(edited, **TURN)
     memory.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
     state = Branch(kind="state", aliases={"other": "q0"}, anchor="q0", question="q0")
-    memory.core.run(saving(memory.core, [AIMessage("by state", id="s")], **TURN, branch=state))
+    memory.core.run(save_messages(memory.core, [AIMessage("by state", id="s")], **TURN, branch=state))
 
 
 def test_a_thread_may_hold_every_key(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -19,7 +19,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history import titles
 from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import saving
+from langchain_workingmem.history.operations import save_messages
 from tests.agents.models import Scripted
 from tests.conftest import Trips, WordEmbeddings
 from tests.server.embedded_helpers import wait_until
@@ -65,7 +65,7 @@ def branch(memory: Memory) -> None:
     first = [HumanMessage("one", id="q"), AIMessage("two", id="a")]
     memory.history.append(first, thread_id="t", resource_id="u")
     memory.history.truncate("t", after="q")
-    plan = saving(memory.core, [AIMessage("three", id="b")], "t", "u", branch=state)
+    plan = save_messages(memory.core, [AIMessage("three", id="b")], "t", "u", branch=state)
     memory.core.run(plan)
 
 
@@ -348,7 +348,7 @@ def test_vectors_outlive_their_thread_where_each_call_has_a_loop_of_its_own(
     def write(*ids: str) -> None:
         messages = [HumanMessage("tea", id=id) for id in ids]
         asyncio.run(memory.history.aappend(messages, thread_id="t", resource_id="u"))
-        assert not memory.core.space.sweeping
+        assert not memory.core.state.sweeping
 
     for start in range(0, 1500, 500):
         write(*(f"m{place}" for place in range(start, start + 500)))
@@ -367,16 +367,16 @@ def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
 ) -> None:
     say(keep(timedelta(minutes=1)), *map(str, range(1300)))
     memory = keep(DAY)
-    memory.core.space.sweeping.add("t")  # whoever should go on in the background dies
+    memory.core.state.sweeping.add("t")  # whoever should go on in the background dies
     if name != "append":
         raw.hset(f"{prefix}:thread:{{t}}", "ttl", 86_400_000)
-    space = memory.core.space
+    space = memory.core.state
     writes: dict[str, Callable[[], Any]] = {
         "append": lambda: say(memory, "next"),
         "update": lambda: memory.threads.update("t", title="new"),
         "remember": lambda: memory.working_memory.update("tea", thread_id="t"),
         "title": lambda: memory.core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t")),
-        "refuse": lambda: memory.core.run(history.refuse(space, "t", "u", ["7"])),
+        "refuse": lambda: memory.core.run(history.refuse_messages(space, "t", "u", ["7"])),
     }
     writes[name]()
     thread = f"{prefix}:thread:{{t}}"
@@ -391,7 +391,7 @@ def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.R
     memory = keep(DAY)
 
     def dying() -> Plan[None]:
-        plan = saving(memory.core, [HumanMessage("next", id="next")], "t", "u")
+        plan = save_messages(memory.core, [HumanMessage("next", id="next")], "t", "u")
         effect = next(plan)
         while True:
             outcome = yield effect
@@ -414,7 +414,7 @@ def test_a_round_is_not_begun_anew_before_it_is_through(keep: Keep, raw: redis.R
     memory = keep(DAY)
     say(memory, *map(str, range(1300)))
     wait_until(lambda: is_settled(memory, raw, prefix))
-    memory.core.space.sweeping.add("t")
+    memory.core.state.sweeping.add("t")
     thread = f"{prefix}:thread:{{t}}"
     raw.hset(thread, "lease", round((time.time() + 86_400 + 600) * 1000))
     say(memory, "one more")

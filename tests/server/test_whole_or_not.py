@@ -14,7 +14,7 @@ from langchain_workingmem import Memory, RecallOptions, WorkingMemError, Working
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import saving
+from langchain_workingmem.history.operations import save_messages
 from tests.conftest import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -25,7 +25,7 @@ WRITES: dict[str, Callable[[Memory], object]] = {
     "append": lambda memory: memory.history.append([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
     "save_turn": lambda memory: memory.save_turn([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
     "save another answer": lambda memory: memory.core.run(
-        saving(
+        save_messages(
             memory.core,
             [AIMessage("other", id="c")],
             "t",
@@ -34,7 +34,7 @@ WRITES: dict[str, Callable[[Memory], object]] = {
         )
     ),
     "update": lambda memory: memory.history.update([HumanMessage("changed", id="q")], thread_id="t"),
-    "refuse": lambda memory: memory.core.run(history.refuse(memory.core.space, "t", "u", ["q"])),
+    "refuse": lambda memory: memory.core.run(history.refuse_messages(memory.core.state, "t", "u", ["q"])),
     "delete one": lambda memory: memory.history.delete(["q"], thread_id="t"),
     "clear": lambda memory: memory.history.clear("t"),
     "truncate": lambda memory: memory.history.truncate("t", after="q"),
@@ -83,7 +83,9 @@ def full(make_memory: Make) -> Memory:
     memory.history.append([*SAID, AIMessage("four", id="gone")], **IDS)
     memory.history.truncate("t", after="b")
     memory.core.run(
-        saving(memory.core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"}))
+        save_messages(
+            memory.core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"})
+        )
     )
     memory.working_memory.update("tea", **IDS)
     memory.working_memory.update("coffee", **IDS)

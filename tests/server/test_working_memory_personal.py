@@ -16,7 +16,7 @@ from langchain_workingmem import (
     WorkingMemoryState,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.working_memory.prompt import block as rendered
+from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.conftest import Trips
 from tests.server.working_memory_samples import Make, with_memory
 
@@ -188,4 +188,4 @@ def test_what_is_neither_text_nor_a_function_is_refused(option: str, value: Any)
 
 def test_the_block_can_be_made_of_a_state_alone(personal: Memory) -> None:
     state = personal.working_memory.get(**ANN)
-    assert TEMPLATE in rendered(personal.core.space, state)
+    assert TEMPLATE in rendered(personal.core.state, state)

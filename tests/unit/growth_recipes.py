@@ -20,7 +20,7 @@ from langchain_workingmem._text import chunks, names, nesting, rendering, unicod
 from langchain_workingmem.errors import RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
-from langchain_workingmem.items.state import Shelf, Vectors
+from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
 from langchain_workingmem.recall import authors, hits
@@ -58,7 +58,7 @@ NOTES = formats.TextFormat("")
 FIELDS = formats.JsonFormat(TYPED)
 WHOLE = formats.JsonFormat(TYPED, "replace")
 KEYS = Keys()
-SHELF = Shelf(KEYS, Vectors(dims=2), is_ready=True, dims=2)
+SHELF = StoreState(KEYS, Vectors(dims=2), is_ready=True, dims=2)
 OPTIONS = RecallOptions()
 
 
@@ -263,10 +263,10 @@ RECIPES: dict[str, Recipe] = {
     "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
     "_text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
     "_text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
-    "working_memory.prompt.working_memory_block": lambda t: (
-        prompt.working_memory_block(MARKDOWN, t, "resource", update="update", name="x"),
-        prompt.working_memory_block(FIELDS, t, "thread", update=None),
-        prompt.working_memory_block(FIELDS, t, "thread", update="update"),
+    "working_memory.prompt.render_working_memory": lambda t: (
+        prompt.render_working_memory(MARKDOWN, t, "resource", update="update", name="x"),
+        prompt.render_working_memory(FIELDS, t, "thread", update=None),
+        prompt.render_working_memory(FIELDS, t, "thread", update="update"),
     ),
     "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}

@@ -23,9 +23,9 @@ from langchain_workingmem._redis.codec import (
     drafts,
     encode_body,
     from_micros,
+    index_digest_of,
     is_ours_to_keep,
     label,
-    model_of,
     restored,
     to_micros,
 )
@@ -260,8 +260,8 @@ def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
 
 
 def test_the_settings_of_the_vectors_are_read_from_the_header() -> None:
-    assert model_of(stored(HumanMessage('"vectors":"zz/', id="1"))) == b"ab12"
-    assert model_of(b'{"stored_at":1,"vectors":"/3/0","said":"/0/0","state":"","type":"human"}') == b""
+    assert index_digest_of(stored(HumanMessage('"vectors":"zz/', id="1"))) == b"ab12"
+    assert index_digest_of(b'{"stored_at":1,"vectors":"/3/0","said":"/0/0","state":"","type":"human"}') == b""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from langchain_workingmem._engine.effects import Send
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import Space
+from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.models import Diagnosis, Finding
 
@@ -24,7 +24,7 @@ HEALTHY: dict[str, Any] = {
 
 def diagnosed(**answers: Any) -> dict[str, Finding]:
     """Play the server, by the first word of each command."""
-    plan, result = diagnose(Space(keys=Keys())), None
+    plan, result = diagnose(MemoryState(keys=Keys())), None
     try:
         while True:
             effect = plan.send(result)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._text.said import is_said, weight_of
-from langchain_workingmem.history.windows import fit, history_window, valid
+from langchain_workingmem.history.windows import fit, history_slice, provider_valid
 from langchain_workingmem.options import HistoryOptions
 from tests.unit.test_windows import accept, ai, any_message, conversations, order_kept, result, stored
 
@@ -145,7 +145,7 @@ def test_any_history_and_any_turn_are_acceptable_under_a_limit(
     old: list[BaseMessage], new: list[BaseMessage], limit: int
 ) -> None:
     options = HistoryOptions(max_tokens=limit)
-    past = history_window(old, options, new)
+    past = history_slice(old, options, new)
     kept, omitted = fit(past, new, uptos_of(past), options)
-    accept(valid([*kept, *new]))
+    accept(provider_valid([*kept, *new]))
     assert omitted == len(past) - len(kept)

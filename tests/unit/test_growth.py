@@ -192,7 +192,7 @@ MORE = dict.fromkeys(
         "_documents.lines.matches",
         "_documents.lines.unified",
         "_text.rendering.recalled_block",
-        "working_memory.prompt.working_memory_block",
+        "working_memory.prompt.render_working_memory",
         "_documents.schemas.shape",
         "_documents.threeway.merge_fields",
         "_documents.threeway.merge_text",

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_workingmem._redis.codec import drafts
 from langchain_workingmem._text.names import acceptable_name
-from langchain_workingmem.history.windows import sendable, valid
+from langchain_workingmem.history.windows import provider_valid, sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 
@@ -80,7 +80,7 @@ def test_a_result_keeps_the_name_of_its_tool(message: BaseMessage) -> None:
     [HumanMessage("hi", name="Ann Smith", id="1"), ChatMessage(content="hi", role="guest", name="李雷", id="1")],
 )
 def test_what_was_sent_is_stored_as_it_was(message: BaseMessage) -> None:
-    (sent,) = valid([message])
+    (sent,) = provider_valid([message])
     assert sent.name != message.name
     (draft,) = drafts([sent], None, str)
     assert draft.message == message

@@ -28,7 +28,7 @@ from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.slices import finish, sweep
-from langchain_workingmem._redis.state import Space, searched
+from langchain_workingmem._redis.state import MemoryState, search_with_repair
 from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
@@ -89,8 +89,8 @@ def test_what_fails_is_sent_again_as_often_as_the_error_allows(repeats: int) -> 
 
 def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
     call = DELETE.call(["t", "o", "m", "v"], "", "thread")
-    effects, _ = drive(send(call, once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
-    assert [effect.once for effect in effects] == [True, True]  # type: ignore[union-attr]
+    effects, _ = drive(send(call, at_most_once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
+    assert [effect.at_most_once for effect in effects] == [True, True]  # type: ignore[union-attr]
 
 
 def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_counts() -> None:
@@ -116,10 +116,10 @@ def test_what_a_busy_server_refused_is_sent_again_and_nothing_else() -> None:
 
 def test_what_stands_behind_what_a_busy_server_refused_is_sent_again_where_the_order_counts() -> None:
     effects, value = drive(
-        attempt(("INCR", "n"), ("GET", "x"), in_order=True, once=True), [BUSY, b"old"], None, [1, b"x"]
+        attempt(("INCR", "n"), ("GET", "x"), in_order=True, at_most_once=True), [BUSY, b"old"], None, [1, b"x"]
     )
     assert value == [1, b"x"]
-    assert effects[2] == Send([("INCR", "n"), ("GET", "x")], once=True, in_order=True)
+    assert effects[2] == Send([("INCR", "n"), ("GET", "x")], at_most_once=True, in_order=True)
 
 
 def test_a_server_that_stays_busy_is_an_error() -> None:
@@ -134,14 +134,14 @@ def test_a_step_through_the_keys_is_repeated_like_a_command() -> None:
 
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
-        drive(send(("DEL", "x"), once=True), OutcomeUnknownError("lost", repeats=3))
+        drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
 
 
 # ---------------------------------------------------------------------- slices
 
 
 def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() -> None:
-    space = Space(keys=Keys())
+    space = MemoryState(keys=Keys())
     effects, dropped = drive(sweep(space, "a", "b"), [[1, 250], [0, 3]], [[1, 500]], [[0, 7]])
     assert dropped == 760
     sizes = [[command[-1] for command in effect.commands] for effect in effects if isinstance(effect, Send)]
@@ -151,7 +151,7 @@ def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() 
 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     with pytest.raises(RedisConnectionError) as caught:
-        drive(finish(Space(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
+        drive(finish(MemoryState(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
     assert caught.value.__notes__ == ["it is deleted, its vectors are left over in part: do it again"]
 
 
@@ -162,7 +162,7 @@ SEARCH, HEAL = Send((("FT.SEARCH",),)), Send((("FT.CREATE",),))
 
 
 def looked(*, create: bool) -> Plan[list[Any]]:
-    return searched(lambda: send(("FT.SEARCH",)), lambda: send(("FT.CREATE",)), create=create)
+    return search_with_repair(lambda: send(("FT.SEARCH",)), lambda: send(("FT.CREATE",)), create=create)
 
 
 @pytest.mark.parametrize("create", [True, False])

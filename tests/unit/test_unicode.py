@@ -15,7 +15,7 @@ from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.unicode import as_stored, signed, visible
 from langchain_workingmem.models import RecallResult, StoredMessage
-from langchain_workingmem.working_memory.prompt import working_memory_block
+from langchain_workingmem.working_memory.prompt import render_working_memory
 
 
 def tags(words: str) -> str:
@@ -113,7 +113,7 @@ def test_blocks_hide_nothing(text: str, shown: str) -> None:
     message = HumanMessage(f"1{text}2", name=f"3{text}4")
     row = StoredMessage(message=message, thread_id=f"5{text}6", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
     result = RecallResult(rows=[row])
-    memory = working_memory_block(TextFormat(""), f"1{text}2", "resource", update=None)
+    memory = render_working_memory(TextFormat(""), f"1{text}2", "resource", update=None)
     for block in (recalled_block(result, None) or "", result.as_text()):
         assert f">{visible(f'1{text}2')}<" in block
         assert visible(block) == block
@@ -129,7 +129,7 @@ def test_blocks_keep_what_people_write(text: str) -> None:
     row = StoredMessage(message=HumanMessage(text), thread_id="t", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f">{escaped}<" in (recalled_block(RecallResult(rows=[row]), None) or "")
-    assert f"\n{escaped}\n" in working_memory_block(TextFormat(""), text, "resource", update=None)
+    assert f"\n{escaped}\n" in render_working_memory(TextFormat(""), text, "resource", update=None)
 
 
 @pytest.mark.parametrize(

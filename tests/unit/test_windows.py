@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, Hum
 
 from langchain_workingmem._redis.codec import is_ours_to_keep
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import Space
-from langchain_workingmem.history.windows import groups, history_window, valid
+from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem.history.windows import groups, history_slice, provider_valid
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.operations import Gathered, assemble
@@ -89,7 +89,7 @@ REFUSED: dict[str, list[BaseMessage]] = {
 def test_what_providers_refuse_becomes_acceptable(messages: list[BaseMessage]) -> None:
     with pytest.raises(RefusedError):
         accept(messages)
-    accept(valid(messages))
+    accept(provider_valid(messages))
 
 
 # ---------------------------------------------------------------------- properties
@@ -154,13 +154,13 @@ def order_kept(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> b
 @given(any_messages)
 @settings(max_examples=600)
 def test_any_list_becomes_acceptable(messages: list[BaseMessage]) -> None:
-    accept(valid(messages))
+    accept(provider_valid(messages))
 
 
 @given(any_messages)
 @settings(max_examples=300)
 def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> None:
-    found = valid(messages)
+    found = provider_valid(messages)
     given_objects = {id(message) for message in messages}
     copies = [message for message in found if id(message) not in given_objects]
     texts = [str(message.text) for message in messages]
@@ -171,16 +171,16 @@ def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> N
 
 @given(any_messages)
 def test_what_is_acceptable_once_stays_as_it_is(messages: list[BaseMessage]) -> None:
-    once = valid(messages)
-    assert valid(once) == once
+    once = provider_valid(messages)
+    assert provider_valid(once) == once
 
 
 @given(conversations())
 @settings(max_examples=300)
 def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) -> None:
     accept(messages)
-    assert valid(messages) == messages
-    assert history_window(messages, HistoryOptions()) == messages
+    assert provider_valid(messages) == messages
+    assert history_slice(messages, HistoryOptions()) == messages
 
 
 @given(conversations(), st.data())
@@ -190,7 +190,7 @@ def test_any_cut_and_any_deletion_becomes_acceptable(messages: list[BaseMessage]
     stop = data.draw(st.integers(start, len(messages)))
     deleted = data.draw(st.sets(st.integers(0, max(0, len(messages) - 1))))
     left = [message for at, message in enumerate(messages) if start <= at < stop and at not in deleted]
-    found = valid(left)
+    found = provider_valid(left)
     accept(found)
     words = [message for message in left if isinstance(message, HumanMessage)]
     assert [message for message in found if isinstance(message, HumanMessage)] == words
@@ -204,7 +204,7 @@ def test_results_that_arrived_in_another_order_are_all_kept(messages: list[BaseM
     results = [message for message in messages if isinstance(message, ToolMessage)]
     others = [message for message in messages if not isinstance(message, ToolMessage)]
     random.shuffle(results)
-    assert valid([*others, *results]) == messages
+    assert provider_valid([*others, *results]) == messages
 
 
 options = st.builds(
@@ -223,7 +223,7 @@ def stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 @given(any_messages.map(stored), options)
 @settings(max_examples=500)
 def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
-    found = history_window(messages, chosen)
+    found = history_slice(messages, chosen)
     accept(found)
     assert order_kept(messages, found)
     if chosen.roles is not None:
@@ -234,7 +234,7 @@ def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], ch
 @settings(max_examples=300)
 def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     given_objects = {id(message) for message in messages}
-    for message in history_window(messages, chosen):
+    for message in history_slice(messages, chosen):
         assert id(message) in given_objects or not is_ours_to_keep(message)
 
 
@@ -243,7 +243,7 @@ def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chos
 def test_history_and_new_messages_together_are_acceptable(
     old: list[BaseMessage], new: list[BaseMessage], chosen: HistoryOptions
 ) -> None:
-    accept(valid([*history_window(old, chosen, new), *new]))
+    accept(provider_valid([*history_slice(old, chosen, new), *new]))
 
 
 # ---------------------------------------------------------------------- single cases
@@ -264,7 +264,7 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
     }
     places = {id or "": row.seq for id, row in stored.items()}
     gathered = Gathered("t", list(stored.values()), seqs=places)
-    shown = assemble(Space(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
+    shown = assemble(MemoryState(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
     accept(shown)
     given = {message.id for message in new if message.id}
     if shown and not isinstance(shown[0], HumanMessage):
@@ -274,12 +274,12 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 
 @pytest.mark.parametrize("content", BLANK, ids=str)
 def test_a_message_without_content_is_left_out(content: Any) -> None:
-    assert valid([HumanMessage(content), AIMessage(content), HumanMessage("x")]) == [HumanMessage("x")]
+    assert provider_valid([HumanMessage(content), AIMessage(content), HumanMessage("x")]) == [HumanMessage("x")]
 
 
 def test_a_picture_is_content() -> None:
     picture = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])
-    assert valid([picture]) == [picture]
+    assert provider_valid([picture]) == [picture]
 
 
 def test_a_group_is_a_call_with_its_results() -> None:
@@ -289,25 +289,25 @@ def test_a_group_is_a_call_with_its_results() -> None:
 
 def test_results_stand_in_the_order_of_the_calls() -> None:
     call, second, first = ai("", "a", "b"), result("b"), result("a")
-    assert valid([call, second, first]) == [call, first, second]
+    assert provider_valid([call, second, first]) == [call, first, second]
 
 
 def test_a_result_behind_other_messages_moves_to_its_call() -> None:
     call, interruption, late = ai("", "a"), HumanMessage("wait"), result("a")
-    assert valid([call, interruption, late]) == [call, late, interruption]
+    assert provider_valid([call, interruption, late]) == [call, late, interruption]
 
 
 def test_of_a_repeated_id_the_later_one_stays() -> None:
     old, between, new = HumanMessage("old", id="1"), AIMessage("y", id="2"), HumanMessage("new", id="1")
-    assert valid([old, between, new]) == [new, between]
+    assert provider_valid([old, between, new]) == [new, between]
 
 
 def test_excluded_tools_take_their_calls_and_results_along() -> None:
     turn = [HumanMessage("x"), ai("words", "a", "b", names=["search", "bake"]), result("a"), result("b")]
-    kept = history_window(turn, HistoryOptions(exclude_tools=["search"]))
+    kept = history_slice(turn, HistoryOptions(exclude_tools=["search"]))
     assert [message.type for message in kept] == ["human", "ai", "tool"]
     assert calls_of(kept[1]) == ["b"]
-    bare = history_window(turn, HistoryOptions(exclude_tools=True))
+    bare = history_slice(turn, HistoryOptions(exclude_tools=True))
     assert [message.content for message in bare] == ["x", "words"]
     assert calls_of(bare[1]) == []
 
@@ -318,19 +318,19 @@ def test_excluded_calls_leave_no_trace_in_content_blocks() -> None:
         {"type": "tool_use", "id": "a", "name": "search", "input": {}},
     ]
     call = AIMessage(blocks, tool_calls=[{"name": "search", "args": {}, "id": "a"}])
-    (found,) = history_window([call, result("a")], HistoryOptions(exclude_tools=True))
+    (found,) = history_slice([call, result("a")], HistoryOptions(exclude_tools=True))
     assert found.content == "words"
 
 
 def test_a_call_whose_result_is_new_stays_whatever_the_options() -> None:
     call, answer = ai("", "a", names=["search"]), result("a")
     strict = HistoryOptions(exclude_tools=True, roles=["human"])
-    assert history_window([AIMessage("x" * 99), call], strict, [answer]) == [call]
+    assert history_slice([AIMessage("x" * 99), call], strict, [answer]) == [call]
 
 
 def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved() -> None:
     loose = ai("I look it up", "a")
-    (found,) = valid([loose])
+    (found,) = provider_valid([loose])
     assert (found.content, calls_of(found)) == ("I look it up", [])
     assert not is_ours_to_keep(found)
     assert calls_of(loose) == ["a"]
@@ -341,7 +341,7 @@ def test_what_a_provider_said_in_its_own_form_goes_with_the_calls(key: str) -> N
     # ChatOpenAI sends additional_kwargs["tool_calls"] when a message has no tool_calls
     function = {"name": "f", "arguments": "{}"}
     raw = {"tool_calls": [{"id": "a", "type": "function", "function": function}], "function_call": function}[key]
-    (found,) = valid([AIMessage("I look it up", additional_kwargs={key: raw, "refusal": None})])
+    (found,) = provider_valid([AIMessage("I look it up", additional_kwargs={key: raw, "refusal": None})])
     assert found.content == "I look it up"
     assert key not in found.additional_kwargs
     assert "refusal" in found.additional_kwargs
@@ -350,7 +350,7 @@ def test_what_a_provider_said_in_its_own_form_goes_with_the_calls(key: str) -> N
 def test_a_call_of_the_former_kind_stays_with_its_result() -> None:
     call = AIMessage("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}})
     answer = FunctionMessage(name="f", content="42")
-    assert valid([HumanMessage("x"), call, answer]) == [HumanMessage("x"), call, answer]
-    assert valid([HumanMessage("x"), call]) == [HumanMessage("x")]
-    assert valid([answer, HumanMessage("x")]) == [HumanMessage("x")]
-    assert history_window([call, answer], HistoryOptions(exclude_tools=True)) == []
+    assert provider_valid([HumanMessage("x"), call, answer]) == [HumanMessage("x"), call, answer]
+    assert provider_valid([HumanMessage("x"), call]) == [HumanMessage("x")]
+    assert provider_valid([answer, HumanMessage("x")]) == [HumanMessage("x")]
+    assert history_slice([call, answer], HistoryOptions(exclude_tools=True)) == []

@@ -4,7 +4,7 @@
 -- in it belongs to what is deleted), else the messages.
 -- Reply number of messages deleted (-1 when there is no thread), of vectors, of working memories, of their revisions, 1 when
 --       slices are left to be done; WMOWNER. All messages go in the same step, of their vectors as many as a slice takes.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
 check_kinds()
@@ -25,7 +25,7 @@ if what ~= 'messages' then
   if deleted == 0 then return {0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
   redis.call('HDEL', KEYS[1], 'refused', 'behind')
   redis.call('HSET', KEYS[1], 'count', 0, 'updated_at', whole(now()), 'trash', 1)
-  return {deleted, empty_trash(goes_on), 0, 0, keep()}
+  return {deleted, empty_trash(goes_on), 0, 0, renew_ttl()}
 end
 
 local deleted, vectors = 0, 0
@@ -70,4 +70,4 @@ if number then
 end
 redis.call('HINCRBY', KEYS[1], 'count', left - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
-return {deleted, vectors, 0, 0, keep()}
+return {deleted, vectors, 0, 0, renew_ttl()}

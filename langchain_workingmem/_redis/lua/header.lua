@@ -35,7 +35,7 @@ local function seq_of(score)
 end
 
 -- An error reply when `resource` is given and is not the owner.
-local function stranger(resource)
+local function wrong_owner(resource)
   local owner = redis.call('HGET', KEYS[1], 'resource')
   if owner and resource ~= '' and owner ~= resource then
     return redis.error_reply('WMOWNER the thread belongs to another resource')

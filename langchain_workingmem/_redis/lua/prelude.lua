@@ -113,7 +113,7 @@ end
 -- `hold` is for each vector that is written, `keep` for the end of every write. Returns 0 when nothing is left to be done, 1 when
 -- slices are, 2 when the thread is late. `given` is the ttl that the thread is about to get, if any.
 local lease
-local function hold(vector, given)
+local function expire_vector(vector, given)
   if lease == nil then
     local held, coming, ttl = unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'ttl'))
     ttl = given or ttl
@@ -151,7 +151,7 @@ local function what_is_left()
   return (tending or behind or trash) and 1 or 0
 end
 
-local function keep()
+local function renew_ttl()
   local ttl = redis.call('HGET', KEYS[1], 'ttl')
   if ttl then
     local ends = whole(math.floor(now() / 1000) + ttl)
@@ -196,7 +196,7 @@ local function no_memory(resource)
     return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-  return stranger(resource)
+  return wrong_owner(resource)
 end
 
 -- `labels` makes each pair of the metadata a tag, so that the index can filter on any of them.

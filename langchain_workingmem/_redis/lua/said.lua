@@ -177,7 +177,7 @@ local function revive(id)
   list_said(seq, said)
   if chunks ~= '0' then -- it has its vectors still, and the thread may have changed hands meanwhile
     -- no round has renewed them while they were superseded
-    for _, key in ipairs(vector_keys(seq, value)) do hold(key) end
+    for _, key in ipairs(vector_keys(seq, value)) do expire_vector(key) end
     redis.call('HSET', KEYS[1], 'tending', whole(math.min(seq, redis.call('HGET', KEYS[1], 'tending') or seq)))
   end
   return 1, id

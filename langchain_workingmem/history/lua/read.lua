@@ -5,7 +5,7 @@
 -- Reply total (-1 unless wanted), then id, seq, value, [vector documents], or its time (us), for each message; WMOWNER,
 --       WMNOMESSAGE before or after.
 -- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local option = {}
 for place = 2, #ARGV, 2 do

@@ -1,7 +1,7 @@
 -- Marks messages as refused by a provider: they stay in the thread, and no history shows them.
 -- ARGV  resource or '', ids
 -- Reply number of messages marked, what `keep` returns; WMOWNER.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 check_kinds()
 local marked, left = 0, 0
@@ -20,6 +20,6 @@ for place = 2, #ARGV do
 end
 if marked > 0 then
   redis.call('HINCRBY', KEYS[1], 'refused', marked)
-  left = keep()
+  left = renew_ttl()
 end
 return {marked, left}

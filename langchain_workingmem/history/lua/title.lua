@@ -4,4 +4,4 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end
 check_kinds()
 local titled = redis.call('HSETNX', KEYS[1], 'title', ARGV[1])
-return {titled, keep()}
+return {titled, renew_ttl()}

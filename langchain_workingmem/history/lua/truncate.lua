@@ -1,7 +1,7 @@
 -- Leaves behind what stands behind a message.
 -- ARGV  resource or '', id of the message
 -- Reply number of messages that were superseded, 1 when slices are left to be done; WMOWNER, WMNOTHREAD, WMNOMESSAGE after.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_kinds()
@@ -11,4 +11,4 @@ local count = supersede_range('(' .. seq, '+inf')
 if count == 0 then return {0, 0} end
 redis.call('HINCRBY', KEYS[1], 'count', -count)
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
-return {count, keep()}
+return {count, renew_ttl()}

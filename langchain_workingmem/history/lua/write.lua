@@ -11,7 +11,7 @@
 -- Reply number of messages that were new, number in the thread, 1 when it has a title, updated_at, then the id under which each
 --       message is stored, the ids of those that are taken up again, 1 when slices are left to be done; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
-local refusal = stranger(resource)
+local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
@@ -232,7 +232,7 @@ local function save(entry)
       local key = vector_key(seq, chunk, size)
       redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
         'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
-      hold(key, ttl ~= '' and ttl)
+      expire_vector(key, ttl ~= '' and ttl)
     end
   end
   return id
@@ -258,6 +258,6 @@ end
 local unfinished = 0
 if thread[1] or changed then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
-  unfinished = keep()
+  unfinished = renew_ttl()
 end
 return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived, unfinished}

@@ -1,6 +1,6 @@
 -- ARGV  resource or '', number of fields to delete, those fields, then field, value, ... to set
 -- Reply HGETALL of the thread, empty when there is none; WMOWNER.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 check_kinds()
@@ -9,5 +9,5 @@ with_arguments('HDEL', KEYS[1], 3, 2 + doomed)
 with_arguments('HSET', KEYS[1], 3 + doomed, #ARGV)
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
 refresh_labels()
-keep()
+renew_ttl()
 return redis.call('HGETALL', KEYS[1])

@@ -28,13 +28,13 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 elseif mode ~= 'join' and redis.call('HEXISTS', KEYS[3], ARGV[place] or '') == 0 then
   local writer = redis.call('HGET', KEYS[1], 'unfinished')
   if writer ~= token or mode == 'new' or mode == 'begin' then
-    if writer and (mode == 'new' or mode == 'begin') and not stranger(resource) then
+    if writer and (mode == 'new' or mode == 'begin') and not wrong_owner(resource) then
       return redis.error_reply('WMUNFINISHED')
     end
     return redis.error_reply('WMEXISTS the thread exists')
   end
 end
-local refusal = stranger(resource)
+local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
@@ -84,7 +84,7 @@ while place <= #ARGV do
       local key = vector_key(whole(seq), chunk, size)
       redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
       redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', whole(last_at))
-      hold(key)
+      expire_vector(key)
     end
     place = place + 1 + fields
   end
@@ -99,5 +99,5 @@ if new > 0 then
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
 if mode == 'end' then redis.call('HDEL', KEYS[1], 'unfinished') end
-keep()
+renew_ttl()
 return {made, new, bare, redis.call('HGETALL', KEYS[1])}

@@ -10,7 +10,7 @@
 --       sequence number, tokens said up to it, 1 where its words differ from the stored ones, 1 where it was refused; then id, seq, value of each
 --       message of the history that is not in the list, in order; WMOWNER.
 -- This costs what it returns, and a lookup for each message of the list.
-local refusal = stranger(ARGV[1])
+local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'

@@ -14,4 +14,4 @@ for place = 3 + width, #ARGV, 1 + width do
   redis.call('XADD', revisions_key, ARGV[place] .. '-0', unpack(ARGV, place + 1, place + width))
 end
 redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
-return {1, #KEYS > 3 and keep() or 0}
+return {1, #KEYS > 3 and renew_ttl() or 0}

@@ -44,5 +44,5 @@ local fields = {'document', document, 'revision', revision, 'updated_at', at, 'o
 -- first what may fail: a stream takes rising ids only
 redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
 redis.call('HSET', memory_key, unpack(fields))
-if #KEYS > 3 then unfinished = keep() end
+if #KEYS > 3 then unfinished = renew_ttl() end
 return reply(1)
