@@ -97,7 +97,7 @@ class Query:
             threshold=given.get("threshold", options.threshold),
             max_tokens=max_tokens,
             where={
-                "roles": check_roles(given.get("roles", ())),
+                "roles": check_roles(given["roles"]) if "roles" in given else (),
                 "since": to_micros(given["since"]) if "since" in given else None,
                 "until": to_micros(given["until"]) if "until" in given else None,
                 "metadata": _checked_metadata(given.get("metadata"), options),
