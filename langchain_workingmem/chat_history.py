@@ -13,7 +13,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.turn.operations import read_history
+from langchain_workingmem.turn import read_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,7 @@ from langchain_core.messages import (
 
 from langchain_workingmem._redis.codec import is_ours_to_keep
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.users.archive import header
-from langchain_workingmem.users.records import UNREADABLE
+from langchain_workingmem.users import UNREADABLE, header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,19 +24,15 @@ from langchain_workingmem._redis.recent import Recent
 from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.history.branch import Branch, Kind
-from langchain_workingmem.history.operations import refuse_messages, save_messages
-from langchain_workingmem.history.refusals import is_refusal
+from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
 from langchain_workingmem.ids import both, resolve, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.options import Ids, check_type, one_of
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.tools import WRITING, memory_tools
-from langchain_workingmem.turn import Turn
-from langchain_workingmem.turn import operations as turn
-from langchain_workingmem.turn.operations import Gathered
-from langchain_workingmem.working_memory import operations as working_memory
+from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
+from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -66,7 +62,7 @@ class AgentTurn:
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what is to be saved of a state: not what is, nor what the thread holds under another id."""
-        fresh = turn.to_save(messages, self.branch, self.gathered.seqs)
+        fresh = to_save(messages, self.branch, self.gathered.seqs)
         return [message for message in fresh if self.saved.get(message.id or "") != message]
 
     def with_saved(self, messages: Sequence[BaseMessage]) -> AgentTurn:
@@ -297,7 +293,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _turn(self, messages: Sequence[BaseMessage], key: Key) -> AgentTurn | None:
         """Return the turn that these messages belong to; a summary may have taken its question away."""
         found = self._turns.get(key)
-        asked = turn.question(messages)
+        asked = question(messages)
         return found if found and (asked is None or asked.id == found.question) else None
 
     def _end(self, runtime: Any, config: RunnableConfig) -> None:
@@ -324,7 +320,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _prepare(self, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig) -> Plan[AgentTurn]:
         key = self._key(runtime, config)
         before = self._turn(messages, key)
-        asked = turn.question(messages)
+        asked = question(messages)
         call = PerCall.of(config).within(self._plans.history, self._core.state.recall)
         try:
             if before is not None:
@@ -361,7 +357,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if before.gathered.working_memory is None:
             return before
         thread_id, resource_id = both(Ids(*key[:2]))
-        state = yield from working_memory.read(self._core.state, thread_id, resource_id)
+        state = yield from read_working_memory(self._core.state, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
     def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
@@ -379,7 +375,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _refused(self, messages: Sequence[BaseMessage], key: Key, found: AgentTurn) -> Plan[None]:
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
-        ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn.turn_of(messages)]
+        ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(messages)]
         try:
             refusing = refuse_messages(self._core.state, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
             yield from self._core.gated(refusing, key[0], "within")
@@ -393,7 +389,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         key = self._key(runtime, config)
         before = self._turn(messages, key)
-        asked = turn.question(messages)
+        asked = question(messages)
         known = before or AgentTurn(asked.id if asked else None, Gathered(""), Branch(kind=kind_of(config)))
         fresh = known.unsaved(messages)
         if not fresh and not known.branch.is_news:

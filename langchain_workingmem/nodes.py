@@ -11,11 +11,10 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem._text.copies import as_given, is_marked, provenance, without_memory
-from langchain_workingmem.history.branch import Branch, Kind
-from langchain_workingmem.history.operations import save_messages
+from langchain_workingmem.history import Branch, Kind, save_messages
 from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
-from langchain_workingmem.turn.operations import (
+from langchain_workingmem.turn import (
     Gathered,
     branch_is_saved,
     note_branch,

@@ -13,8 +13,7 @@ from pydantic import ConfigDict, Field
 
 from langchain_workingmem.ids import resolve, searched
 from langchain_workingmem.options import Ids, RecallArguments, Scope
-from langchain_workingmem.recall.operations import search
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall import Query, search_messages
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -87,7 +86,7 @@ class SemanticRecallRetriever(BaseRetriever):
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
-        return search(state, replace(asked, apart=True))
+        return search_messages(state, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

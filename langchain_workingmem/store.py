@@ -13,8 +13,7 @@ from langchain_workingmem._engine.effects import together
 from langchain_workingmem._redis.core import Entered
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import operations as items
-from langchain_workingmem.items.state import StoreState, Vectors, check_paths
+from langchain_workingmem.items import StoreState, Vectors, check_paths, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class RedisMemoryStore(Entered, BaseStore):
         `InvalidStateError`: await `abatch`, which does not block the event loop.
         """
         self._refuse_to_block()
-        return self._runner.run(items.run(self._shelf, ops))
+        return self._runner.run(run_operations(self._shelf, ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`. Calls that are made at once share their round trips and calls of the model."""
@@ -157,7 +156,7 @@ class RedisMemoryStore(Entered, BaseStore):
 
     async def _answer_together(self, calls: list[_Call]) -> None:
         try:
-            replies = await self._async_runner.run(together(items.run(self._shelf, call.ops) for call in calls))
+            replies = await self._async_runner.run(together(run_operations(self._shelf, call.ops) for call in calls))
         except Exception as error:  # noqa: BLE001 - goes to whoever made the call
             if len(calls) > 1:  # all may be repeated: each caller gets a reply or an error of his own
                 await asyncio.gather(*(self._answer_together([call]) for call in calls))
@@ -243,5 +242,5 @@ def _vectors(index: Mapping[str, Any]) -> Vectors:
 
 def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
     if ttl.get("default_ttl") is not None:
-        items.millis(ttl["default_ttl"], "ttl['default_ttl']")
+        millis(ttl["default_ttl"], "ttl['default_ttl']")
     return cast("TTLConfig", dict(ttl))

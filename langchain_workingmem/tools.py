@@ -35,11 +35,18 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.ids import both, resolve, searched
 from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
-from langchain_workingmem.recall import operations as recall
-from langchain_workingmem.recall.query import Query
-from langchain_workingmem.working_memory import operations as working_memory
-from langchain_workingmem.working_memory.answers import changed, document, nothing_in
-from langchain_workingmem.working_memory.prompt import UPDATE_RULES
+from langchain_workingmem.recall import Query, search_as_run
+from langchain_workingmem.working_memory import (
+    UPDATE_RULES,
+    change_at_scope_key,
+    change_working_memory,
+    check_writable,
+    describe_change,
+    describe_no_change,
+    find_scope_key,
+    parse_document,
+    read_working_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -229,7 +236,7 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
-                raise WorkingMemoryValidationError(nothing_in(memory or {}))
+                raise WorkingMemoryValidationError(describe_no_change(memory or {}))
             after = _applied(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
@@ -243,7 +250,7 @@ def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str
         return form.apply(text, patch, None, names)
     except WorkingMemoryValidationError as error:
         # a union that shall become another of its kinds, perhaps
-        stored = {key for key, value in document(text).items() if isinstance(value, dict)} - {*names}
+        stored = {key for key, value in parse_document(text).items() if isinstance(value, dict)} - {*names}
         sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
         merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
         if not merged:
@@ -313,14 +320,14 @@ def _changed(
     `make` is given the format, the document, and the document as the model saw it.
     """
     state, thread_id, step = core.state, caller.ids.thread_id, caller.step
-    options = working_memory.writable(state)
-    scope_key = yield from working_memory.find_scope_key(state, thread_id, caller.ids.resource_id)
+    options = check_writable(state)
+    scope_key = yield from find_scope_key(state, thread_id, caller.ids.resource_id)
     seen = state.shown(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
-    before, after = yield from working_memory.change_at(state, scope_key, change, "tool")
+    before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.along(after.template)
     known = state.learnt(thread_id, scope_key.key)
     if known is not None and step is not None and form.default_mode == "replace":
@@ -329,13 +336,13 @@ def _changed(
         except WorkingMemoryValidationError:
             known = after.text
         state.note_shown(thread_id, scope_key.key, known, step)
-    return "\n".join(filter(None, (changed(form, before.text, after.text), remark(before.text))))
+    return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text))))
 
 
 def _get(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(caller: Caller) -> Plan[str]:
         ids = caller.ids
-        state = yield from working_memory.read(core.state, ids.thread_id, ids.resource_id)
+        state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
         core.state.note_shown(ids.thread_id, state.key, state.text, caller.step)
         return "Working memory is empty." if state.is_empty else state.text
 
@@ -348,8 +355,8 @@ def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 
     def make(caller: Caller) -> Plan[str]:
         state, ids = core.state, caller.ids
-        working_memory.writable(state)
-        before, _ = yield from working_memory.change(state, ids.thread_id, ids.resource_id, emptied, "clear")
+        check_writable(state)
+        before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, emptied, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
         if caller.step is not None and state.learnt(ids.thread_id, before.key) is not None:
@@ -375,9 +382,9 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
             until=_in_utc(until),
         )
         if sight is None:
-            result = yield from recall.traced_search(core.state, asked)
+            result = yield from search_as_run(core.state, asked)
             return result.as_text() or "Nothing was found."
-        result = yield from recall.traced_search(core.state, replace(asked, exclude=sight.ids, exclude_in=here))
+        result = yield from search_as_run(core.state, replace(asked, exclude=sight.ids, exclude_in=here))
         rows = [row for row in result.rows if not _is_in_sight(row, here, sight)]
         return replace(result, rows=rows).as_text() or "Nothing was found besides what you see already."
 

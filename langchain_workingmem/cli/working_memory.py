@@ -22,7 +22,7 @@ from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
-from langchain_workingmem.working_memory.operations import change
+from langchain_workingmem.working_memory import change_working_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def set_(
         return options.format.apply(before, given, mode)
 
     with _remembering(url, directory, key_prefix, resource, thread, max_bytes) as (memory, _):
-        plan = change(memory.core.state, thread, resource, make, "update", expected_revision)
+        plan = change_working_memory(memory.core.state, thread, resource, make, "update", expected_revision)
         _, state = memory.core.run(plan)
     _show(state, as_json=as_json)
 

@@ -1,5 +1,28 @@
-"""TODO."""
+"""Message history: every message of a thread, whole and in order; `memory.history`."""
 
 from langchain_workingmem.history.api import History
+from langchain_workingmem.history.branch import Branch, Comparison, Kind, compared, entries, entry_arguments
+from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
+from langchain_workingmem.history.refusals import is_refusal
+from langchain_workingmem.history.rows import READ, Wanted
+from langchain_workingmem.history.windows import fit, history_slice, provider_valid, with_calls
 
-__all__ = ["History"]
+__all__ = [
+    "READ",
+    "Branch",
+    "Comparison",
+    "History",
+    "Kind",
+    "Wanted",
+    "compared",
+    "entries",
+    "entry_arguments",
+    "fit",
+    "history_slice",
+    "is_refusal",
+    "provider_valid",
+    "refuse_messages",
+    "save_messages",
+    "with_calls",
+    "write_messages",
+]

@@ -37,7 +37,7 @@ Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"
 _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64 bits
 
 
-def run(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
+def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do operations: all reads first, then what is to be written, the last one for each item.
 
     One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of

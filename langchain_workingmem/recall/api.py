@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.recall import operations as plans
 from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.reindex import reindex
+from langchain_workingmem.recall.reindex import reindex_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ class Recall:
 
     def _search(self, query: str, **arguments: Any) -> Plan[RecallResult]:
         state = self._core.state
-        return plans.traced_search(state, Query.of(state.recalling, query, **arguments))
+        return plans.search_as_run(state, Query.of(state.recalling, query, **arguments))
 
     def reindex(
         self,
@@ -84,7 +84,7 @@ class Recall:
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
         interrupted. Call it on a new `Memory`, as one that is in use remembers vectors (`embedding_cache_size`).
         """
-        plan = reindex(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -97,7 +97,7 @@ class Recall:
         progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

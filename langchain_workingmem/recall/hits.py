@@ -16,7 +16,7 @@ from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece
 from langchain_workingmem._text.copies import provenance
 from langchain_workingmem._text.rendering import message_text, words_in
-from langchain_workingmem.history.windows import with_calls
+from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 
 if TYPE_CHECKING:

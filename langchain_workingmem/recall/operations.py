@@ -41,7 +41,7 @@ from langchain_workingmem.recall.ranking import (
     reaches,
     with_pieces,
 )
-from langchain_workingmem.threads.operations import get_thread
+from langchain_workingmem.threads import get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -60,13 +60,13 @@ MessagePosition: TypeAlias = tuple[
 ]  # of a message as its vectors name it: thread, sequence number, tokens
 
 
-def traced_search(state: MemoryState, query: Query) -> Plan[RecallResult]:
+def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Search as a retriever run that callbacks and LangSmith see, with the hits as documents."""
-    found = traced("retriever", "semantic_recall", query.text, search(state, query), RecallResult.to_documents)
+    found = traced("retriever", "semantic_recall", query.text, search_messages(state, query), RecallResult.to_documents)
     return (yield from found)
 
 
-def search(state: MemoryState, query: Query) -> Plan[RecallResult]:
+def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Embed the query, find candidates, fetch the windows of the best. Two round trips.
 
     One more when only a thread is known and its owner must be looked up, and one more when the pieces of a few long
@@ -139,8 +139,8 @@ def find_candidates(
         words = wordy(name, without(question, meant), where, depth, fields) if hybrid else None
         near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
-        search = partial(send, *searches, *(beside if others is None else ()))
-        replies = yield from search_with_repair(search, partial(state.refresh, dims), create=state.create)
+        search_messages = partial(send, *searches, *(beside if others is None else ()))
+        replies = yield from search_with_repair(search_messages, partial(state.refresh, dims), create=state.create)
         others = replies[len(searches) :] if others is None else others
         distance = options.index.distance
         keys, _, rows = columns(replies[0])

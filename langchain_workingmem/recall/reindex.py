@@ -13,9 +13,8 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.slices import SLICE, sweep
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
-from langchain_workingmem.history.operations import write_messages
-from langchain_workingmem.history.rows import READ, Wanted
-from langchain_workingmem.threads.operations import all_threads, get_thread
+from langchain_workingmem.history import READ, Wanted, write_messages
+from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,9 @@ if TYPE_CHECKING:
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
 
 
-def reindex(state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False) -> Plan[int]:
+def reindex_messages(
+    state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False
+) -> Plan[int]:
     """Embed whatever has no vectors of the present model, by force everything; return how many messages that were.
 
     Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.

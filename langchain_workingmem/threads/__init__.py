@@ -1,5 +1,7 @@
-"""TODO."""
+"""Threads: who owns a conversation, its title and metadata, its clones; `memory.threads`."""
 
 from langchain_workingmem.threads.api import Threads
+from langchain_workingmem.threads.clones import restore_messages
+from langchain_workingmem.threads.operations import all_threads, get_thread, list_threads, read_thread, thread_fields
 
-__all__ = ["Threads"]
+__all__ = ["Threads", "all_threads", "get_thread", "list_threads", "read_thread", "restore_messages", "thread_fields"]

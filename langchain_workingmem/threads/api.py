@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
-from langchain_workingmem.history.rows import Wanted
+from langchain_workingmem.history import Wanted
 from langchain_workingmem.options import at_least
 from langchain_workingmem.threads import clones
 from langchain_workingmem.threads import operations as plans

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
 from langchain_workingmem._redis.slices import SLICE
 from langchain_workingmem.errors import RedisReplyError, ThreadExistsError, ThreadNotFoundError, WorkingMemError
-from langchain_workingmem.history.rows import READ
+from langchain_workingmem.history import READ
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.threads.operations import delete, goes_on, metadata_of, need, there, thread_fields
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history.rows import Wanted
+    from langchain_workingmem.history import Wanted
 
 RESTORE = Script("threads/restore", *BRANCHES)
 

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 from langchain_workingmem.models import Thread
 from langchain_workingmem.threads.operations import create_thread, update
-from langchain_workingmem.working_memory.operations import check_document, find_scope_key, read, writable
-from langchain_workingmem.working_memory.revisions import NOTHING, write_revision, write_revision_into
+from langchain_workingmem.working_memory import (
+    NOTHING,
+    check_document,
+    check_writable,
+    find_scope_key,
+    read_working_memory,
+    write_revision,
+    write_revision_into,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +35,7 @@ def copy_memory(state: MemoryState, source: str, clone: Thread) -> Plan[None]:
     """
     if state.working_memory is None or state.working_memory.scope != "thread":
         return
-    current = yield from read(state, source, clone.resource_id)
+    current = yield from read_working_memory(state, source, clone.resource_id)
     if current.text:
         scope_key = yield from find_scope_key(state, clone.id, clone.resource_id)
         yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)
@@ -63,7 +70,7 @@ def update_with_memory(
     content: Any,
 ) -> Plan[Thread]:
     """Change a thread, and replace the working memory that it or its owner has; None empties it. Two round trips."""
-    writable(state)
+    check_writable(state)
     document = "" if content is None else _whole(state, content)
     thread = yield from update(state, thread_id, resource_id, title, metadata)
     scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)

@@ -1,5 +1,27 @@
-"""TODO."""
+"""One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
 from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn.operations import (
+    Gathered,
+    branch_is_saved,
+    note_branch,
+    noted_branch,
+    question,
+    read_history,
+    to_save,
+    turn_of,
+    unsaved,
+)
 
-__all__ = ["Turn"]
+__all__ = [
+    "Gathered",
+    "Turn",
+    "branch_is_saved",
+    "note_branch",
+    "noted_branch",
+    "question",
+    "read_history",
+    "to_save",
+    "turn_of",
+    "unsaved",
+]

@@ -14,10 +14,9 @@ from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
-from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import save_messages
+from langchain_workingmem.history import Branch, save_messages
 from langchain_workingmem.options import RecallArguments, one_of
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall import Query
 from langchain_workingmem.turn.operations import (
     Gathered,
     assemble,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.history.branch import Kind
+    from langchain_workingmem.history import Kind
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, OnError
 

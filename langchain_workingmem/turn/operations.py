@@ -18,12 +18,19 @@ from langchain_workingmem._text.copies import with_memory, without_memory
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history.branch import Branch, Comparison, compared, entries, entry_arguments
-from langchain_workingmem.history.windows import fit, history_slice, provider_valid
+from langchain_workingmem.history import (
+    Branch,
+    Comparison,
+    compared,
+    entries,
+    entry_arguments,
+    fit,
+    history_slice,
+    provider_valid,
+)
 from langchain_workingmem.models import MemoryContext, RecallResult
-from langchain_workingmem.recall.operations import fetch_hits, find_candidates
-from langchain_workingmem.working_memory import operations as working_memory
-from langchain_workingmem.working_memory.prompt import working_memory_block
+from langchain_workingmem.recall import fetch_hits, find_candidates
+from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state, working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,11 +39,10 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history.branch import Kind
+    from langchain_workingmem.history import Kind
     from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions
-    from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Ranked
+    from langchain_workingmem.recall import Query, Ranked
 
 TURN = Script("turn/turn", "header", "history/branch")
 
@@ -166,11 +172,11 @@ def gather(
     listed = entries(new)
     scope_key = None
     if state.working_memory is not None:
-        scope_key = yield from working_memory.find_scope_key(state, thread_id, resource_id)
+        scope_key = yield from find_scope_key(state, thread_id, resource_id)
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised(new)), *entry_arguments(listed)]
     calls = [
         TURN.call(keys.all, *arguments),
-        *(working_memory.reading(scope_key) if scope_key else ()),
+        *(read_commands(scope_key) if scope_key else ()),
     ]
 
     def read(replies: list[Any]) -> tuple[Gathered, Comparison]:
@@ -179,7 +185,7 @@ def gather(
         rows = _rows(reply, thread_id)
         given = {message.id for message in new} - seen.branch.hidden
         stored = _chosen([row for row in rows if row.message.id not in given], new, history)
-        current = working_memory.state_of(state, scope_key, rest) if scope_key else None
+        current = read_state(state, scope_key, rest) if scope_key else None
         gathered = Gathered(
             thread_id,
             stored,

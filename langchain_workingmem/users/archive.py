@@ -17,9 +17,10 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem.history.rows import READ, Wanted
-from langchain_workingmem.threads.operations import list_threads, read_thread
+from langchain_workingmem.history import READ, Wanted
+from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items as belongings
+from langchain_workingmem.users.format import Record, header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,15 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
 
-FORMAT, VERSION = "langchain-workingmem", 1
 BATCH = 200  # messages of one round trip
-
-Record = dict[str, Any]
-
-
-def header(resource_id: str | None = None) -> Record:
-    """Make the first record; without a resource, who imports names it."""
-    return {"kind": "header", "format": FORMAT, "version": VERSION, "resource_id": resource_id}
 
 
 def export(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:

@@ -23,18 +23,10 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.models import ImportReport
-from langchain_workingmem.recall.reindex import reindex
-from langchain_workingmem.threads.clones import restore_messages
-from langchain_workingmem.users.records import (
-    OLDER,
-    UNREADABLE,
-    ItemStep,
-    MemoryStep,
-    MessageStep,
-    Reader,
-    ThreadStep,
-    begun,
-)
+from langchain_workingmem.recall import reindex_messages
+from langchain_workingmem.threads import restore_messages
+from langchain_workingmem.users.format import UNREADABLE
+from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep, begun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -155,7 +147,7 @@ def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
 
 def _embedded(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
     try:
-        yield from reindex(state, resource_id, thread_id)
+        yield from reindex_messages(state, resource_id, thread_id)
     except (ThreadNotFoundError, ThreadOwnershipError):
         return  # deleted, or handed over, since it was imported
 

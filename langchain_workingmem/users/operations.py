@@ -13,7 +13,7 @@ from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.slices import SLICE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import DeletionReport
-from langchain_workingmem.threads.operations import list_threads
+from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items as belongings
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, size_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads.operations import thread_fields
+from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.users import store_items as belongings
-from langchain_workingmem.users.archive import FORMAT, VERSION
+from langchain_workingmem.users.format import FORMAT, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,6 @@ MOST_REVISION = 2**48
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
 OLDER = 2  # how `restore.lua` is told of an older version of the message behind it
-
-# What reading a record of any shape may raise.
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ThreadStep(NamedTuple):

@@ -10,8 +10,7 @@ from langgraph.store.base import PutOp, validate_op_namespace
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.keys import tag_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.operations import fields_of
-from langchain_workingmem.items.state import DELETE_ITEM, GET_ITEM, PUT_ITEM, item_digest, parts_of, row_of
+from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
 from langchain_workingmem.options import as_tuple
 
 if TYPE_CHECKING:

@@ -1,5 +1,36 @@
-"""TODO."""
+"""Working memory: a small document of facts that the agent keeps; `memory.working_memory`."""
 
+from langchain_workingmem.working_memory.answers import describe_change, describe_no_change, parse_document
 from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.working_memory.operations import (
+    change_at_scope_key,
+    change_working_memory,
+    check_document,
+    check_writable,
+    find_scope_key,
+    read_commands,
+    read_state,
+    read_working_memory,
+)
+from langchain_workingmem.working_memory.prompt import UPDATE_RULES, working_memory_block
+from langchain_workingmem.working_memory.revisions import NOTHING, write_revision, write_revision_into
 
-__all__ = ["WorkingMemory"]
+__all__ = [
+    "NOTHING",
+    "UPDATE_RULES",
+    "WorkingMemory",
+    "change_at_scope_key",
+    "change_working_memory",
+    "check_document",
+    "check_writable",
+    "describe_change",
+    "describe_no_change",
+    "find_scope_key",
+    "parse_document",
+    "read_commands",
+    "read_state",
+    "read_working_memory",
+    "working_memory_block",
+    "write_revision",
+    "write_revision_into",
+]

@@ -13,11 +13,15 @@ from langchain_workingmem._text.nesting import check_depth
 MOST_LINES = 20  # of what changed
 
 
-def changed(form: Format, before: str, after: str) -> str:
+def describe_change(form: Format, before: str, after: str) -> str:
     """Say what became of a document, a line per place."""
     if before == after:
         return "The update holds nothing new, so nothing was changed."
-    lines = _lines(form, before, after) if isinstance(form, TextFormat) else _fields(document(before), document(after))
+    lines = (
+        _lines(form, before, after)
+        if isinstance(form, TextFormat)
+        else _fields(parse_document(before), parse_document(after))
+    )
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
     rest = len(lines) - MOST_LINES
@@ -45,7 +49,7 @@ def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def nothing_in(update: dict[str, Any]) -> str:
+def describe_no_change(update: dict[str, Any]) -> str:
     """Say why an update without content changes nothing."""
     nulls = count_leaves(update) - count_leaves(update, null=False)
     if not nulls:
@@ -54,7 +58,7 @@ def nothing_in(update: dict[str, Any]) -> str:
     return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
 
 
-def document(text: str) -> dict[str, Any]:
+def parse_document(text: str) -> dict[str, Any]:
     """Read a document; one that was written in another format has no fields."""
     try:
         found = json.loads(check_depth(text))

@@ -48,11 +48,11 @@ class WorkingMemory:
 
     def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Return working memory; `is_empty` and at revision 0 when nothing was ever written. One round trip."""
-        return self._core.run(plans.read(self._core.state, thread_id, resource_id))
+        return self._core.run(plans.read_working_memory(self._core.state, thread_id, resource_id))
 
     async def aget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
         """Async twin of `get`."""
-        return await self._core.arun(plans.read(self._core.state, thread_id, resource_id))
+        return await self._core.arun(plans.read_working_memory(self._core.state, thread_id, resource_id))
 
     def update(
         self,

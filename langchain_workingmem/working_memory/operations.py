@@ -59,13 +59,13 @@ def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str |
     return ScopeKey(state.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
 
 
-def reading(scope_key: ScopeKey) -> list[Command]:
+def read_commands(scope_key: ScopeKey) -> list[Command]:
     """Give the commands that read a working memory; `state_of` reads their replies."""
     owner: list[Command] = [] if scope_key.thread_id is None else [("HGET", scope_key.keys[0], "resource")]
     return [("HGETALL", scope_key.key), *owner]
 
 
-def state_of(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
+def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory, empty when there is none."""
     return _reader(state, scope_key, replies[1:])(as_dict(replies[0]))
 
@@ -104,14 +104,14 @@ def _state(
     )
 
 
-def read(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+def read_working_memory(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip."""
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    replies = yield from send(*reading(scope_key))
-    return state_of(state, scope_key, replies)
+    replies = yield from send(*read_commands(scope_key))
+    return read_state(state, scope_key, replies)
 
 
-def change(
+def change_working_memory(
     state: MemoryState,
     thread_id: str | None,
     resource_id: str | None,
@@ -121,10 +121,10 @@ def change(
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Find working memory and change it, as `change_at` does."""
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    return (yield from change_at(state, scope_key, make, origin, expected))
+    return (yield from change_at_scope_key(state, scope_key, make, origin, expected))
 
 
-def change_at(
+def change_at_scope_key(
     state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, expected: int | None = None
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return what it was and what it is.
@@ -133,7 +133,7 @@ def change_at(
     the revision behind `expected` holds tells whether it was written. A rival's write is taken in and the change made again, on what the refusal brought
     back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
     """
-    row, *owner = yield from send(*reading(scope_key))
+    row, *owner = yield from send(*read_commands(scope_key))
     read_row = _reader(state, scope_key, owner)
     before = read_row(as_dict(row))
     form = state.remembering.along(before.template)
@@ -151,7 +151,7 @@ def change_at(
         rival = read_row(row)
         if expected is None and attempt % 2 == 0:
             yield Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
-            row, *owner = yield from send(*reading(scope_key))
+            row, *owner = yield from send(*read_commands(scope_key))
             if scope_key.thread_id is not None:
                 check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
             rival = read_row(as_dict(row))
@@ -189,7 +189,7 @@ def check_document(state: MemoryState, document: str) -> str:
     return document
 
 
-def writable(state: MemoryState) -> WorkingMemoryOptions:
+def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     """Raise `ReadOnlyError` when working memory is only shown."""
     options = state.remembering
     if options.read_only:
@@ -207,12 +207,12 @@ def update(
     expected: int | None,
 ) -> Plan[WorkingMemoryState]:
     """Update working memory in a mode. Two round trips without rivals."""
-    writable(state)
+    check_writable(state)
     if mode is not None:
         one_of(mode, get_args(Mode), "mode")
     if expected is not None:
         at_least(expected, 0, "expected_revision")
-    _, after = yield from change(
+    _, after = yield from change_working_memory(
         state, thread_id, resource_id, lambda form, text: form.apply(text, content, mode), "update", expected
     )
     return after
@@ -220,7 +220,7 @@ def update(
 
 def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Empty working memory, whatever its revision. One round trip."""
-    writable(state)
+    check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     _, row = yield from write_revision(state, scope_key, "", "clear", "write", "")
     return _reader(state, scope_key, [None])(row)
@@ -232,7 +232,7 @@ def revisions(
     """Read the revisions that are kept, the newest first. One round trip."""
     at_least(limit, 1, "limit")
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    _, *owner = reading(scope_key)
+    _, *owner = read_commands(scope_key)
     entries, *replies = yield from send(("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit), *owner)
     read_row = _reader(state, scope_key, replies)
     return [read_row(as_dict(fields)) for _, fields in entries]
@@ -242,7 +242,7 @@ def revert(
     state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None
 ) -> Plan[WorkingMemoryState]:
     """Bring a revision back, byte for byte, as a new one. One round trip."""
-    writable(state)
+    check_writable(state)
     at_least(revision, 1, "revision")
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     status, row = yield from write_revision(state, scope_key, "", "revert", "revert", revision)

@@ -177,13 +177,13 @@ def crowd(text: str) -> list[str]:
 EVERY = search.matching()
 
 RECIPES: dict[str, Recipe] = {
-    "working_memory.answers.changed": lambda t: (
-        answers.changed(MARKDOWN, t, edited(t)),
-        answers.changed(MARKDOWN, t, other(t)),
-        answers.changed(FIELDS, "{}", written(t)),
+    "working_memory.answers.describe_change": lambda t: (
+        answers.describe_change(MARKDOWN, t, edited(t)),
+        answers.describe_change(MARKDOWN, t, other(t)),
+        answers.describe_change(FIELDS, "{}", written(t)),
     ),
-    "working_memory.answers.nothing_in": lambda t: answers.nothing_in(dict.fromkeys(fields(t))),
-    "working_memory.answers.document": answers.document,
+    "working_memory.answers.describe_no_change": lambda t: answers.describe_no_change(dict.fromkeys(fields(t))),
+    "working_memory.answers.parse_document": answers.parse_document,
     "_text.chunks.count_tokens": chunks.count_tokens,
     "_text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
     "_text.chunks.spans": lambda t: list(chunks.spans(t, 100)),

@@ -184,7 +184,7 @@ FACTOR = 100  # bytes for each
 MORE = dict.fromkeys(
     (
         "recall.authors.named",  # is given 4,000 characters at most
-        "working_memory.answers.changed",
+        "working_memory.answers.describe_change",
         "_documents.diffs.changes",
         "_documents.formats.JsonFormat.absent",
         "_documents.formats.JsonFormat.apply",

@@ -12,10 +12,10 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items.filters import Filter
-from langchain_workingmem.items.searches import search as search_items
+from langchain_workingmem.items.searches import search_messages as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.recall.operations import search
+from langchain_workingmem.recall.operations import search_messages
 from langchain_workingmem.recall.query import Query
 
 
@@ -60,7 +60,9 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
     question = pasted(100_000)
     if kind == "recall":
         options = RecallOptions(index=IndexOptions())
-        text = embedded(search(MemoryState(keys=Keys(), recall=options), Query.of(options, question, resource_id="u")))
+        text = embedded(
+            search_messages(MemoryState(keys=Keys(), recall=options), Query.of(options, question, resource_id="u"))
+        )
     else:
         shelf = StoreState(Keys(), Vectors(dims=2), is_ready=True, dims=2)
         text = embedded(search_items(shelf, SearchOp(("a",), query=question), Filter.of(None)))
@@ -73,6 +75,8 @@ def test_a_question_that_is_not_too_long_is_embedded_whole() -> None:
     question = "x" * MAX_QUERY_CHARACTERS
     options = RecallOptions()
     assert (
-        embedded(search(MemoryState(keys=Keys(), recall=options), Query.of(options, question, resource_id="u")))
+        embedded(
+            search_messages(MemoryState(keys=Keys(), recall=options), Query.of(options, question, resource_id="u"))
+        )
         == question
     )
