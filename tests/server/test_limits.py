@@ -123,7 +123,7 @@ def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pyt
     assert copy.thread.message_count == 30
     copied = quick.history.messages(copy.thread.id)
     assert [message.content for message in copied] == [message.content for message in messages]
-    assert len(quick.recall.search_messages("x", thread_id=copy.thread.id, scope="thread", top_k=99)) == 30
+    assert len(quick.recall.search("x", thread_id=copy.thread.id, scope="thread", top_k=99)) == 30
 
 
 # ---------------------------------------------------------------------- numbers of things
@@ -134,7 +134,7 @@ def test_50_000_messages_in_one_append(server: EmbeddedRedis, prefix: str) -> No
     with Memory(server.url, embeddings=Constant(), recall=RecallOptions(), key_prefix=prefix) as memory:
         assert memory.history.append(messages, **IDS) == messages
         assert memory.history.messages("t", last=49_000) == messages[1000:]
-        assert memory.recall.search_messages("number 49999", resource_id="u", top_k=1).hits
+        assert memory.recall.search("number 49999", resource_id="u", top_k=1).hits
         assert memory.history.delete([str(at) for at in range(49_999)], thread_id="t") == 49_999
         assert memory.history.messages("t") == messages[-1:]
 
@@ -165,19 +165,16 @@ def test_a_huge_value_of_metadata_is_kept_and_filtered_on(quick: Memory) -> None
     quick.threads.create(thread_id="t", resource_id="u", metadata={"k": value}, title=value)
     assert quick.threads.list(metadata={"k": value}).items[0].title == value
     quick.history.append([HumanMessage("hi", additional_kwargs={"k": value}, id="m")], **IDS)
-    assert len(quick.recall.search_messages("hi", resource_id="u", metadata={"k": value})) == 1
-    assert len(quick.recall.search_messages("hi", resource_id="u", metadata={"k": value[1:]})) == 0
+    assert len(quick.recall.search("hi", resource_id="u", metadata={"k": value})) == 1
+    assert len(quick.recall.search("hi", resource_id="u", metadata={"k": value[1:]})) == 0
 
 
 def test_a_question_of_any_length_and_any_number_of_exclusions(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.history.append([HumanMessage("hi", id="m"), HumanMessage("ho", id="n")], **IDS)
-    assert len(quick.recall.search_messages("word " * 50_000 + "x" * MIB, resource_id="u")) == 2
-    assert (
-        len(quick.recall.search_messages("hi", resource_id="u", exclude_message_ids=[str(at) for at in range(50_000)]))
-        == 2
-    )
+    assert len(quick.recall.search("word " * 50_000 + "x" * MIB, resource_id="u")) == 2
+    assert len(quick.recall.search("hi", resource_id="u", exclude_message_ids=[str(at) for at in range(50_000)])) == 2
     monkeypatch.setattr(recall, "DEEPEST", 1)
-    assert len(quick.recall.search_messages("hi", resource_id="u", top_k=2)) == 1
+    assert len(quick.recall.search("hi", resource_id="u", top_k=2)) == 1
 
 
 @pytest.mark.parametrize(
@@ -188,8 +185,8 @@ def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make
         embeddings=Constant(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
     )
     tries: list[Callable[[], Any]] = [
-        lambda: memory.recall.search_messages("hi", resource_id="u", top_k=number),
-        lambda: memory.recall.search_messages("hi", resource_id="u", message_range=number),
+        lambda: memory.recall.search("hi", resource_id="u", top_k=number),
+        lambda: memory.recall.search("hi", resource_id="u", message_range=number),
         lambda: memory.context("hi", **IDS, message_range=(0, number)),
         lambda: memory.history.messages("t", last=number),
         lambda: memory.history.page("t", limit=number),
@@ -213,7 +210,7 @@ def test_numbers_that_would_exhaust_the_server_are_refused_with_the_largest_that
     tries: list[tuple[str, Callable[[], Any]]] = [
         (
             "top_k=100001: use at most 100000",
-            lambda: quick.recall.search_messages("hi", resource_id="u", top_k=100_001),
+            lambda: quick.recall.search("hi", resource_id="u", top_k=100_001),
         ),
         ("message_range=10001: use at most 10000", lambda: RecallOptions(message_range=10_001)),
         ("m=513: use at most 512", lambda: IndexOptions(m=513)),
@@ -229,9 +226,7 @@ def test_the_largest_index_options_work(make_memory: Make) -> None:
     index = IndexOptions(algorithm="hnsw", m=512, ef_construction=4096, ef_runtime=4096)
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=index, top_k=100_000))
     memory.history.append([HumanMessage("hi", id="m")], **IDS)
-    assert memory.recall.search_messages("hi", resource_id="u", message_range=10_000).messages == [
-        HumanMessage("hi", id="m")
-    ]
+    assert memory.recall.search("hi", resource_id="u", message_range=10_000).messages == [HumanMessage("hi", id="m")]
 
 
 # ---------------------------------------------------------------------- nesting
@@ -296,7 +291,7 @@ def test_vectors_that_are_none_are_an_error_and_the_messages_are_kept(vector: An
         memory.history.append([HumanMessage("hi", id="m")], **IDS)
     assert memory.history.messages("t") == [HumanMessage("hi", id="m")]
     with pytest.raises(EmbeddingError):
-        memory.recall.search_messages("hi", resource_id="u")
+        memory.recall.search("hi", resource_id="u")
 
 
 def test_vectors_of_the_largest_size_work_and_of_a_larger_one_leave_no_trace(make_memory: Make) -> None:
@@ -306,7 +301,7 @@ def test_vectors_of_the_largest_size_work_and_of_a_larger_one_leave_no_trace(mak
     assert (caught.value.expected, caught.value.actual) == (32_768, 32_769)
     largest = make_memory(embeddings=WordEmbeddings(32_768), recall=RecallOptions())
     assert largest.recall.reindex(progress=False) == 1
-    assert len(largest.recall.search_messages("hi", resource_id="u")) == 1
+    assert len(largest.recall.search("hi", resource_id="u")) == 1
 
 
 # ---------------------------------------------------------------------- characters
@@ -324,7 +319,7 @@ def test_lone_surrogates_are_kept_where_json_can_and_refused_elsewhere(bad: str,
     assert memory.history.messages("t") == [message]
     assert memory.threads.update("t", metadata={"k": bad}).metadata == {"k": bad}
     assert memory.threads.list(metadata={"k": bad}).total == 1
-    assert len(memory.recall.search_messages(bad, resource_id="u", metadata={"k": bad})) == 1
+    assert len(memory.recall.search(bad, resource_id="u", metadata={"k": bad})) == 1
     tries: list[Callable[[], Any]] = [
         lambda: memory.threads.update("t", title=bad),
         lambda: memory.threads.update("t", metadata={bad: 1}),
@@ -335,7 +330,7 @@ def test_lone_surrogates_are_kept_where_json_can_and_refused_elsewhere(bad: str,
         lambda: memory.history.delete([bad], thread_id="t"),
         lambda: memory.threads.transfer("t", resource_id="u", to=bad),
         lambda: memory.threads.clone("t", new_thread_id=bad),
-        lambda: memory.recall.search_messages("hi", resource_id="u", exclude_message_ids=[bad]),
+        lambda: memory.recall.search("hi", resource_id="u", exclude_message_ids=[bad]),
         lambda: memory.chat_history(bad),
         lambda: memory.threads.list(cursor=bad),
     ]

@@ -6,39 +6,61 @@ import ast
 import inspect
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import langchain_workingmem
-from langchain_workingmem.history.api import History
+from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.recall.api import Recall
-from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.users.api import Resources
-from langchain_workingmem.working_memory.api import WorkingMemory
+from langchain_workingmem.recall import Recall
+from langchain_workingmem.threads import Threads
+from langchain_workingmem.users import Users
+from langchain_workingmem.working_memory import WorkingMemory
 
-PARTS = [Memory, Resources, Threads, History, Recall, WorkingMemory]
+PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory]
 PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
-# A module may import from its own layer's package and from the layers above it in this list.
-LAYERS = ["errors", "text", "options", "models", "display", "plans", "io", "parts", "faces", "memory"]
-LAZY = {"faces", "memory"}  # reach the faces when a user asks for one
-DRAWN = ("models", "display")  # records draw themselves when somebody looks at them
-FACES = {
-    *{"chat_history", "chat_models", "cli", "embedded", "embeddings", "ids", "importers"},
-    *{"middleware", "nodes", "percall", "retriever", "store", "tools"},
+
+# From the bottom up; a module imports from its own layer and from those before it.
+LAYERS = [
+    {"errors"},
+    {"_text"},
+    {"_documents"},
+    {"options"},
+    {"display"},
+    {"models"},
+    {"_engine"},
+    {"_redis"},
+    {"threads", "history", "recall", "working_memory", "turn", "users", "items"},
+    {"ids", "percall", "embeddings", "chat_models", "embedded"},
+    {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
+    {"faces"},
+    {"memory"},
+    {"middleware", "cli", "__init__"},
+]
+# Which rooms a room may use, through their __init__.
+ROOMS = {
+    "items": set(),
+    "history": set(),
+    "working_memory": set(),
+    "threads": {"history", "working_memory"},
+    "recall": {"history", "threads"},
+    "turn": {"history", "recall", "working_memory"},
+    "users": {"threads", "history", "recall", "working_memory", "items"},
 }
-# they make something for other modules to run
-NO_IO = {"assembled", "gathering", "tools", "load_node", "save_node", "as_retriever", "chat_history"}
-ONLY = {  # outside packages that a single layer may import
-    "redis": {"io"},
-    "asyncio": {"io"},
-    "time": {"io"},
-    "uuid": {"memory"},
-    "random": {"io"},
-    "langchain": {"middleware", "chat_models"},
+# They make something for other modules to run.
+NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
+FACES = {"middleware", "nodes", "store", "embedded", "embeddings", "chat_models", "ids", "memory", "importers", "cli"}
+ONLY = {  # outside packages, and who may import them
+    "redis": {"_engine"},
+    "asyncio": {"_engine", *FACES},
+    "time": {"_engine", *FACES},
+    "uuid": {"memory", "cli", "importers"},
+    "random": {"_engine"},
+    "langchain": {"middleware", "chat_models", "embeddings"},
     "langchain_openai": {"embeddings", "chat_models"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
@@ -49,51 +71,87 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def layer_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+def room_of(path: Path) -> str:
+    """Return the folder or the root module that a file belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """Return what a module imports, and whether at its top level."""
-    tree = ast.parse(path.read_text())
+def layer_of(room: str) -> int:
+    return next(at for at, layer in enumerate(LAYERS) if room in layer)
+
+
+def imports(path: Path) -> list[tuple[str, str]]:
+    """Return what a module imports anywhere, for type checks too: modules, and the names taken from them."""
     found = []
-    for node in ast.walk(tree):
-        names = []
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [node.module or ""]
-            if node.module == NAME:
-                names = [f"{NAME}.{alias.name}" for alias in node.names]
-        found += [(name, getattr(node, "col_offset", 0) == 0) for name in names]
+            found += [(node.module or "", alias.name) for alias in node.names]
     return found
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_from_lower_layers(path: Path) -> None:
-    relative = path.relative_to(PACKAGE).with_suffix("")
-    own = relative.parts[0]
-    if own in {"__init__", *FACES}:
-        return
-    for name, top_level in imports(path):
-        if not name.startswith(f"{NAME}."):
-            continue
-        target = layer_of(name)
-        lazy = own in LAZY and (target in FACES or (own, target) == ("faces", "memory"))
-        if lazy or (own, target) == DRAWN:
-            assert not top_level, f"{relative} must import {name} where it is used"
-            continue
-        assert target in LAYERS, f"{relative} imports the face {name}"
-        assert LAYERS.index(target) <= LAYERS.index(own), f"{relative} imports {name} from a higher layer"
+def own_imports(path: Path) -> list[tuple[list[str], str]]:
+    """Return what a module imports from the package: the path below it, and the name."""
+    return [(module.split(".")[1:], name) for module, name in imports(path) if module.split(".")[0] == NAME]
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+each_module = pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+@each_module
+def test_a_module_imports_only_from_its_own_and_lower_layers(path: Path) -> None:
+    own = room_of(path)
+    for parts, name in own_imports(path):
+        target = parts[0] if parts else name
+        assert target == own or layer_of(target) <= layer_of(own), f"{own} imports {target} from a higher layer"
+        if own in ROOMS and target in ROOMS and target != own:
+            assert target in ROOMS[own], f"{own} uses {target}: list it in ROOMS, if no circle comes of it"
+
+
+@each_module
+def test_a_room_is_entered_by_its_front(path: Path) -> None:
+    own = room_of(path)
+    for parts, name in own_imports(path):
+        if parts and parts[0] in ROOMS and parts[0] != own:
+            assert len(parts) == 1, f"{path} imports {'.'.join(parts)}: take {name} from the room's __init__"
+        if not parts or parts[0] != own:
+            assert not name.startswith("_") or name in {"_text", "_documents", "_engine", "_redis"}, f"{path}: {name}"
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Neither between modules nor between rooms."""
+    by_module: dict[str, set[str]] = {}
+    for path in modules():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        own = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        for target, name in own_imports(path):
+            at = PACKAGE.joinpath(*target, name)
+            is_module = at.with_suffix(".py").exists() or at.is_dir()
+            by_module.setdefault(own, set()).add(".".join([*target, name] if is_module else target))
+    by_room: dict[str, set[str]] = {}
+    for own, targets in by_module.items():
+        room = own.split(".")[0]
+        by_room.setdefault(room, set()).update({target.split(".")[0] for target in targets} - {room})
+    by_room.pop("", None)
+    for graph in (by_module, by_room):
+        TopologicalSorter({own: targets - {own, ""} for own, targets in graph.items()}).prepare()
+
+
+def test_files_and_folders_stay_small() -> None:
+    for path in [*modules(), *PACKAGE.rglob("*.lua")]:
+        assert len(path.read_text().splitlines()) <= 400, path
+    for folder in {path.parent for path in modules()} - {PACKAGE}:
+        found = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")]
+        assert len(found) <= 12, f"{folder} has {len(found)} modules"
+
+
+@each_module
 def test_sockets_clocks_and_chance_stay_in_their_layer(path: Path) -> None:
-    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    for name, _ in imports(path):
-        allowed = ONLY.get(name.split(".")[0])
-        assert allowed is None or own in allowed or own in FACES, f"{path} imports {name}"
+    for module, _ in imports(path):
+        allowed = ONLY.get(module.split(".")[0])
+        assert allowed is None or room_of(path) in allowed, f"{path} imports {module}"
 
 
 def test_the_public_names_are_pinned() -> None:
@@ -163,7 +221,9 @@ def public(part: type[Any]) -> list[str]:
 
 
 def is_async(method: Any) -> bool:
-    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+    """Tell whether a method is a twin: it is to be awaited, or iterated with `async for`."""
+    streams = str(inspect.signature(method).return_annotation).startswith("AsyncIterator")
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method) or streams
 
 
 def parameters(method: Any) -> list[tuple[str, Any, Any]]:
@@ -180,7 +240,7 @@ def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]
     for name in plain:
         one, other = getattr(part, name), getattr(part, f"a{name}")
         assert parameters(one) == parameters(other), name
-        if part is not Resources:
+        if "Iterator" not in str(inspect.signature(one)) and "Iterable" not in str(inspect.signature(one)):
             assert inspect.signature(one) == inspect.signature(other), name
         assert other.__doc__ is not None
         assert name == "close" or other.__doc__ == f"Async twin of `{name}`.", name

@@ -12,7 +12,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items.filters import Filter
-from langchain_workingmem.items.searches import search_messages as search_items
+from langchain_workingmem.items.searches import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
 from langchain_workingmem.recall.operations import search_messages
