@@ -299,8 +299,9 @@ class Memory(Faces, Resources, Entered):
         one_of(recall, (False, None), "recall")
         options = self._space.recall
         if options is None or recall is not None:
+            nothing: tuple[object, ...] = (None, (), [], {}, set(), "")  # filters without content ask for nothing
             ids = {"thread_id", "resource_id"}
-            if asked := {name for name, value in arguments.items() if value not in (None, ())} - ids:
+            if asked := {name for name, value in arguments.items() if value not in nothing} - ids:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
                 msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
                 raise OptionError(msg)
