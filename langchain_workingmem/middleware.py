@@ -203,7 +203,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
         found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
-        if self._has_question(found, config):
+        if self._saves_question(request, found, config):
             saving = self._save_question(request, config)
             beside = Thread(target=copy_context().run, args=(self._core.run, saving), daemon=True)
             beside.start()
@@ -228,7 +228,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
         found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
-        if self._has_question(found, config):
+        if self._saves_question(request, found, config):
             beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found, config))
@@ -310,9 +310,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns.put(key, found)
         return found
 
-    def _has_question(self, found: Turn, config: RunnableConfig) -> bool:
-        """Tell whether the question is to be saved beside the model's answer."""
-        return self._saves(config) and found.question not in found.saved
+    def _saves_question(self, request: ModelRequest[Any], found: Turn, config: RunnableConfig) -> bool:
+        """Tell whether the first call of a turn has anything to save beside it: a thread or a task is started for it."""
+        if found.saved or not self._saves(config):
+            return False
+        return found.branch.is_news or bool(found.unsaved(_said(request)))
 
     def _saves(self, config: RunnableConfig) -> bool:
         return self._persist and PerCall.of(config).saves and not is_inside_a_tool(config)
