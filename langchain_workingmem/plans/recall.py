@@ -258,7 +258,7 @@ def candidates(
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known = space.authors.get(owner, frozenset())
+    known = space.authors.get(owner) or frozenset()
     question = ends(query.text, MAX_QUERY_CHARACTERS)
     meant = named(question, known) if hybrid else frozenset()
     vector = yield from embed_query(space, in_first_person(question, meant))

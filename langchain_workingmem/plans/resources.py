@@ -54,7 +54,7 @@ def delete(
                 "until it is: call delete_resource() again"
             )
         raise
-    space.authors.pop(resource_id, None)
+    space.authors.pop(resource_id)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
 
 
