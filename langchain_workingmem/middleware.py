@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from threading import Thread
@@ -365,9 +364,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
     def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
-        """Save what the user says before it is answered; what fails here is tried again behind the answer."""
-        with suppress(Exception):
+        """Save what the user says before it is answered; what fails here is tried again after the answer."""
+        try:
             yield from self._save(_said(request), request.runtime, config, on_error="raise")
+        except WorkingMemError as error:
+            _log.info("the question is saved after the answer: %s", error)
+        except Exception:  # noqa: BLE001 - a bug is logged, and raised when it is tried again
+            _log.exception("saving the question beside the model failed; it is saved after the answer")
 
     def _fail(self, request: ModelRequest[Any], config: RunnableConfig, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget what was gathered for it: nobody knows when it goes on."""

@@ -101,6 +101,27 @@ def test_a_question_that_is_stored_is_saved_beside_no_call_of_the_model(bench: B
     assert stored(memory)[:4] == ["human: hello", "ai: hi", "human: weather?", "ai: weather#a-0"]
 
 
+class Buggy(MemoryMiddleware):
+    """Fails once, by a mistake of its own, when it saves."""
+
+    failed = False
+
+    def _saving(self, *arguments: Any) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise KeyError("a bug")
+        return super()._saving(*arguments)
+
+
+def test_a_bug_beside_the_model_is_in_the_log_and_costs_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    memory = bench.memory()
+    bench.run(create_agent(Scripted.says("hi"), [], middleware=[Buggy(memory)]), ask("q"))
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+    assert stored(memory) == ["human: q", "ai: hi"]
+
+
 def test_an_unknown_tool_is_refused(bench: Bench) -> None:
     with pytest.raises(OptionError, match="no tool 'remember'"):
         MemoryMiddleware(bench.memory(), tools=["remember"])
