@@ -28,7 +28,7 @@ LAZY = {"faces", "memory"}  # reach the faces when a user asks for one
 DRAWN = ("models", "display")  # records draw themselves when somebody looks at them
 FACES = {
     *{"chat_history", "chat_models", "cli", "embedded", "embeddings", "ids", "importers"},
-    *{"middleware", "nodes", "percall", "retriever", "store", "tools"},
+    *{"middleware", "nodes", "percall", "retriever", "runnable_history", "store", "tools"},
 }
 # they make something for other modules to run
 NO_IO = {"assembled", "gathering", "tools", "load_node", "save_node", "as_retriever", "chat_history"}
