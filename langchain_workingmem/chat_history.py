@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-import langchain_core
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.runnable_history import step_of_run
 from langchain_workingmem.turn import read_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import History
     from langchain_workingmem.options import HistoryOptions
-
-_log = logging.getLogger("langchain_workingmem")
 
 
 class HasHistory(Protocol):
@@ -58,12 +53,13 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """Return what `HistoryOptions` shows, oldest first. One round trip."""
-        return self._as_seen_by(sys._getframe(1), self._core.run(self._read()))  # noqa: SLF001 - see there
+        step = step_of_run()
+        return self._as_seen_at(step, self._core.run(self._read()))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Async twin of `messages`."""
-        caller = sys._getframe(1)  # noqa: SLF001 - see `_as_seen_by`
-        return self._as_seen_by(caller, await self._core.arun(self._read()))
+        step = step_of_run()
+        return self._as_seen_at(step, await self._core.arun(self._read()))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Save messages at the end. One round trip, two without a `resource_id`."""
@@ -89,38 +85,25 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
     def _read(self) -> Plan[list[BaseMessage]]:
         return read_history(self._core.state, self.session_id, self.resource_id, self._memory.history_options)
 
-    def _as_seen_by(self, caller: FrameType, messages: list[BaseMessage]) -> list[BaseMessage]:
+    def _as_seen_at(
+        self, step: Literal["begins"] | list[BaseMessage] | None, messages: list[BaseMessage]
+    ) -> list[BaseMessage]:
         """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.
 
         It reads the history again when a run ends, and takes that many messages off the front of its input, to save the
         rest. If somebody else wrote or deleted meanwhile, it would take off what the user has just said, or bring back what
         was deleted. Of several runs on one object, the view is this run's with which its input begins.
         """
-        if not is_from_config(caller):
-            return messages
-        given = caller.f_locals.get("input_messages")
-        if "enter_history" in caller.f_code.co_name:
+        if step == "begins":
             self._views = [*self._views[-99:], messages]
-        elif given is None:
-            _log.warning(
-                "this langchain-core (%s) reads histories in a way that is not known: when others write to thread %r during a run, "
-                "what the user says in it may be lost; use another version, or MemoryMiddleware",
-                langchain_core.__version__,
-                self.session_id,
-            )
-        else:
-            ids = [message.id for message in given]
+        elif step is not None:
+            ids = [message.id for message in step]
             mine = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
             if mine:
                 view = max(mine, key=len)
                 self._views = [other for other in self._views if other is not view]
                 return view
         return messages
-
-
-def is_from_config(caller: FrameType) -> bool:
-    """Tell whether RunnableWithMessageHistory calls: what it passes, it has read in the config."""
-    return caller.f_globals.get("__name__") == "langchain_core.runnables.history"
 
 
 def config_specs() -> list[ConfigurableFieldSpec]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
@@ -116,10 +115,11 @@ class Faces:
         as the factory, with `history_factory_config=memory.config_specs` to name the user in the config as well. A config
         that names somebody else than the authenticated user raises `IdError`; a factory of your own may pass whom it likes.
         """
-        from langchain_workingmem.chat_history import RedisChatMessageHistory, is_from_config
+        from langchain_workingmem.chat_history import RedisChatMessageHistory
         from langchain_workingmem.ids import owner_of_session
+        from langchain_workingmem.runnable_history import is_from_config
 
-        owner = owner_of_session(resource_id, from_config=is_from_config(sys._getframe(1)))  # noqa: SLF001 - see there
+        owner = owner_of_session(resource_id, from_config=is_from_config())
         return RedisChatMessageHistory(self, session_id, resource_id=owner)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from threading import Thread
@@ -201,7 +200,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self._known(request, config) or self._core.run(self._prepare(_said(request), request.runtime, config))
         found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
-        if self._has_question(found, config):
+        if self._saves_question(request, found, config):
             saving = self._save_question(request, config)
             beside = Thread(target=copy_context().run, args=(self._core.run, saving), daemon=True)
             beside.start()
@@ -226,7 +225,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             found = await self._core.arun(self._prepare(_said(request), request.runtime, config))
         found = self._keep(self._key(request.runtime, config), replace(found, model=request.model))
         beside = None
-        if self._has_question(found, config):
+        if self._saves_question(request, found, config):
             beside = asyncio.ensure_future(self._core.arun(self._save_question(request, config)))
         try:
             return await handler(self._remind(request, found, config))
@@ -308,9 +307,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns.put(key, found)
         return found
 
-    def _has_question(self, found: AgentTurn, config: RunnableConfig) -> bool:
-        """Tell whether the question is to be saved beside the model's answer."""
-        return self._saves(config) and found.question not in found.saved
+    def _saves_question(self, request: ModelRequest[Any], found: AgentTurn, config: RunnableConfig) -> bool:
+        """Tell whether the first call of a turn has anything to save beside it: a thread or a task is started for it."""
+        if found.saved or not self._saves(config):
+            return False
+        return found.branch.is_news or bool(found.unsaved(_said(request)))
 
     def _saves(self, config: RunnableConfig) -> bool:
         return self._persist and PerCall.of(config).saves and not is_inside_a_tool(config)
@@ -361,9 +362,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
     def _save_question(self, request: ModelRequest[Any], config: RunnableConfig) -> Plan[None]:
-        """Save what the user says before it is answered; what fails here is tried again behind the answer."""
-        with suppress(Exception):
+        """Save what the user says before it is answered; what fails here is tried again after the answer."""
+        try:
             yield from self._save(_said(request), request.runtime, config, on_error="raise")
+        except WorkingMemError as error:
+            _log.info("the question is saved after the answer: %s", error)
+        except Exception:  # noqa: BLE001 - a bug is logged, and raised when it is tried again
+            _log.exception("saving the question beside the model failed; it is saved after the answer")
 
     def _fail(self, request: ModelRequest[Any], config: RunnableConfig, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget what was gathered for it: nobody knows when it goes on."""

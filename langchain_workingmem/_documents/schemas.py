@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -277,7 +277,7 @@ def _holds(value: Any, annotation: Any) -> bool:
     return isinstance(value, list) and isinstance(origin, type) and issubclass(origin, list | set | frozenset | tuple)
 
 
-@cache
+@lru_cache(maxsize=256)  # a program may make classes without end, and its entries keep them alive
 def _names(schema: type[Any]) -> tuple[dict[str, _Name], Literal["ignore", "allow", "forbid"]]:
     """Map every name of a field to the one that reads it; and tell what happens to other names."""
     if not issubclass(schema, BaseModel):

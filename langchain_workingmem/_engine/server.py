@@ -229,8 +229,8 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
                 break
             if time.monotonic() > deadline:
                 raise RedisConnectionError(
-                    f"the server of {directory} is not ready in time: raise start_timeout, if it is still "
-                    f"loading. {_log_tail(directory)}"
+                    f"the server of {directory} is not ready in time: if it is still loading, give it more time with "
+                    f"EmbeddedRedis(path, start_timeout=...) and pass its url to Memory(url). {_log_tail(directory)}"
                 )
             time.sleep(POLL_SECONDS)
         _configure(socket_of(directory), appendfsync)

@@ -36,14 +36,15 @@ class Recent(Generic[K, V]):
         """Set an entry."""
         self.change(key, lambda _: value)
 
-    def change(self, key: K, make: Callable[[V | None], V | None]) -> None:
-        """Make an entry of the one that is there, in one step; None takes it out."""
+    def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
+        """Make an entry of the one that is there, in one step, and return it; None takes it out."""
         with self._lock:
             made = make(self._entries.pop(key, None))
             if made is not None:
                 self._entries[key] = made
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
+            return made
 
     def __len__(self) -> int:
         return len(self._entries)

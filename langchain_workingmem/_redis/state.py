@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 
-_RESOURCES = 10_000  # whose authors are kept in mind
+_RESOURCES = 10_000  # whose authors are remembered; those of the one that was searched longest ago are forgotten
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
 
@@ -48,7 +48,8 @@ class MemoryState(Sight):
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
     nameless: bool = False  # the log has said that nobody can make titles
-    authors: dict[str, frozenset[str]] = field(default_factory=dict)  # of the messages of a resource, as seen so far
+    # of the messages of a resource, as far as searches of this process have returned them
+    authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
     # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved
     branches: Recent[tuple[str, str], Any] = field(default_factory=Recent)
     _digests: dict[int, str] = field(default_factory=dict)
@@ -97,12 +98,7 @@ class MemoryState(Sight):
 
     def note_authors(self, resource_id: str, seen: set[str]) -> frozenset[str]:
         """Remember who wrote messages of a resource, and return all that are known."""
-        known = self.authors.get(resource_id, frozenset())
-        if not seen <= known:
-            if len(self.authors) >= _RESOURCES:
-                self.authors.clear()
-            known = self.authors[resource_id] = known | seen
-        return known
+        return self.authors.change(resource_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
 
     def forget(self) -> None:
         """Look at the server again before the next operation."""

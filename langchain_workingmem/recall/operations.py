@@ -129,7 +129,7 @@ def find_candidates(
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known = state.authors.get(owner, frozenset())
+    known = state.authors.get(owner) or frozenset()
     question = ends(query.text, MAX_QUERY_CHARACTERS)
     meant = named(question, known) if hybrid else frozenset()
     vector = yield from embed_query(state, in_first_person(question, meant))

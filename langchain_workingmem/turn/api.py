@@ -139,7 +139,8 @@ class Turn:
         one_of(recall, (False, None), "recall")
         options = self.core.state.recall
         if options is None or recall is not None:
-            if asked := sorted(name for name, value in arguments.items() if value not in (None, ())):
+            nothing: tuple[object, ...] = (None, (), [], {}, set(), "")  # filters without content ask for nothing
+            if asked := sorted(name for name, value in arguments.items() if value not in nothing):
                 self.core.state.recalling  # noqa: B018 - raises where recall is off
                 msg = f"recall=False and {', '.join(asked)}: leave one of them out"
                 raise OptionError(msg)

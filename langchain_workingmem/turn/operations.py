@@ -54,13 +54,15 @@ def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
 
 def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of the present turn: from what the user said last on. Without a user's message, all."""
-    end = next((at for at in range(len(messages) - 1, -1, -1) if _is_users(messages[at])), None)
-    if end is None:
-        return list(messages)
-    start = end
+    return list(messages[_start_of_turn(messages, len(messages)) :])
+
+
+def _start_of_turn(messages: Sequence[BaseMessage], end: int) -> int:
+    """Return the index of the first message of the turn that ends in front of the index `end`."""
+    start = next((at for at in range(end - 1, -1, -1) if _is_users(messages[at])), 0)
     while start and _is_users(messages[start - 1]):
         start -= 1
-    return list(messages[start:])
+    return start
 
 
 def _is_users(message: BaseMessage) -> bool:
@@ -78,13 +80,12 @@ def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> li
     Where none is, what stands in front may be examples of the program. Then only the turns that were left at an interrupt
     are saved as well: they end with calls that nobody has answered, and nothing of them may have been saved.
     """
-    turn = turn_of(messages)
-    start = len(messages) - len(turn)
+    start = _start_of_turn(messages, len(messages))
     known = next((at for at in range(start - 1, -1, -1) if messages[at].id in stored), None)
     if known is not None:
         return list(messages[known + 1 :])
     while start and isinstance(last := messages[start - 1], AIMessage) and last.tool_calls:
-        start -= len(turn_of(messages[:start]))
+        start = _start_of_turn(messages, start)
     return list(messages[start:])
 
 

@@ -57,7 +57,7 @@ def delete(
                 "until it is: call delete_resource() again"
             )
         raise
-    state.authors.pop(resource_id, None)
+    state.authors.pop(resource_id)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import langchain_core
 import pytest
 from langchain_core._api.deprecation import LangChainDeprecationWarning
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -15,7 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
+from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError, runnable_history
 from langchain_workingmem.chat_history import RedisChatMessageHistory
 from tests.agents.nodes_samples import Recording, spoken, texts
 from tests.agents.tools_samples import Make
@@ -238,15 +239,39 @@ def test_a_clear_after_a_failed_run_brings_nothing_back(
 def test_another_langchain_than_we_know_is_told_of(
     plain: Memory, caplog: pytest.LogCaptureFixture, face: str, loop_runner: asyncio.Runner
 ) -> None:
-    """When langchain_core renames what we look at, there is a warning, and the messages are read all the same."""
+    """When langchain_core renames what we look at, there is one warning, and the messages are read all the same."""
+    runnable_history._warn_once.cache_clear()
     plain.save_turn([HumanMessage("one")], thread_id="t", resource_id="t")
     read = "def renamed(found): return found.messages"
     aread = "async def renamed(found): return await found.aget_messages()"
     module: dict[str, Any] = {"__name__": "langchain_core.runnables.history"}
     exec(read if face == "sync" else aread, module)
-    found = module["renamed"](plain.chat_history("t"))
-    assert texts(found if face == "sync" else loop_runner.run(found)) == ["one"]
-    assert "langchain-core" in caplog.text
+    for _ in range(2):
+        found = module["renamed"](plain.chat_history("t"))
+        assert texts(found if face == "sync" else loop_runner.run(found)) == ["one"]
+    (record,) = caplog.records
+    assert f"langchain-core {langchain_core.__version__} reads" in record.getMessage()
+
+
+def test_a_langchain_without_the_list_of_the_run_is_told_of(plain: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    runnable_history._warn_once.cache_clear()
+    plain.save_turn([HumanMessage("one")], thread_id="t", resource_id="t")
+    module: dict[str, Any] = {"__name__": "langchain_core.runnables.history"}
+    exec("def _exit_history(found): return found.messages", module)
+    assert texts(module["_exit_history"](plain.chat_history("t"))) == ["one"]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [("langchain_core.runnables.moved", True), ("my.app", False), ("langchain_corel", False)]
+)
+def test_ids_that_langchain_core_passes_come_from_the_config_wherever_the_class_is(module: str, expected: bool) -> None:
+    def factory() -> bool:
+        return runnable_history.is_from_config()
+
+    space: dict[str, Any] = {"__name__": module, "factory": factory}
+    exec("def call(): return factory()", space)
+    assert space["call"]() is expected
 
 
 # ---------------------------------------------------------------------- many at once

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.errors import EmbeddingError, RedisConnectionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.agents.middleware_samples import PROMPT, TURN, UPDATE, seed, stored
-from tests.agents.models import Bench, ModelDownError, Scripted, agent_of, ask, calling, remembered, said, weather
+from tests.agents.models import (
+    Bench,
+    ModelDownError,
+    Scripted,
+    agent_of,
+    ask,
+    calling,
+    configured,
+    remembered,
+    said,
+    weather,
+)
 
 # ---------------------------------------------------------------------- options
 
@@ -49,6 +61,65 @@ def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, g
     agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory, tools=chosen)])
     bench.run(agent, ask("hello"))
     assert sorted(model.tools[0]) == sorted([*given, "weather"])
+
+
+class Watched(MemoryMiddleware):
+    """Counts how often it begins to save the question beside a call of the model."""
+
+    begun = 0
+
+    def _save_question(self, *arguments: Any) -> Any:
+        self.begun += 1
+        return super()._save_question(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [({"read_only": True}, {}), ({"persist": False}, {}), ({}, {"read_only": True}), ({}, {"persist": False})],
+)
+def test_where_nothing_is_saved_nothing_runs_beside_the_model(bench: Bench, options: Any, call: Any) -> None:
+    middleware = Watched(bench.memory(), **options)
+    bench.run(create_agent(Scripted.says("hi"), [], middleware=[middleware]), ask("q"), configured("t", memory=call))
+    assert middleware.begun == 0
+
+
+def test_a_question_is_saved_beside_one_call_of_the_model(bench: Bench) -> None:
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "sunny")
+    middleware = Watched(bench.memory())
+    bench.run(create_agent(model, [weather], middleware=[middleware]), ask("weather?"))
+    assert middleware.begun == 1
+
+
+def test_a_question_that_is_stored_is_saved_beside_no_call_of_the_model(bench: Bench) -> None:
+    memory = bench.memory()
+    seed(memory, "hello", "hi", "weather?")
+    given = {"messages": [HumanMessage("hello"), AIMessage("hi"), HumanMessage("weather?")]}  # sent again, without ids
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "sunny")
+    middleware = Watched(memory)
+    bench.run(create_agent(model, [weather], middleware=[middleware]), given)
+    assert middleware.begun == 0
+    assert stored(memory)[:4] == ["human: hello", "ai: hi", "human: weather?", "ai: weather#a-0"]
+
+
+class Buggy(MemoryMiddleware):
+    """Fails once, by a mistake of its own, when it saves."""
+
+    failed = False
+
+    def _saving(self, *arguments: Any) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise KeyError("a bug")
+        return super()._saving(*arguments)
+
+
+def test_a_bug_beside_the_model_is_in_the_log_and_costs_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    memory = bench.memory()
+    bench.run(create_agent(Scripted.says("hi"), [], middleware=[Buggy(memory)]), ask("q"))
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+    assert stored(memory) == ["human: q", "ai: hi"]
 
 
 def test_an_unknown_tool_is_refused(bench: Bench) -> None:

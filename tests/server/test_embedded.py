@@ -284,7 +284,7 @@ def test_a_server_that_is_not_ready_in_time_says_why(
 ) -> None:
     slow = executable(scratch / "bin" / "redis-server", "echo thinking; exec sleep 60")
     monkeypatch.setattr(server, "chosen_engine", lambda: server.Engine(slow, ()))
-    with pytest.raises(RedisConnectionError, match=r"(?s)raise start_timeout.*thinking"):
+    with pytest.raises(RedisConnectionError, match=r"(?s)EmbeddedRedis\(path, start_timeout=.*thinking"):
         EmbeddedRedis(data, start_timeout=timedelta(seconds=0.5)).start()
     wait_until(lambda: is_stopped(data))
 

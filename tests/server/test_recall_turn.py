@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem import HistoryOptions, LocalEmbeddings, Memory, OptionError, RecallOptions
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.rendering import message_text
@@ -285,3 +285,23 @@ def test_a_retriever_fills_top_k_with_hits_of_their_own(memory: Memory) -> None:
         "user: red vault three",
     ]
     assert len(retriever.invoke("red vault", top_k=1)) == 1
+
+
+# ---------------------------------------------------------------------- without recall
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [{"metadata": {}}, {"exclude_message_ids": []}, {"exclude_message_ids": set()}, {"exclude_message_ids": ""}],
+)
+@pytest.mark.parametrize("off", [{}, {"recall": False}])
+def test_filters_without_content_do_not_ask_for_recall_where_it_is_off(
+    plain: Memory, empty: dict[str, Any], off: dict[str, Any]
+) -> None:
+    assert shown(plain, "red vault", **empty, **off) == []
+
+
+def test_filters_with_content_ask_for_recall(plain: Memory) -> None:
+    for asked in ({"metadata": {"a": 1}}, {"exclude_message_ids": ["m"]}, {"top_k": 0}, {"threshold": 0.0}):
+        with pytest.raises(OptionError, match="recall is off"):
+            shown(plain, "red vault", **asked)

@@ -35,7 +35,7 @@ LAYERS = [
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "turn", "users", "items"},
-    {"ids", "percall", "embeddings", "chat_models", "embedded"},
+    {"ids", "percall", "embeddings", "chat_models", "embedded", "runnable_history"},
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
     {"faces"},
     {"memory"},

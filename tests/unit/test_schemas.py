@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import date
 from typing import Any, Self
+from weakref import ref
 
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
@@ -265,3 +267,17 @@ def test_one_of_several_names_for_reading_is_kept() -> None:
     fields: dict[str, Any] = {"name": (str | None, Field(None, validation_alias=AliasChoices("name", "fullName")))}
     schema = create_model("Choices", **fields)
     assert value(schema, stored(schema, {}, {"fullName": "Ann"})).name == "Ann"
+
+
+# ---------------------------------------------------------------------- classes that a program makes while it runs
+
+
+def test_classes_that_are_used_no_more_are_not_kept_for_ever() -> None:
+    made = []
+    for at in range(600):
+        schema = create_model(f"Made{at}", name=(str | None, None))
+        assert stored(schema, {}, {"name": "Ann"}) == {"name": "Ann"}
+        made.append(ref(schema))
+    del schema
+    gc.collect()
+    assert sum(one() is not None for one in made) < 300
