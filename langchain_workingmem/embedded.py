@@ -1,4 +1,4 @@
-"""A private Redis server with Search, for programs that have none to connect to."""
+"""A private Redis server with Search, for programs without a Redis to connect to."""
 
 import os
 import sys
@@ -17,23 +17,21 @@ AppendFsync = Literal["always", "everysec"]
 
 
 class EmbeddedRedis:
-    """A Redis server with Search in a data directory, started on demand and stopped when nobody uses it.
+    """A Redis server with Search in a data directory, started on demand and stopped after its last user.
 
         with EmbeddedRedis("data/memory") as server:
             client = redis.Redis.from_url(server.url)
 
-    Any number of objects and processes may open the same path: they share one server. It stops within
-    two seconds after the last has called `close`, was garbage collected or has ended, even by SIGKILL.
-    A child made by `os.fork` counts as a user for as long as it lives; a program run by `subprocess`
-    does not. The server listens on a Unix socket that only this user of the machine can open.
+    Any number of objects and processes may open the same path: they share one server. It stops within two seconds after
+    the last of them has called `close`, is garbage collected or has ended, even by SIGKILL. A child made by `os.fork` is a
+    user until it ends; a program run by `subprocess` is not. Only this user of the machine can open the server's socket.
 
     Args:
-        path: The data directory, on a local disk; made if missing, kept. None: a temporary one, removed with
-            the server.
-        appendfsync: When writes reach the disk: before the reply, or every second. What was acknowledged
-            survives a crash of the server with both; this is about power failures, and crashes while the disk is
-            full (docs/reliability.md). A server that several share follows the stricter wish.
-        start_timeout: How long `start` may take, loading included.
+        path: The data directory, on a local disk; made if missing, and kept. None: a temporary one, removed with the server.
+        appendfsync: When writes reach the disk: before the reply, or every second. With both, acknowledged writes survive a
+            crash of the server; the difference is a power failure, or a crash while the disk is full (docs/reliability.md).
+            The strictest value of all users applies.
+        start_timeout: The longest time for `start`, loading included.
     """
 
     def __init__(
@@ -45,7 +43,7 @@ class EmbeddedRedis:
     ) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
             raise OptionError(f"path is {path!r}: give the name of a directory, or None for a temporary one")
-        # not by `options`, whose imports take longer than the start of a server
+        # not checked by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
             raise OptionError(f"appendfsync is {appendfsync!r}: use one of {', '.join(allowed)}")
         if not isinstance(start_timeout, timedelta) or start_timeout <= timedelta(0):
@@ -54,13 +52,13 @@ class EmbeddedRedis:
         self._appendfsync = appendfsync
         self._start_timeout = start_timeout
         self._mutex = threading.Lock()
-        self._claim: tuple[Path, int] | None = None  # the directory, without links, and its lock
+        self._claim: tuple[Path, int] | None = None  # the directory without links, and its lock
         self._release: weakref.finalize[[int], EmbeddedRedis] | None = None
         self._url: str | None = None
 
     @property
     def path(self) -> Path | None:
-        """The data directory; None as long as a temporary one is not made, before `start`."""
+        """The data directory; None before `start` if it is temporary."""
         return self._given or (self._claim[0] if self._claim else None)
 
     @property
@@ -71,24 +69,23 @@ class EmbeddedRedis:
         return self._url
 
     def start(self) -> None:
-        """Start the server or join the one that runs. Blocks for about 0.1 s, more if there is much to load.
+        """Start the server or join a running one. Blocks for about 0.1 s, longer if there are many data to load.
 
-        Call it again at any time: it does nothing if the server answers, and starts it again, with its
-        data, if it died. `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if
-        no server with Search is installed, `RedisConnectionError` with the end of the server's log if it
-        does not get ready.
+        Call it again at any time: it does nothing if the server answers, and starts a server that died again, with its data.
+        `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if no server with Search is installed,
+        `RedisConnectionError` with the end of the server's log if it does not get ready.
         """
         if sys.platform == "win32":
             raise RedisCapabilityError(
                 "the embedded server does not run on Windows: run `docker run -p 6379:6379 redis:8` and "
                 "pass its URL, redis://localhost:6379/0, instead"
             )
-        from langchain_workingmem._engine import server
+        from langchain_workingmem._engine import guardian, server
 
         deadline = time.monotonic() + self._start_timeout.total_seconds()
         with self._mutex:
-            if self._claim and not server.is_current(*self._claim):
-                self._give_up()  # somebody removed the directory
+            if self._claim and not guardian.is_current(*self._claim):
+                self._give_up()  # the directory was removed
             fresh = self._claim is None
             if self._claim is None:
                 wanted = self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
@@ -96,10 +93,7 @@ class EmbeddedRedis:
                 self._release = weakref.finalize(self, os.close, self._claim[1])
             try:
                 socket_path = server.ensure_running(
-                    self._claim[0],
-                    appendfsync=self._appendfsync,
-                    temporary=self._given is None,
-                    deadline=deadline,
+                    self._claim[0], appendfsync=self._appendfsync, temporary=self._given is None, deadline=deadline
                 )
             except BaseException:
                 if fresh:
@@ -108,7 +102,7 @@ class EmbeddedRedis:
             self._url = server.url_of(socket_path)
 
     def close(self) -> None:
-        """Stop using the server, at once and without waiting: it ends soon if nobody else uses it."""
+        """Stop using the server. Returns at once; the server ends soon after its last user."""
         with self._mutex:
             self._give_up()
 

@@ -1,20 +1,22 @@
-"""The records that operations return: frozen, slotted, times in UTC."""
+"""The records that operations return: frozen, slotted, times in UTC. Each describes itself with a picture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003 - a pydantic state with a MemoryContext resolves the annotations
+from dataclasses import dataclass, field, replace
+from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.diffs import changes
+from langchain_workingmem._documents.diffs import changes, pretty
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.display import pictures as shown
+from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Table, counted, label, minutes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_core.documents import Document
 
@@ -23,24 +25,27 @@ Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 
 
 class _Shown:
-    """Shows itself in notebooks, and in terminals through rich."""
+    """Shows its picture in notebooks, and in terminals through rich."""
 
     __slots__ = ()
+
+    def _picture(self) -> Picture:
+        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         from langchain_workingmem.display.html import html
 
-        return html(self)
+        return html(self._picture())
 
     def __rich__(self) -> Any:
         from langchain_workingmem.display.terminal import rich
 
-        return rich(self)
+        return rich(self._picture())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread(_Shown):
-    """One conversation."""
+    """A thread, without its messages."""
 
     id: str
     resource_id: str
@@ -50,14 +55,35 @@ class Thread(_Shown):
     updated_at: datetime
     message_count: int
     clone_of: str | None = None
-    unfinished: bool = (
-        False  # a clone that is being written, or whose writer died: clone with its id again, or delete it
-    )
+    # the clone is still being written, or its writer died: clone with its id again, or delete it
+    unfinished: bool = False
+
+    def _picture(self) -> Picture:
+        cells = _thread_row(self)
+        title, updated = cells.pop("title"), cells.pop("updated (UTC)")
+        facts = {
+            **cells,
+            "created": minutes(self.created_at),
+            "updated": f"{updated} UTC",
+            "clone of": None if self.clone_of is None else label(self.clone_of),
+            "metadata": shown.excerpt(shown.values(self.metadata)) if self.metadata else None,
+        }
+        return Picture(title, facts)
+
+
+def _thread_row(thread: Thread) -> dict[str, str]:
+    return {
+        "title": label(thread.title) if thread.title else "(no title)",
+        "id": label(thread.id),
+        "resource": label(thread.resource_id),
+        "messages": f"{thread.message_count:,}",
+        "updated (UTC)": minutes(thread.updated_at),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClonedThread:
-    """A new thread, and where each message of the source went."""
+    """A new thread, and the new ids of its messages."""
 
     thread: Thread
     message_ids: dict[str, str]  # id in the source -> id in the clone, in order
@@ -69,13 +95,23 @@ class Page(_Shown, Generic[T]):
 
     items: list[T]
     total: int  # of the whole listing
-    next_cursor: str | None = None  # pass it as `cursor` for the next page; None: this was the last
+    next_cursor: str | None = None  # pass it as `cursor` for the next page; None: this is the last page
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def _picture(self) -> Picture:
+        more = {"more": None if self.next_cursor is None else "pass next_cursor"}
+        if not self.items:
+            return Picture(f"Nothing on this page, {self.total:,} in all", more)
+        kind, cells = _LISTINGS.get(type(self.items[0]), ("items", None))
+        title = f"{len(self):,} of {self.total:,} {kind}"
+        if cells is None:
+            return Picture(title, more, [Lines([("plain", shown.excerpt(repr(item))) for item in self.items])])
+        return Picture(title, more, [Table([Row(cells(item)) for item in self.items])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +120,34 @@ class StoredMessage:
 
     message: BaseMessage
     thread_id: str
-    seq: int  # position in the thread, given by the server: rising, never reused
+    seq: int  # position in the thread: assigned by the server, rising, never reused
     stored_at: datetime  # strictly rising within a thread
-    superseded: bool = False  # the conversation has left it behind: edited, regenerated, on another branch
+    superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
     refused: bool = False  # a provider refused it, so no model is shown it again
-    upto: int = 0  # estimated tokens of all that was said in the thread up to it; 0 for tool traffic
+    upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
+
+
+def _message_row(row: StoredMessage) -> dict[str, str]:
+    time = minutes(row.stored_at)
+    return {"thread": label(row.thread_id), "number": str(row.seq), "time (UTC)": time, **shown.spoken(row.message)}
+
+
+_Cells: TypeAlias = "Callable[[Any], dict[str, str]]"
+_LISTINGS: dict[type, tuple[str, _Cells]] = {
+    Thread: ("threads", _thread_row),
+    StoredMessage: ("messages", _message_row),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallHit:
-    """A message that was recalled, with its window."""
+    """A message that a search found, with its window."""
 
-    message: BaseMessage  # as it is stored, or within a budget a marked copy with an excerpt
+    message: BaseMessage  # as it is stored, or, within a budget, a marked copy with an excerpt
     thread_id: str
-    score: float  # what hits are ranked by, comparable within one result
+    score: float  # hits are ranked by it; comparable within one result
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
-    before: list[BaseMessage]  # messages in front of it in its thread, in order
+    before: list[BaseMessage]  # messages before it in its thread, in order
     after: list[BaseMessage]
     stored_at: datetime
     thread_title: str | None
@@ -107,7 +155,7 @@ class RecallHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResult(_Shown):
-    """What recall brings back: hits with the best first, and their windows as one list of messages."""
+    """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
@@ -132,33 +180,29 @@ class RecallResult(_Shown):
         """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
         found: dict[str, list[list[tuple[datetime, BaseMessage]]]] = {}
         last: dict[str, StoredMessage] = {}
-        joined: set[tuple[str, str | None, str | None]] | None = None
+        joined: set[tuple[str, str | None, str | None]] = set()
         for row in self.rows:
             id, before = row.thread_id, last.get(row.thread_id)
             last[id] = row
-            if before is None:
-                found[id] = [[(row.stored_at, row.message)]]
-                continue
-            is_next = row.seq == before.seq + 1
-            if not is_next:  # numbers of deleted messages are missing: a window says that nothing is in between
-                joined = self._joined() if joined is None else joined
+            runs = found.setdefault(id, [])
+            is_next = before is not None and row.seq == before.seq + 1
+            if before is not None and not is_next:
+                # positions of deleted messages are missing; the windows of the hits tell which messages are adjacent
+                joined = joined or {
+                    (hit.thread_id, one.id, other.id)
+                    for hit in self.hits
+                    for one, other in pairwise([*hit.before, hit.message, *hit.after])
+                }
                 is_next = (id, before.message.id, row.message.id) in joined
             if not is_next:
-                found[id].append([])
-            found[id][-1].append((row.stored_at, row.message))
+                runs.append([])
+            runs[-1].append((row.stored_at, row.message))
         return found
 
-    def _joined(self) -> set[tuple[str, str | None, str | None]]:
-        return {
-            (hit.thread_id, one.id, other.id)
-            for hit in self.hits
-            for one, other in pairwise([*hit.before, hit.message, *hit.after])
-        }
-
     def to_documents(self) -> list[Document]:
-        """Give one document per hit: its window with the speakers, and ids, similarity and time as metadata.
+        """Return one document per hit: its window with the speakers, and ids, similarity and time as metadata.
 
-        A message stands in one document only: a hit in its own, its neighbours in that of the best hit.
+        A message is in one document only: a hit in its own, its neighbours in that of the best hit.
         """
         from langchain_core.documents import Document
 
@@ -167,9 +211,9 @@ class RecallResult(_Shown):
         for hit in self.hits:
             window = []
             for message in (*hit.before, hit.message, *hit.after):
-                place = hit.thread_id, message.id
-                if message is hit.message or place not in taken:
-                    taken.add(place)
+                key = hit.thread_id, message.id
+                if message is hit.message or key not in taken:
+                    taken.add(key)
                     window.append(message)
             metadata = {
                 "thread_id": hit.thread_id,
@@ -184,8 +228,22 @@ class RecallResult(_Shown):
         return documents
 
     def as_text(self) -> str:
-        """Render the windows for a model or a log: escaped, dated, labelled by conversation, with nothing in it that hides."""
+        """Render the windows for a model or a log: escaped, dated, labelled by thread, without invisible characters."""
         return visible("\n".join(conversations(self)))
+
+    def _picture(self) -> Picture:
+        known = {(row.thread_id, row.message.id) for row in self.rows}
+        rows = [
+            StoredMessage(message=hit.message, thread_id=hit.thread_id, seq=0, stored_at=hit.stored_at)
+            for hit in self.hits
+            if (hit.thread_id, hit.message.id) not in known
+        ]
+        full = replace(self, rows=sorted([*rows, *self.rows], key=lambda row: row.stored_at))
+        ranks = {(hit.thread_id, hit.message.id): (rank, hit.similarity) for rank, hit in enumerate(self.hits, 1)}
+        tables = shown.recalled(full.windows(), self.titles, ranks)
+        if not tables:
+            return Picture("Nothing was recalled", {})
+        return Picture(f"{counted(len(self.hits), 'hit')} in {counted(len(tables), 'thread')}", {}, tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,81 +254,107 @@ class WorkingMemoryState(_Shown):
     text: str  # as it is stored: Markdown, text or JSON
     revision: int  # 0: never written
     updated_at: datetime | None  # None: never written
-    is_empty: bool  # nothing, or the bare template
-    origin: str | None = None  # what wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = (
-        None  # along which it is kept, that of the user if each has one; None: a schema, or free text
-    )
-    # for the prompt; not a part of what is known
-    instructions: str | None = field(default=None, repr=False, compare=False)
-    key: str = field(default="", repr=False, compare=False)  # under which it is stored
+    is_empty: bool  # no text, or the bare template
+    origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
+    template: str | None = None  # of this user, if each has one; None: a schema, or free text
+    instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
+    key: str = field(default="", repr=False, compare=False)  # of Redis
 
     def diff(self, earlier: WorkingMemoryState | None) -> WorkingMemoryDiff:
-        """Compare with an earlier revision, line by line; None stands for nothing at all. No round trip."""
-        return WorkingMemoryDiff(
-            earlier=earlier.revision if earlier else 0,
-            later=self.revision,
-            lines=changes(earlier.text if earlier else "", self.text),
-        )
+        """Compare with an earlier revision, line by line; None is the empty document. No round trip."""
+        before, revision = (earlier.text, earlier.revision) if earlier else ("", 0)
+        return WorkingMemoryDiff(earlier=revision, later=self.revision, lines=changes(before, self.text))
+
+    def _picture(self) -> Picture:
+        updated = None if self.updated_at is None else f"{minutes(self.updated_at)} UTC"
+        origin = None if self.origin is None else label(self.origin)
+        facts = {"revision": str(self.revision), "updated": updated, "by": origin}
+        parts = [shown.block(pretty(self.text))] if self.text.strip() else []
+        return Picture("Working memory, empty" if self.is_empty else "Working memory", facts, parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryDiff(_Shown):
-    """What changed between two revisions of working memory. `str()` gives a unified diff, "" where nothing did.
+    """The changes between two revisions of working memory. `str()` gives a unified diff, "" without a change.
 
-    JSON is compared with a line for each value, and neither the order of keys nor commas count.
+    JSON is compared with a line for each value. The order of keys and commas make no difference.
     """
 
     earlier: int  # revision; 0: nothing was written yet
     later: int
-    lines: list[str]  # of the unified diff, behind its header
+    lines: list[str]  # of the unified diff, without its header
 
     @property
     def added(self) -> list[str]:
-        """Return the lines that are new."""
+        """Return the new lines."""
         return [line[1:] for line in self.lines if line.startswith("+")]
 
     @property
     def removed(self) -> list[str]:
-        """Return the lines that are gone."""
+        """Return the removed lines."""
         return [line[1:] for line in self.lines if line.startswith("-")]
 
     def __str__(self) -> str:
         head = [f"--- revision {self.earlier}", f"+++ revision {self.later}"] if self.lines else []
         return "\n".join([*head, *self.lines])
 
+    def _picture(self) -> Picture:
+        title = f"Working memory, revision {self.earlier} → {self.later}"
+        if not self.lines:
+            return Picture(f"{title}: no change", {})
+        facts = {"added": counted(len(self.added), "line"), "removed": counted(len(self.removed), "line")}
+        return Picture(title, facts, [shown.changed(self.lines)])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext(_Shown):
     """What a model is shown at one turn."""
 
-    messages: list[BaseMessage]  # the history, and what is new; with memory in front of the user's words, in a copy
-    system: list[str]  # blocks to put behind your own system prompt, in this order; empty with placement="question"
+    messages: list[BaseMessage]  # the history and the new messages; memory may be in front of a copy of the question
+    system: list[str]  # blocks to put after your own system prompt, in this order; empty with placement="question"
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
     omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
 
+    def _picture(self) -> Picture:
+        state, recalled, count = self.working_memory, self.recalled, len(self.system)
+        facts = {
+            "system blocks": str(count),
+            "messages": str(len(self.messages)),
+            "recalled": counted(len(recalled.hits), "hit"),
+            "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
+            "left out": counted(self.omitted, "message") if self.omitted else None,
+        }
+        own, front = shown.without_memory(self.messages)
+        parts: list[Part] = [
+            *(shown.block(text, f"System block {at} of {count}") for at, text in enumerate(self.system, 1)),
+            *([Table([Row(shown.spoken(message)) for message in own], "Messages")] if own else []),
+            *(shown.block(text, "In front of the question") for text in front),
+            *(record._picture() for record in (recalled, state) if record is not None),  # noqa: SLF001 - of this module
+        ]
+        return Picture("What the model is shown", facts, parts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that the doctor looked at."""
+    """The result of one check of the doctor."""
 
     # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
     check: str
-    level: Level  # "unknown": this user may not see it
+    level: Level  # "unknown": this Redis user lacks the right to read it
     message: str
-    remedy: str | None = None  # None where nothing needs to be done
+    remedy: str | None = None  # None: nothing needs to be done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(_Shown):
-    """What the doctor found, in the order in which it looked. Iterating a diagnosis iterates its findings."""
+    """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
 
     findings: list[Finding]
 
     @property
     def level(self) -> Level:
-        """Return the worst level; what is unknown is neither good nor bad."""
+        """Return the worst level; "unknown" does not count."""
         levels = {finding.level for finding in self.findings}
         return next((level for level in ("error", "warning") if level in levels), "ok")
 
@@ -280,10 +364,18 @@ class Diagnosis(_Shown):
     def __len__(self) -> int:
         return len(self.findings)
 
+    def _picture(self) -> Picture:
+        rows = []
+        for one in self.findings:
+            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
+            cells = {"level": one.level, "check": one.check, "message": message}
+            rows.append(Row(cells, stands_out=one.level in {"warning", "error"}))
+        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionReport:
-    """What a deletion has deleted."""
+    """Counts of what a deletion has deleted."""
 
     resource_id: str
     threads: int = 0
@@ -291,18 +383,18 @@ class DeletionReport:
     vectors: int = 0
     working_memories: int = 0  # of the resource and of its threads
     revisions: int = 0
-    items: int = 0  # of LangGraph stores, where namespaces were named
-    verified: bool  # no key names the resource any more; False: writers were in the way, call it again
+    items: int = 0  # of LangGraph stores, in the namespaces that were passed
+    verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import has added."""
+    """Counts of what an import has added."""
 
     resource_id: str
     threads: int = 0
     messages: int = 0
-    skipped: int = 0  # messages that were there already
+    skipped: int = 0  # messages that were stored already
     working_memories: int = 0
     revisions: int = 0
     items: int = 0  # of LangGraph stores; without their vectors

@@ -1,4 +1,4 @@
-"""Whose a data directory is, and its parents: no other user may put a server of his own in the place of ours."""
+"""Who owns a data directory and its parents: no other user may replace our server with another one."""
 
 import os
 import stat
@@ -7,29 +7,29 @@ from pathlib import Path
 from langchain_workingmem.errors import OptionError
 
 
-def check(directory: Path, state: os.stat_result) -> None:
-    """Refuse a directory in which another user can put a socket, a configuration or data of his own."""
+def check(directory: Path) -> None:
+    """Refuse a directory in which another user can put a socket, a configuration or data, or which one can replace.
+
+    The owner of a parent directory can replace it too. That is no error: root may work in the home of a user, or in a
+    container with a mounted project.
+    """
+    state = directory.stat()
     if state.st_uid != os.geteuid():
         raise OptionError(
-            f"{directory} belongs to the user with the number {state.st_uid}, who could read and replace what is in it; this "
+            f"{directory} belongs to the user with the number {state.st_uid}, who could read and replace its content; this "
             f"process runs as {os.geteuid()}: choose a directory of your own, or chown this one"
         )
     if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OptionError(
-            f"other users may write to {directory}, and could put a server of their own there: run chmod go-w on it, or choose "
-            "a directory of your own"
+            f"other users may write to {directory}, and could put their own server there: run chmod go-w on it, or choose a "
+            "directory of your own"
         )
-
-
-def check_parent(parent: Path, state: os.stat_result, directory: Path) -> None:
-    """Refuse a parent directory in which any user can rename ours away, and put one of his own in its place.
-
-    Whoever owns a parent can, too; but root in somebody's home, or in a container beside a mounted project, is no mistake.
-    """
-    # with a umask of 002, which goes with a group for each user, parents are open to the group
-    open_to = stat.S_IWOTH if state.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
-    if state.st_mode & open_to and not state.st_mode & stat.S_ISVTX:
-        raise OptionError(
-            f"other users may write to {parent}, and could replace {directory}: run chmod go-w on it, or chmod +t if they need to "
-            "write there, or choose another directory"
-        )
+    for parent in directory.parents:
+        state = parent.stat()
+        # a umask of 002, used where each user has a group, opens directories to that group
+        writers = stat.S_IWOTH if state.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
+        if state.st_mode & writers and not state.st_mode & stat.S_ISVTX:
+            raise OptionError(
+                f"other users may write to {parent}, and could replace {directory}: run chmod go-w on it, or chmod +t if they "
+                "need to write there, or choose another directory"
+            )

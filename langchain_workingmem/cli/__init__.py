@@ -1,6 +1,6 @@
 """The command line, `workingmem`: needs the extra `cli`.
 
-`base` opens memories and turns errors into exit codes, `output` prints; the other modules hold the commands.
+`base` opens memories and turns errors into exit codes, `output` prints. The other modules hold the commands.
 """
 
 import sys
@@ -13,7 +13,7 @@ except ImportError as error:
 
 try:
     from langchain_workingmem.cli.main import app
-except KeyboardInterrupt:  # loading takes a moment
+except KeyboardInterrupt:  # during the import, which takes a moment
     sys.exit(130)
 
 __all__ = ["app"]

@@ -8,6 +8,9 @@ import os
 import re
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,9 +26,10 @@ from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import Thread
 
 DECLINED = 3
 
@@ -35,20 +39,20 @@ Url = Annotated[
 ]
 Dir = Annotated[
     Path | None,
-    typer.Option("--dir", help="In place of a URL: a private Redis that keeps its data here.", metavar="DIRECTORY"),
+    typer.Option("--dir", help="Instead of a URL: a private Redis with its data here.", metavar="DIRECTORY"),
 ]
-Prefix = Annotated[str, typer.Option(help="In front of every key.")]
+Prefix = Annotated[str, typer.Option(help="The prefix of all keys.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ResourceId = Annotated[str | None, typer.Option("--resource", help="Whose: the id of a resource, usually a user.")]
+ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
-Limit = Annotated[int, typer.Option(min=1, help="How many on a page.")]
-Cursor = Annotated[str | None, typer.Option(help="Where the page begins: the end of the page before says it.")]
-MaxBytes = Annotated[int, typer.Option(min=1, help="A larger document is refused.")]
+Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
+Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
+MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Model = Annotated[
     str,
     typer.Option(
-        "--embeddings", help="Embedding model: local, openai:NAME, or another provider:NAME.", metavar="PROVIDER:NAME"
+        "--embeddings", help="Embedding model: local, openai:NAME or another provider:NAME.", metavar="PROVIDER:NAME"
     ),
 ]
 
@@ -79,23 +83,23 @@ def worded(message: str) -> str:
 
 
 def complain(message: str) -> None:
-    """Say on standard error what went wrong."""
+    """Print an error to standard error."""
     typer.echo(f"workingmem: {clean(message)}", err=True)
 
 
 def misused(message: str) -> NoReturn:
-    """End the program, because it was wrongly called."""
+    """End the program with the exit code for a wrong call."""
     complain(message)
     raise typer.Exit(2)
 
 
 def tell(message: str) -> None:
-    """Say on standard error what a person may want to know; standard output is for what was asked."""
+    """Print a hint to standard error; standard output holds the result only."""
     typer.echo(clean(message), err=True)
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask; without a terminal, and without `--yes`, it is a mistake to call this. Ends the program unless agreed."""
+    """Ask, and end the program unless the user agrees. Without a terminal, `--yes` is required."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -115,72 +119,99 @@ def home() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "langchain-workingmem"
 
 
-def directory_of(url: str | None, directory: Path | None, *, make: bool) -> Path | None:
-    """Choose the directory of the private Redis, None where a URL is meant; only `make` lets a new one begin."""
-    if directory is None:
-        if url is not None:
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The memory that a command works on."""
+
+    url: Url = None
+    directory: Dir = None
+    key_prefix: Prefix = "wm"
+
+    def path(self, *, make: bool) -> Path | None:
+        """Return the directory of the private Redis, None for a URL. Without `make`, the directory must exist."""
+        if self.directory is None and self.url is not None:
             return None
-        directory = home()
-    elif url not in (None, os.environ.get("REDIS_URL")):
-        misused("--url and --dir: pass one of them, a memory is in one place")
-    directory = directory.expanduser()
-    if not make and not directory.is_dir():
-        msg = f"there is no memory in {directory}: pass --url or --dir, set REDIS_URL, or begin with `workingmem chat`"
+        if self.directory is not None and self.url not in (None, os.environ.get("REDIS_URL")):
+            misused("--url and --dir: pass one of them")
+        path = (self.directory or home()).expanduser()
+        if not make and not path.is_dir():
+            msg = f"there is no memory in {path}: pass --url or --dir, set REDIS_URL, or begin with `workingmem chat`"
+            raise OptionError(msg)
+        return path
+
+    @contextmanager
+    def opened(self, *, make: bool = False, **options: Any) -> Iterator[Memory]:
+        """Open the memory, and close it. Only `make` creates indexes and directories."""
+        Keys(self.key_prefix)  # checks it before a directory is made
+        path = self.path(make=make)
+        common = {"key_prefix": self.key_prefix, "create_index": make, **options}
+        memory = Memory(self.url, **common) if path is None else Memory.embedded(path, **common)
+        try:
+            yield memory
+        finally:
+            memory.close()
+
+    @contextmanager
+    def recalling(
+        self,
+        embeddings: str,
+        *,
+        make: bool = False,
+        other_model: bool = False,
+        chosen: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[Memory]:
+        """Open the memory with recall, on the index as it was built. The model "none" leaves recall off.
+
+        Vectors of another model are refused, unless `other_model` allows them. `chosen` are arguments of RecallOptions.
+        """
+        if embeddings == "none":
+            with self.opened(make=make, **options) as memory:
+                yield memory
+            return
+        with self.opened(make=make) as plain:
+            stored = plain.core.run(stored_settings(plain.core.state))
+            recall = RecallOptions(index=_index(stored), **(chosen or {}))
+            with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
+                mine = memory.core.state.model
+                if stored and stored["model"] != mine and not other_model:
+                    msg = (
+                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: "
+                        "pass that model, or change all vectors with `workingmem reindex`"
+                    )
+                    raise OptionError(msg)
+                yield memory
+
+
+def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
+    """Add a function as a command. A parameter that is a dataclass becomes an option for each field."""
+    given = signature(run, eval_str=True).parameters
+    groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
+    parameters: list[Parameter] = []
+    for name, one in given.items():
+        parameters += signature(groups[name], eval_str=True).parameters.values() if name in groups else [one]
+
+    @wraps(run)
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        run(**given)
+
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # typer reads it
+    app.command(run.__name__.rstrip("_"))(called)
+
+
+def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
+    """Return a thread, which must exist."""
+    found = memory.threads.get(thread, resource_id=resource)
+    if found is None:
+        msg = f"there is no thread {thread!r}: `workingmem threads` lists the threads"
         raise OptionError(msg)
-    return directory
-
-
-@contextmanager
-def opened(
-    url: str | None, directory: Path | None, prefix: str, *, make: bool = False, **options: Any
-) -> Iterator[Memory]:
-    """Open the memory that the options name, and close it; only `make` lets indexes and directories come into being."""
-    Keys(prefix)  # a wrong one shall make no directory
-    path = directory_of(url, directory, make=make)
-    common = {"key_prefix": prefix, "create_index": make, **options}
-    memory = Memory(url, **common) if path is None else Memory.embedded(path, **common)
-    try:
-        yield memory
-    finally:
-        memory.close()
-
-
-@contextmanager
-def recalling(
-    url: str | None,
-    directory: Path | None,
-    prefix: str,
-    embeddings: str,
-    *,
-    make: bool = False,
-    other_model: bool = False,
-    chosen: dict[str, Any] | None = None,
-    **options: Any,
-) -> Iterator[Memory]:
-    """Open a memory with recall, on the index as it was built. Vectors of another model are refused, unless allowed.
-
-    The model "none" leaves recall off.
-    """
-    if embeddings == "none":
-        with opened(url, directory, prefix, make=make, **options) as memory:
-            yield memory
-        return
-    with opened(url, directory, prefix, make=make) as plain:
-        stored = plain.core.run(stored_settings(plain.core.state))
-        recall = RecallOptions(index=_index(stored), **(chosen or {}))
-        with opened(url, directory, prefix, make=make, embeddings=embeddings, recall=recall, **options) as memory:
-            mine = memory.core.state.model
-            if stored and stored["model"] != mine and not other_model:
-                msg = (
-                    f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: name "
-                    "that model, or change all vectors with `workingmem reindex`"
-                )
-                raise OptionError(msg)
-            yield memory
+    return found
 
 
 def stored_settings(state: MemoryState) -> Plan[dict[str, Any]]:
-    """Read what the vector index was built for, nothing when there is none. One round trip."""
+    """Read the settings of the vector index, empty if there is none. One round trip."""
     (stored,) = yield from send(("GET", state.keys.vectors_settings))
     found: dict[str, Any] = json.loads(stored) if stored else {}
     return found

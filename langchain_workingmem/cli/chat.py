@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
-from langchain_workingmem.cli.base import Dir, Prefix, Url, directory_of, opened, recalling
+from langchain_workingmem.cli.base import Target  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.working_memory import KEEP_ALL, is_object
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 OFFLINE = (
-    "model: offline, which is no language model: by rules it writes down facts that you state, and quotes memory. For a real "
-    "one set OPENAI_API_KEY or pass --model"
+    "model: offline. It is no language model: it stores facts that you state, and quotes memory, by fixed rules. For a "
+    "language model, set OPENAI_API_KEY or pass --model"
 )
-CHOSEN = {"message_range": (0, 1)}  # a hit, and what was answered
+CHOSEN = {"message_range": (0, 1)}  # a hit and its answer
 
 
 def chat(
@@ -34,41 +34,35 @@ def chat(
         str | None,
         typer.Option(
             metavar="PROVIDER:MODEL",
-            help="Any that LangChain's init_chat_model knows. Without it OpenAI's, if OPENAI_API_KEY is set, else offline: "
-            "a stand-in that quotes memory, by rules.",
+            help="Any model of LangChain's init_chat_model. Default: OpenAI's, if OPENAI_API_KEY is set, else offline, "
+            "which quotes memory by fixed rules.",
         ),
     ] = None,
-    resource: Annotated[str, typer.Option(help="Who you are: memory is kept for this id.")] = "me",
-    thread: Annotated[str | None, typer.Option(help="The conversation to go on with; a new one without it.")] = None,
-    embeddings: Annotated[
-        str, typer.Option(help="Embedding model of recall, or none.", metavar="PROVIDER:NAME")
-    ] = "local",
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    resource: Annotated[str, typer.Option(help="Your id: memory is kept for it.")] = "me",
+    thread: Annotated[str | None, typer.Option(help="The thread to continue. Default: a new one.")] = None,
+    embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
+    target: Target,
 ) -> None:
-    """Talk to an agent that remembers, over conversations and restarts.
+    """Talk to an agent with memory, which it keeps across threads and restarts.
 
-    Without a URL or a directory its memory is a private Redis in your data directory.
+    Without a URL or a directory, the memory is a private Redis in your data directory.
     """
     from langchain_workingmem.cli.talk import Conversation
 
     name = model or _default_model()
     answering = _model(name)
-    with opened(url, directory, key_prefix, make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
+    with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
         if thread is not None:
-            plain.threads.get(thread, resource_id=resource)  # somebody else's is refused before anything is said
+            plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
         options = _fitting(plain.working_memory.get(resource_id=resource).text)
-        with recalling(
-            url, directory, key_prefix, embeddings, make=True, chosen=CHOSEN, working_memory=options
-        ) as memory:
+        with target.recalling(embeddings, make=True, chosen=CHOSEN, working_memory=options) as memory:
             conversation = Conversation(memory, answering, resource, thread)
             conversation.note(OFFLINE if name == "offline" else f"model: {name}")
-            place = directory_of(url, directory, make=True)
-            conversation.note(f"memory: {'the Redis of your URL' if place is None else f'a private Redis in {place}'}")
+            path = target.path(make=True)
+            conversation.note(f"memory: {'the Redis of your URL' if path is None else f'a private Redis in {path}'}")
             if options.read_only:
-                conversation.note("working memory is a JSON object that a program keeps: it is shown, not changed")
-            conversation.note("/help lists commands, /quit ends")
+                conversation.note("working memory is a JSON object of another program: it is shown, not changed")
+            conversation.note("/help lists the commands, /quit ends")
             conversation.run(_lines())
     raise typer.Exit(conversation.failed and not sys.stdin.isatty())
 
@@ -90,7 +84,7 @@ def _model(name: str) -> BaseChatModel:
 
 
 def _fitting(document: str) -> WorkingMemoryOptions:
-    """Choose the form that working memory has already; what a program keeps along its schema is not touched."""
+    """Keep the form that working memory has; a JSON object, which a program keeps with a schema, is read only."""
     if is_object(document):
         return WorkingMemoryOptions(schema={"type": "object"}, read_only=True)
     if not document.strip() or DEFAULT_TEMPLATE.splitlines()[0] in document:
@@ -99,10 +93,10 @@ def _fitting(document: str) -> WorkingMemoryOptions:
 
 
 def _lines() -> Iterator[str]:
-    """Read what the user says; where that is not typed, show it as if it were."""
+    """Read the lines of the user. Lines from a pipe are printed as if they were typed."""
     if sys.stdin.isatty():
         with suppress(ImportError):
-            import readline  # noqa: F401 - gives `input` keys to edit with
+            import readline  # noqa: F401 - lets `input` edit lines
         with suppress(EOFError):
             while True:
                 yield input("> ")

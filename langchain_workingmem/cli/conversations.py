@@ -1,4 +1,4 @@
-"""What was said: `threads`, `show`, `recall`, and `reindex`, which recall depends on."""
+"""Threads and messages: `threads`, `show`, `recall`, and `reindex`, which recall depends on."""
 
 from __future__ import annotations
 
@@ -16,30 +16,26 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli.base import (
     AsJson,
     Cursor,
-    Dir,
     Limit,
     Model,
-    Prefix,
     ResourceId,
+    Target,
     ThreadId,
-    Url,
     Yes,
     confirmed,
+    existing,
     misused,
-    opened,
-    recalling,
     stored_settings,
     tell,
 )
 from langchain_workingmem.cli.output import show, text
-from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import Page, StoredMessage
 
-Role = Annotated[list[str] | None, typer.Option("--role", help="Only these: user, assistant, tool. Repeatable.")]
-Since = Annotated[datetime | None, typer.Option(help="Not before this time (UTC).")]
-Until = Annotated[datetime | None, typer.Option(help="Not after this time (UTC).")]
+Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
+Since = Annotated[datetime | None, typer.Option(help="Only from this time on (UTC).")]
+Until = Annotated[datetime | None, typer.Option(help="Only up to this time (UTC).")]
 
 
 def threads(
@@ -47,16 +43,12 @@ def threads(
     resource: ResourceId = None,
     limit: Limit = 20,
     cursor: Cursor = None,
-    order_by: Annotated[
-        Literal["updated_at", "created_at"], typer.Option(help="The latest comes first.")
-    ] = "updated_at",
+    order_by: Annotated[Literal["updated_at", "created_at"], typer.Option(help="The latest is first.")] = "updated_at",
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
     """List threads, of one resource or of all."""
-    with opened(url, directory, key_prefix) as memory:
+    with target.opened() as memory:
         page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor, order_by=order_by)
     show(page if as_json else replace(page, next_cursor=None), as_json=as_json, wide=True)
     _point(page)
@@ -71,27 +63,15 @@ def show_(
     role: Role = None,
     since: Since = None,
     until: Until = None,
-    newest_first: Annotated[bool, typer.Option("--newest-first", help="Begin at the end.")] = False,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="Begin with the newest.")] = False,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
     """Show the messages of a thread, the oldest first."""
-    with opened(url, directory, key_prefix) as memory:
-        found = memory.threads.get(thread, resource_id=resource)
-        if found is None:
-            msg = f"there is no thread {thread!r}: `workingmem threads` lists those that are"
-            raise OptionError(msg)
-        page = memory.history.page(
-            thread,
-            limit=limit,
-            cursor=cursor,
-            roles=role,
-            since=_utc(since),
-            until=_utc(until),
-            descending=newest_first,
-        )
+    choice: dict[str, Any] = {"roles": role, "since": _utc(since), "until": _utc(until)}
+    with target.opened() as memory:
+        found = existing(memory, thread, resource)
+        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **choice)
     if as_json:
         show({"thread": found, "messages": page}, as_json=True)
     else:
@@ -114,26 +94,24 @@ def _point(page: Page[Any]) -> None:
 
 
 def recall(
-    query: Annotated[str, typer.Argument(help="What to look for, in any words.")],
+    query: Annotated[str, typer.Argument(help="The words to search for; similar meanings are found too.")],
     *,
     resource: ResourceId = None,
     thread: ThreadId = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="How many hits (4).")] = None,
-    message_range: Annotated[int | None, typer.Option(min=0, help="Messages around a hit (1).")] = None,
-    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Least similarity of a hit.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="The number of hits (4).")] = None,
+    message_range: Annotated[int | None, typer.Option(min=0, help="Messages before and after a hit (1).")] = None,
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="The least similarity of a hit.")] = None,
     role: Role = None,
     since: Since = None,
     until: Until = None,
     embeddings: Model = "local",
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
-    """Recall messages by meaning: over all threads of a resource, or in one thread."""
+    """Search messages by meaning: in all threads of a resource, or in one thread."""
     if resource is None and thread is None:
-        misused("pass --resource, to search all of somebody's threads, or --thread, to search one")
-    with recalling(url, directory, key_prefix, embeddings) as memory:
+        misused("pass --resource, to search all threads of a resource, or --thread, to search one")
+    with target.recalling(embeddings) as memory:
         result = memory.recall.search(
             query,
             resource_id=resource,
@@ -158,28 +136,24 @@ def reindex(
     resource: ResourceId = None,
     thread: ThreadId = None,
     embeddings: Model = "local",
-    role: Annotated[list[str] | None, typer.Option("--role", help="Whose text is embedded. (user, assistant)")] = None,
-    chunk_tokens: Annotated[int, typer.Option(min=1, help="Longer texts are embedded in pieces.")] = 400,
+    role: Annotated[list[str] | None, typer.Option("--role", help="Roles to embed (user, assistant).")] = None,
+    chunk_tokens: Annotated[int, typer.Option(min=1, help="Embed longer texts in chunks.")] = 400,
     filterable: Annotated[
         list[str] | None, typer.Option(help="A key of message metadata to filter by. Repeatable.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Embed everything again: for other weights under the same name.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Embed everything again, after a change of weights.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
-    """Give vectors to messages that lack them; without ids this can also change the embedding model.
+    """Embed messages that have no vectors. Without --resource and --thread, it can also change the embedding model.
 
-    --role, --chunk-tokens and --filterable are those of the program's RecallOptions: messages whose vectors were made with
-    others are embedded again.
+    Pass --role, --chunk-tokens and --filterable as in the program's RecallOptions: vectors made with other values are made
+    again.
     """
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
     everything = resource is None and thread is None
-    with recalling(url, directory, key_prefix, embeddings, make=True, other_model=everything, chosen=chosen) as memory:
+    with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
         model = memory.core.state.model
         before = memory.core.run(stored_settings(memory.core.state)).get("model", model)
         if before != model:

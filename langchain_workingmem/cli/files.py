@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parsed(text: str, name: str) -> Any:
-    """Read JSON; `name` says where it stands."""
+    """Read JSON; `name` is its source, for errors."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -38,15 +38,14 @@ def reading(name: str) -> Iterator[TextIO]:
 
 
 def not_text(name: str, error: UnicodeDecodeError) -> OptionError:
-    """Say that a file is no text."""
-    return OptionError(
-        f"{name} is not UTF-8 ({error.reason} at byte {error.start}): convert it, for example with iconv"
-    )
+    """Make the error about a file that is not UTF-8."""
+    why = f"{error.reason} at byte {error.start}"
+    return OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv")
 
 
 @contextmanager
 def writing(path: Path | None) -> Iterator[TextIO]:
-    """Open a file to write, which takes the place of an older one when it is whole."""
+    """Open a file to write. It replaces an older one when it is complete."""
     if path is None:
         yield sys.stdout
         return
@@ -65,7 +64,7 @@ def writing(path: Path | None) -> Iterator[TextIO]:
 def _usable(name: object) -> Iterator[None]:
     try:
         yield
-    except WorkingMemError:  # of Redis: some of them are OSErrors
+    except WorkingMemError:  # errors of Redis, some of which are OSErrors
         raise
     except OSError as error:
         msg = f"{name} cannot be used: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""The program: all commands, and what they have in common."""
+"""The program: all commands, and the handling of errors around them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
 from langchain_workingmem.cli import chat, conversations, server, user_data, working_memory
-from langchain_workingmem.cli.base import failing
+from langchain_workingmem.cli.base import add_command, failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Commands(TyperGroup):
-    """Runs a command such that what goes wrong on purpose ends in one line."""
+    """Runs a command, and turns its errors into one line each."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         for name in ("stdin", "stdout", "stderr"):
             stream = getattr(sys, name)
-            if stream is None:  # closed by whoever called
+            if stream is None:  # closed by the caller
                 setattr(sys, name, StringIO())
             elif name != "stdin" and isinstance(stream, TextIOWrapper):
-                # what a terminal cannot show shall not end the program
+                # a character that the terminal cannot show must not end the program
                 stream.reconfigure(errors="backslashreplace")
         with failing():
             result = super().invoke(ctx)
@@ -35,12 +35,12 @@ class Commands(TyperGroup):
             return result
 
 
-# no tracebacks with locals: they would show the password
+# no tracebacks with local variables: they would show the password of the URL
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Memory for LangChain agents on Redis. Exit codes: 0 done, 1 failed, 2 wrongly called, 3 declined.",
+    help="Memory for LangChain agents on Redis. Exit codes: 0 done, 1 failed, 2 wrong call, 3 declined.",
 )
 
 
@@ -72,5 +72,5 @@ _COMMANDS: list[Callable[..., None]] = [
     user_data.forget,
 ]
 for _command in _COMMANDS:
-    app.command(_command.__name__.rstrip("_"))(_command)
+    add_command(app, _command)
 app.add_typer(working_memory.app, name="working-memory")

@@ -1,4 +1,4 @@
-"""What the commands print. Whatever people or models wrote is text here: no markup, and nothing that steers a terminal."""
+"""The output of the commands. Text of users and models is shown as text: no markup, no control of the terminal."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rich.text import Text
 from langchain_workingmem._text.unicode import signed
 from langchain_workingmem.display.safe import clean
 
-WIDE = 1000  # columns of a table that nobody looks at in a terminal
+WIDE = 1000  # columns of a table that goes to a file or a pipe
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """Write records, messages and plain values as JSON that is safe to look at."""
+    """Write records, messages and plain values as JSON that is safe to print in a terminal."""
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
-    if "NaN" in found or "Infinity" in found:  # a message may hold them, JSON does not know them
+    if "NaN" in found or "Infinity" in found:  # a message may hold them, JSON has none
         found = json.dumps(json.loads(found, parse_constant=lambda _: None), ensure_ascii=False, indent=indent)
     return signed(found, lambda one: json.dumps(one)[1:-1].replace("\x7f", "\\u007f"))
 
@@ -38,16 +38,16 @@ def _plain(value: Any) -> Any:
 
 
 def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
-    """Print a record that rich knows how to draw, or its JSON; `wide`: one line a row where nobody is looking."""
+    """Print a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
     if as_json:
         typer.echo(dumps(record, indent=2))
         return
-    unseen = wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(width=WIDE if unseen else None, highlight=False).print(record)
+    width = WIDE if wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
+    Console(width=width, highlight=False).print(record)
 
 
 def text(value: str, style: str = "") -> Text:
-    """Make text that is shown as it is."""
+    """Make text without markup and control characters."""
     return Text(clean(value), style)
 
 

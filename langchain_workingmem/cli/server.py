@@ -1,4 +1,4 @@
-"""`serve` and `doctor`: a Redis, and whether it is well."""
+"""`serve` and `doctor`: run a Redis, and check one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.cli.base import AsJson, Dir, Prefix, Url, opened, tell, worded
+from langchain_workingmem.cli.base import AsJson, Target, tell, worded
 from langchain_workingmem.cli.output import show
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisConnectionError
@@ -22,28 +22,28 @@ from langchain_workingmem.models import Diagnosis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOOK_SECONDS = 1.0  # between two looks at whether the server still runs
+_CHECK_SECONDS = 1.0  # between two checks that the server runs
 
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Listen on this port of 127.0.0.1 as well.")]
-Place = Annotated[
-    Path | None, typer.Argument(metavar="[DIRECTORY]", help="Keeps the data. Without it they go when the server ends.")
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
+DataDirectory = Annotated[
+    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, they are deleted at the end.")
 ]
-Acl = Annotated[bool, typer.Option("--acl", help="Print the rights that a Redis user needs, and look at nothing.")]
+Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 
 
-def serve(directory: Place = None, *, port: Port = None) -> None:
+def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
     """Run a private Redis until Ctrl-C or SIGTERM. The first line of the output is its URL.
 
-    Several programs may use one directory at once, this one or any that passes it as --dir. There is no password: the
-    socket opens for this user of the machine only, a port for all of its users.
+    Several programs may use one directory at once. There is no password: only this user of the machine can open the
+    socket, but every user can open a port.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     with EmbeddedRedis(directory) as server, _port(server, port):
         typer.echo(server.url if port is None else f"redis://127.0.0.1:{port}")
-        tell(f"Redis runs in {server.path}{'' if directory else ', for now'}; Ctrl-C ends it")
+        tell(f"Redis runs in {server.path}{'' if directory else ', a temporary directory'}; Ctrl-C ends it")
         while True:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
             server.start()  # if it died
             _listen(server, port)
 
@@ -54,7 +54,7 @@ def _end(*_: Any) -> None:
 
 @contextmanager
 def _port(server: EmbeddedRedis, port: int | None) -> Iterator[None]:
-    """Keep a port open, and close it unless somebody else had opened it."""
+    """Open a port, and close it at the end, unless it was open before."""
     import redis
 
     was_open = _listen(server, port)
@@ -67,7 +67,7 @@ def _port(server: EmbeddedRedis, port: int | None) -> Iterator[None]:
 
 
 def _listen(server: EmbeddedRedis, port: int | None) -> bool:
-    """Open a port, and tell whether it was open."""
+    """Open a port, and return whether it was open before."""
     import redis
 
     if port is None:
@@ -77,25 +77,23 @@ def _listen(server: EmbeddedRedis, port: int | None) -> bool:
         if before == port:
             return True
         if before:
-            msg = f"the Redis of this directory listens on port {before} already: use that, or end the program that opened it"
+            msg = f"the Redis of this directory listens on port {before} already: use it, or end the program that opened it"
             raise RedisConnectionError(msg)
         try:
             client.config_set("bind", "127.0.0.1")
             client.config_set("port", port)
         except redis.ResponseError as error:
-            msg = f"port {port} of 127.0.0.1 cannot be opened, choose another one: {error}"
+            msg = f"port {port} of 127.0.0.1 cannot be opened ({error}): choose another one"
             raise RedisConnectionError(msg) from error
     return False
 
 
-def doctor(
-    *, url: Url = None, directory: Dir = None, key_prefix: Prefix = "wm", as_json: AsJson = False, acl: Acl = False
-) -> None:
-    """Look at the server, the indexes and the vectors; exit code 1 when something is broken. Changes nothing."""
+def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None:
+    """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
     if acl:
-        typer.echo(_users(Keys(key_prefix)))
+        typer.echo(_users(Keys(target.key_prefix)))
         return
-    with opened(url, directory, key_prefix) as memory:
+    with target.opened() as memory:
         found = memory.doctor()
     if not as_json:
         found = Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
@@ -106,10 +104,10 @@ def doctor(
 def _users(keys: Keys) -> str:
     return "\n".join(
         (
-            '# Paste into redis-cli, with the password\'s hash in its place: printf %s "$PASSWORD" | sha256sum',
-            f"# On every node of a Redis Cluster, with {' '.join(CLUSTER)} at the end.",
+            '# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum',
+            f"# For a Redis Cluster: on every node, with {' '.join(CLUSTER)} at the end.",
             "",
-            "# Makes the indexes and rebuilds them: for Memory(...).setup() and recall.reindex() when you deploy.",
+            "# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.",
             set_user("workingmem-admin", keys),
             "",
             "# Runs the application, as Memory(..., create_index=False).",

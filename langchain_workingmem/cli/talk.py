@@ -1,4 +1,4 @@
-"""A conversation with an agent that remembers, line by line."""
+"""A conversation with an agent with memory, line by line."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 PROMPT = "You are a helpful assistant in a terminal. Answer briefly, in plain text."
 WIDTH, TITLE = 160, 60  # characters of a note, of a title
 HELP = """\
-/memory         working memory: what is kept about you
-/recall QUERY   what your conversations hold about it
-/threads        your conversations
-/new            begin another conversation
-/quit           end (Ctrl-D as well)"""
+/memory         show working memory
+/recall QUERY   search all your threads
+/threads        list your threads
+/new            begin a new thread
+/quit           end (or Ctrl-D)"""
 
 
 class Recalled(BaseCallbackHandler):
-    """Tells what memory brings back, when it does."""
+    """Prints the hits of recall."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -44,12 +44,12 @@ class Recalled(BaseCallbackHandler):
         """Note each hit."""
         for one in documents:
             title = one.metadata["thread_title"] or one.metadata["thread_id"]
-            said = shorten(one.page_content.split("\n", 1)[0], WIDTH)  # the hit: its window begins with it
+            said = shorten(one.page_content.split("\n", 1)[0], WIDTH)  # the hit, which is the first of its window
             self._note(f"recalled {one.metadata['similarity']:.2f} from {title!r}: {said}")
 
 
 class Conversation:
-    """An agent, and the thread that it is in."""
+    """An agent and its thread."""
 
     def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
         try:
@@ -63,18 +63,18 @@ class Conversation:
         self._thread = thread or _new_thread()
         self._agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)], system_prompt=PROMPT)
         self._console = Console(highlight=False)
-        self._in_line = False  # an answer stands without the end of its line
+        self._in_line = False  # the last line of output has no end yet
         self.failed = False
 
     def run(self, lines: Iterable[str]) -> None:
-        """Answer line by line, until the lines end, or /quit."""
+        """Answer line by line, until the lines end or /quit."""
         try:
             for line in map(str.strip, lines):
                 if line in {"/quit", "/exit"}:
                     break
                 try:
                     self._command(line) if line.startswith("/") else self._turn(line)
-                except Exception as error:  # noqa: BLE001 - each provider has errors of its own; the next turn may do
+                except Exception as error:  # noqa: BLE001 - each provider has its own errors, and the next turn may work
                     self._end_line()
                     kind = "" if isinstance(error, WorkingMemError) else f"{type(error).__name__}: "
                     complain(shorten(f"{kind}{error}", 1000))
@@ -83,7 +83,7 @@ class Conversation:
             typer.echo()
 
     def note(self, message: str) -> None:
-        """Say something beside the conversation."""
+        """Print a dim line about the conversation."""
         self._end_line()
         self._console.print(text(f"· {message}", "dim"), soft_wrap=True)
 
@@ -130,16 +130,16 @@ class Conversation:
             case "/recall" if rest.strip():
                 show(self._memory.recall.search(rest, resource_id=self._resource), as_json=False)
             case "/recall":
-                self.note("/recall QUERY: say what to look for")
+                self.note("/recall QUERY: pass the words to search for")
             case "/threads":
                 show(self._memory.threads.list(resource_id=self._resource), as_json=False)
             case "/new":
                 self._thread = _new_thread()
-                self.note(f"a new conversation: {self._thread}")
+                self.note(f"a new thread: {self._thread}")
             case "/help":
                 typer.echo(HELP)
             case _:
-                self.note(f"{line} is no command; /help lists them")
+                self.note(f"{line} is not a command; /help lists the commands")
 
 
 def _new_thread() -> str:

@@ -1,9 +1,9 @@
-"""Everything of a user: `import`, `export`, `forget`."""
+"""All data of a user: `import`, `export`, `forget`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -11,17 +11,13 @@ import typer
 
 from langchain_workingmem.cli.base import (
     AsJson,
-    Dir,
     MaxBytes,
-    Prefix,
     ResourceId,
+    Target,
     ThreadId,
-    Url,
     Yes,
     confirmed,
     misused,
-    opened,
-    recalling,
     tell,
     worded,
 )
@@ -43,32 +39,27 @@ Namespaces = Annotated[
     typer.Option(
         "--namespace",
         metavar="A.B.{user_id}",
-        help="Items of a LangGraph store below this namespace, too. Repeatable.",
+        help="Include the items of a LangGraph store below this namespace. Repeatable.",
     ),
 ]
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - is standard input.")],
     *,
     resource: ResourceId = None,
     format: Annotated[
         Literal["workingmem", "chatgpt", "langchain"],
-        typer.Option(help="JSON lines of `export`; conversations.json of ChatGPT; messages_to_dict of LangChain."),
+        typer.Option(help="JSON lines of `export`, conversations.json of ChatGPT, or messages_to_dict of LangChain."),
     ] = "workingmem",
     thread: ThreadId = None,
     namespace: Namespaces = None,
     max_bytes: MaxBytes = 65536,
     embeddings: Annotated[
-        str,
-        typer.Option(
-            help="Model for messages without vectors, none: `reindex` adds them later.", metavar="PROVIDER:NAME"
-        ),
+        str, typer.Option(help="Model for messages without vectors, or none to embed later.", metavar="PROVIDER:NAME")
     ] = "local",
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
     """Read a user's threads from a file. What is there already stays as it is, so this is safe to repeat.
 
@@ -79,11 +70,11 @@ def import_(
     remembering = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
-        with recalling(url, directory, key_prefix, embeddings, make=True, working_memory=remembering) as memory:
+        with target.recalling(embeddings, make=True, working_memory=remembering) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
-        tell("The messages have no vectors yet: `workingmem reindex` adds them.")
+        tell("The messages have no vectors yet: run `workingmem reindex`.")
 
 
 def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
@@ -97,7 +88,7 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
     if isinstance(whole, list) and thread is not None:
         whole = {thread: whole}
     if isinstance(whole, list):
-        msg = f"{name} holds a list of messages: pass --thread, the id of the thread that they shall make"
+        msg = f"{name} is a list of messages: pass --thread, the id for their thread"
         raise OptionError(msg)
     return from_langchain(whole)
 
@@ -114,68 +105,56 @@ def _parsed_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
 def export(
     resource: Owner,
     *,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here, in place of standard output.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
     namespace: Namespaces = None,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
-    """Write everything of a resource as JSON lines."""
-    with opened(url, directory, key_prefix) as memory:
+    """Write all data of a resource as JSON lines."""
+    with target.opened() as memory:
         records = memory.export_resource(resource, vectors=vectors, namespaces=_namespaces(namespace))
-        begin = list(islice(records, 2))
-        if len(begin) < 2:
+        header, first = next(records), next(records, None)
+        if first is None:
             msg = (
-                f"nothing is stored for resource {resource!r}: `workingmem threads` lists threads with their resources"
+                f"nothing is stored for resource {resource!r}: `workingmem threads` lists the threads of all resources"
             )
             raise OptionError(msg)
         with writing(output) as file:
-            for record in chain(begin, records):
+            for record in chain((header, first), records):
                 file.write(dumps(record) + "\n")
 
 
 def forget(
-    resource: Owner,
-    *,
-    namespace: Namespaces = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    resource: Owner, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
 ) -> None:
-    """Delete everything of a resource, after asking. Exit code 3: declined.
+    """Delete all data of a resource, after asking. Exit code 3: declined.
 
-    An interrupted deletion goes on when it is called again.
+    Call it again to continue an interrupted deletion.
     """
-    remembering = WorkingMemoryOptions(template="")
-    with opened(url, directory, key_prefix, working_memory=remembering) as memory:
+    with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
-            confirmed(f"{_belongings(memory, resource)}. Delete all of it, for good?", yes=False)
+            confirmed(f"{_summary(memory, resource)}. Delete all of it permanently?", yes=False)
         report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if not report.verified:
-        tell("Writers were in the way: end them, and call this again.")
+        tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
 
 
-def _belongings(memory: Memory, resource: str) -> str:
-    threads, messages, cursor = 0, 0, None
+def _summary(memory: Memory, resource: str) -> str:
+    messages, cursor = 0, None
     while True:
         try:
             page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
         except (OptionError, RedisCapabilityError) as error:
-            return f"What resource {resource!r} has cannot be listed ({worded(str(error))})"
-        threads, messages = page.total, messages + sum(thread.message_count for thread in page)
+            return f"The data of resource {resource!r} cannot be listed ({worded(str(error))})"
+        messages += sum(thread.message_count for thread in page)
         cursor = page.next_cursor
         if cursor is None:
             break
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
-    return f"Resource {resource!r} has {threads:,} threads with {messages:,} messages, and {kept}"
+    return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
 
 
 def _namespaces(given: list[str] | None) -> list[tuple[str, ...]]:

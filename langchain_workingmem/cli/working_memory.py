@@ -1,7 +1,7 @@
-"""`working-memory`: the facts that an agent keeps, read and changed from outside.
+"""`working-memory`: read and change the facts that an agent keeps.
 
-The store does not say along which template or schema a program keeps its memory. So a document is text or a JSON object,
-as it stands, nothing but `clear` turns one into the other, and no write here drops an old revision.
+Redis does not hold the program's template or schema. So a document is either text or a JSON object, only `clear` allows a
+change from one to the other, and no command drops an old revision.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, Dir, MaxBytes, Prefix, ResourceId, ThreadId, Url, misused, opened
+from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, add_command, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
@@ -31,80 +31,68 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
 
-app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
+Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
+KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
-Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty beginning.")]
-KEEP_ALL = LARGEST  # revisions: how many are kept is up to the program whose memory this is
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose working memory: of the thread if there is one, else of the resource."""
+
+    resource_id: ResourceId = None
+    thread_id: ThreadId = None
 
 
 @contextmanager
-def _remembering(
-    url: str | None,
-    directory: Path | None,
-    prefix: str,
-    resource: str | None,
-    thread: str | None,
-    max_bytes: int = LARGEST,
-) -> Iterator[tuple[Memory, dict[str, str | None]]]:
-    """Open working memory, of the thread if there is one, else of the resource, and say whose it is."""
-    if resource is None and thread is None:
-        misused("pass --resource, for what is kept about somebody, or --thread, for what is kept in one conversation")
-    remembering = WorkingMemoryOptions(
-        template="", scope="resource" if thread is None else "thread", revisions=KEEP_ALL, max_bytes=max_bytes
+def _opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> Iterator[Memory]:
+    thread = owner.thread_id
+    if owner.resource_id is None and thread is None:
+        misused("pass --resource, for the working memory of a resource, or --thread, for that of one thread")
+    options = WorkingMemoryOptions(
+        template="", scope="thread" if thread else "resource", revisions=KEEP_ALL, max_bytes=max_bytes
     )
-    with opened(url, directory, prefix, working_memory=remembering) as memory:
-        if thread is not None and memory.threads.get(thread, resource_id=resource) is None:
-            msg = f"there is no thread {thread!r}: `workingmem threads` lists those that are"
-            raise OptionError(msg)
-        yield memory, {"resource_id": resource, "thread_id": thread}
+    with target.opened(working_memory=options) as memory:
+        if thread is not None:
+            existing(memory, thread, owner.resource_id)
+        yield memory
 
 
-@app.command("get")
 def get(
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The document as it is stored, and nothing else.")] = False,
+    owner: Owner,
+    raw: Annotated[bool, typer.Option("--raw", help="Only the document, as it is stored.")] = False,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
     """Show working memory."""
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        state = memory.working_memory.get(**whose)
+    with _opened(target, owner) as memory:
+        state = memory.working_memory.get(**vars(owner))
     if raw:
-        seen = sys.stdout.isatty()
-        typer.echo(clean(state.text) if seen else state.text, nl=seen)
+        terminal = sys.stdout.isatty()
+        typer.echo(clean(state.text) if terminal else state.text, nl=terminal)
     else:
         _show(state, as_json=as_json)
 
 
-@app.command("set")
 def set_(
-    content: Annotated[str | None, typer.Argument(help="What to write; - is standard input.")] = None,
+    content: Annotated[str | None, typer.Argument(help="The new content; - is standard input.")] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the content from a file.")] = None,
     mode: Annotated[
         Literal["replace", "merge", "append"],
-        typer.Option(help="replace: this and nothing else; merge: fields of JSON, null deletes; append: add."),
+        typer.Option(help="replace the document, merge fields of JSON (null deletes), or append."),
     ] = "replace",
-    schema: Annotated[Path | None, typer.Option(help="A JSON schema that the document must fit.")] = None,
-    expected_revision: Annotated[
-        int | None, typer.Option(min=0, help="Fail when somebody has written since this revision.")
-    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="A JSON schema for the document.")] = None,
+    expected_revision: Annotated[int | None, typer.Option(min=0, help="Fail if there is a later revision.")] = None,
     max_bytes: MaxBytes = 65536,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
     """Write working memory: text, or a JSON object.
 
-    A JSON object stays one, and text stays text, so that the program that keeps this memory can still read it; `clear` comes
-    before a change from one to the other.
+    A JSON object stays a JSON object and text stays text, so that the program can still read it. Run `clear` before a
+    change from one to the other.
     """
     given = _content(content, file)
     options = WorkingMemoryOptions(schema={"type": "object"}) if is_object(given) else WorkingMemoryOptions(template="")
@@ -114,51 +102,39 @@ def set_(
 
     def make(_: Format, before: str) -> str:
         if before.strip() and is_object(before) != is_object(given):
-            names = {True: "a JSON object", False: "text"}
+            names = ("text", "a JSON object")
             msg = (
-                f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which the "
-                "program that keeps it could not read, so nothing was changed: run `workingmem working-memory clear` first, if "
-                "that is what you want"
+                f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which its "
+                "program could not read; nothing was changed: to replace it, run `workingmem working-memory clear` first"
             )
             raise OptionError(msg)
         return options.format.apply(before, given, mode)
 
-    with _remembering(url, directory, key_prefix, resource, thread, max_bytes) as (memory, _):
-        plan = change_working_memory(memory.core.state, thread, resource, make, "update", expected_revision)
+    with _opened(target, owner, max_bytes) as memory:
+        plan = change_working_memory(
+            memory.core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
+        )
         _, state = memory.core.run(plan)
     _show(state, as_json=as_json)
 
 
-@app.command("clear")
-def clear(
-    *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
-    as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
-) -> None:
-    """Empty working memory; `revert` brings it back."""
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        state = memory.working_memory.clear(**whose)
+def clear(*, owner: Owner, as_json: AsJson = False, target: Target) -> None:
+    """Empty working memory; `revert` restores it."""
+    with _opened(target, owner) as memory:
+        state = memory.working_memory.clear(**vars(owner))
     _show(state, as_json=as_json)
 
 
-@app.command("history")
 def history(
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many revisions.")] = 20,
+    owner: Owner,
+    limit: Annotated[int, typer.Option(min=1, help="The number of revisions.")] = 20,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
-    """List the revisions that are kept, the newest first."""
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        found = memory.working_memory.revisions(limit=limit, **whose)
+    """List the kept revisions, the newest first."""
+    with _opened(target, owner) as memory:
+        found = memory.working_memory.revisions(limit=limit, **vars(owner))
     if as_json:
         show(found, as_json=True)
         return
@@ -171,21 +147,12 @@ def history(
     show(rows if found else Text("nothing was written yet"), as_json=False, wide=True)
 
 
-@app.command("diff")
 def diff(
-    earlier: Revision = None,
-    later: Revision = None,
-    *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
-    as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    earlier: Revision = None, later: Revision = None, *, owner: Owner, as_json: AsJson = False, target: Target
 ) -> None:
-    """Show what changed between two revisions: the last two, or from EARLIER to LATER or to the present one."""
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
-        kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **whose)}
+    """Show the changes between two revisions: the last two, or from EARLIER to LATER (default: the current one)."""
+    with _opened(target, owner) as memory:
+        kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **vars(owner))}
     if not kept:
         msg = "nothing was written yet, so there is nothing to compare"
         raise OptionError(msg)
@@ -197,28 +164,24 @@ def diff(
     show(kept[last].diff(kept.get(first)), as_json=as_json)
 
 
-@app.command("revert")
 def revert(
-    revision: Annotated[int, typer.Argument(min=1, help="The revision to bring back.")],
+    revision: Annotated[int, typer.Argument(min=1, help="The revision to restore.")],
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     as_json: AsJson = False,
-    url: Url = None,
-    directory: Dir = None,
-    key_prefix: Prefix = "wm",
+    target: Target,
 ) -> None:
-    """Bring a revision back, as a new one."""
-    with _remembering(url, directory, key_prefix, resource, thread) as (memory, whose):
+    """Restore a revision, as a new one."""
+    with _opened(target, owner) as memory:
         try:
-            state = memory.working_memory.revert(revision, **whose)
+            state = memory.working_memory.revert(revision, **vars(owner))
         except RevisionNotFoundError:
             raise _not_kept(revision) from None
     _show(state, as_json=as_json)
 
 
 def _not_kept(revision: int) -> OptionError:
-    return OptionError(f"revision {revision} is not kept: `workingmem working-memory history` lists those that are")
+    return OptionError(f"revision {revision} is not kept: `workingmem working-memory history` lists the kept ones")
 
 
 # ---------------------------------------------------------------------- documents
@@ -226,12 +189,11 @@ def _not_kept(revision: int) -> OptionError:
 
 def _content(argument: str | None, file: Path | None) -> str:
     if (argument is None) == (file is None):
-        misused("pass the content as an argument, as - for standard input, or as --file, and only one of them")
-    if file is None and argument != "-":
-        content = argument or ""
-    else:
-        with reading("-" if file is None else str(file)) as opened_file:
-            content = opened_file.read()
+        misused("pass the content as an argument, as - for standard input, or as --file: only one of them")
+    content = argument or ""
+    if file is not None or argument == "-":
+        with reading(str(file or "-")) as lines:
+            content = lines.read()
     if not content.strip():
         misused("the content is empty: `workingmem working-memory clear` empties working memory")
     return content
@@ -249,3 +211,8 @@ def _show(state: WorkingMemoryState, *, as_json: bool) -> None:
     if as_json and is_object(state.text):
         state = replace(state, value=json.loads(state.text))
     show(state, as_json=as_json)
+
+
+app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
+for _command in (get, set_, clear, history, diff, revert):
+    add_command(app, _command)

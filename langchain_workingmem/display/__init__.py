@@ -1,1 +1,1 @@
-"""How records look in a notebook and in a terminal: one picture of plain text, drawn twice."""
+"""Pictures of records for notebooks and terminals."""

@@ -1,17 +1,17 @@
-"""Pictures for notebooks. Colours are inherited or translucent: readable on light and on dark, with no style sheet."""
+"""Pictures for notebooks. Colours are inherited or translucent, so that they are readable on light and on dark."""
 
 from __future__ import annotations
 
 from html import escape
 
-from langchain_workingmem.display.pictures import Lines, Picture, Row, Table, Tone, picture
+from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Tone
 from langchain_workingmem.display.safe import clean
 
 _QUIET = "opacity:.7"
 _FRAME = "color:inherit;text-align:left;line-height:1.45;overflow-x:auto"
 _INNER = "margin:.6em 0 0 0;padding-left:.8em;border-left:3px solid rgba(128,128,128,.35)"
 _CAPTION = "margin:.6em 0 .2em 0;font-weight:bold"
-# notebooks and documentation sites give tables stripes, lines and widths of their own
+# these override the stripes, lines and widths of tables in notebooks and documentation sites
 _TABLE = "border-collapse:collapse;border:0;margin:.2em 0;width:auto;color:inherit;background:transparent"
 _CELL = "text-align:left;vertical-align:top;padding:.2em .7em;border:0"
 _NARROW = f"{_CELL};white-space:nowrap"
@@ -30,9 +30,9 @@ _TONES: dict[Tone, tuple[str, str]] = {
 }
 
 
-def html(record: object) -> str:
-    """Draw a record; whatever is in it is text, never markup."""
-    return f'<div style="{_FRAME}">{_picture(picture(record))}</div>'
+def html(picture: Picture) -> str:
+    """Draw a picture. All of its content is text, never markup."""
+    return f'<div style="{_FRAME}">{_picture(picture)}</div>'
 
 
 def _text(text: str) -> str:
@@ -43,32 +43,27 @@ def _picture(one: Picture) -> str:
     facts = " · ".join(
         f'<span style="{_QUIET}">{name}</span> <bdi>{_text(value)}</bdi>' for name, value in one.facts.items()
     )
-    return "".join(
-        [
-            f'<div><strong dir="auto">{_text(one.title)}</strong></div>',
-            f"<div>{facts}</div>" if facts else "",
-            *map(_part, one.parts),
-        ]
-    )
+    title = f'<div><strong dir="auto">{_text(one.title)}</strong></div>'
+    return "".join([title, f"<div>{facts}</div>" if facts else "", *map(_part, one.parts)])
 
 
-def _part(part: Table | Lines | Picture) -> str:
+def _part(part: Part) -> str:
     if isinstance(part, Picture):
         return f'<div style="{_INNER}">{_picture(part)}</div>'
     caption = f'<div dir="auto" style="{_CAPTION}">{_text(part.caption)}</div>' if part.caption else ""
     if isinstance(part, Lines):
         lines = "\n".join(_line(tone, text) for tone, text in part.lines)
         return f'{caption}<pre style="{_PRE}">{lines}</pre>'
-    heads = "".join(f'<th style="{_NARROW};{_QUIET}">{head}</th>' for head in part.heads)
-    rows = "".join(_row(part.heads, row) for row in part.rows)
+    heads = "".join(f'<th style="{_NARROW};{_QUIET}">{head}</th>' for head in part.columns)
+    rows = "".join(map(_row, part.rows))
     return f'{caption}<table style="{_TABLE}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
 
 
-def _row(heads: tuple[str, ...], row: Row) -> str:
-    cells = []
-    for head, cell in zip(heads, row.cells, strict=True):
+def _row(row: Row) -> str:
+    cells: list[str] = []
+    for head, cell in row.cells.items():
         style = _WIDE if head == "message" else _NARROW
-        if head == heads[-1] and row.share:
+        if row.share and len(cells) + 1 == len(row.cells):
             style = f"{style};{_BAR.format(100 * row.share)}"
         text = f"<strong>{_text(cell)}</strong>" if head == "message" and row.stands_out else _text(cell)
         cells.append(f'<td dir="auto" style="{style}">{text}</td>')

@@ -1,316 +1,169 @@
-"""What there is to see in a record, as plain text; how it is drawn is the matter of `html` and `terminal`."""
+"""What a record shows of itself, as plain text. `html` and `terminal` draw it."""
 
 from __future__ import annotations
 
 import json
 import reprlib
-from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem._text.rendering import ROLES
 from langchain_workingmem.display.safe import cut
-from langchain_workingmem.models import (
-    Diagnosis,
-    MemoryContext,
-    Page,
-    RecallHit,
-    RecallResult,
-    StoredMessage,
-    Thread,
-    WorkingMemoryDiff,
-    WorkingMemoryState,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
 
-LABEL = 80  # characters of an id, a title, a name
-ORIGINAL = "langchain_workingmem_original"  # as in plans.windows, a layer above
-MESSAGE = {"characters": 600, "lines": 12}
-BLOCK = {"characters": 10_000, "lines": 200}  # of a system block, of working memory
+ORIGINAL = "langchain_workingmem_original"  # the same key as in plans.windows, which is a layer above
+BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
-_TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # of a diff's lines, by their first character
+_TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the first character of a line of a diff
 
 
-@dataclass(frozen=True, slots=True)
+# plain classes: every program imports this module, and a dataclass takes longer to make than the module to load
+
+
 class Row:
-    """A row of a table."""
+    """A row of a table: its cells by the names of their columns. The column "message" may take many lines."""
 
-    cells: tuple[str, ...]
-    stands_out: bool = False
-    share: float = 0.0  # how full the bar behind the last cell is, 0 to 1
+    def __init__(self, cells: Mapping[str, str], *, stands_out: bool = False, share: float = 0.0) -> None:
+        self.cells = cells
+        self.stands_out = stands_out
+        self.share = share  # filled share of the bar in the last cell, 0 to 1
 
 
-@dataclass(frozen=True, slots=True)
 class Table:
-    """Rows below each other; the column "message" may take many lines."""
+    """Rows with the same columns."""
 
-    heads: tuple[str, ...]
-    rows: list[Row]
-    caption: str = ""
+    def __init__(self, rows: Sequence[Row], caption: str = "") -> None:
+        self.columns = tuple(rows[0].cells) if rows else ()
+        self.rows = rows
+        self.caption = caption
 
 
-@dataclass(frozen=True, slots=True)
 class Lines:
-    """Text as it stands, line by line."""
+    """Text, line by line."""
 
-    lines: list[tuple[Tone, str]]
-    caption: str = ""
+    def __init__(self, lines: Sequence[tuple[Tone, str]], caption: str = "") -> None:
+        self.lines = lines
+        self.caption = caption
 
 
-@dataclass(frozen=True, slots=True)
 class Picture:
-    """A title, a few facts, and what is below them."""
+    """A title, a few facts, and the parts below them. Facts that are None are left out."""
 
-    title: str
-    facts: dict[str, str] = field(default_factory=dict)
-    parts: list[Table | Lines | Picture] = field(default_factory=list)
-
-
-@singledispatch
-def picture(record: object) -> Picture:
-    """Make a picture of a record."""
-    return Picture(cut(repr(record), **MESSAGE))
+    def __init__(self, title: str, facts: Mapping[str, str | None], parts: Sequence[Part] = ()) -> None:
+        self.title = title
+        self.facts = {name: value for name, value in facts.items() if value is not None}
+        self.parts = parts
 
 
-@picture.register
-def _(thread: Thread) -> Picture:
-    facts = {
-        "id": _label(thread.id),
-        "resource": _label(thread.resource_id),
-        "messages": f"{thread.message_count:,}",
-        "created": _time(thread.created_at),
-        "updated": f"{_time(thread.updated_at)} UTC",
-    }
-    if thread.clone_of is not None:
-        facts["clone of"] = _label(thread.clone_of)
-    if thread.metadata:
-        facts["metadata"] = cut(_json(thread.metadata), **MESSAGE)
-    return Picture(_title(thread), facts)
+Part: TypeAlias = Table | Lines | Picture
 
 
-@picture.register
-def _(page: Page) -> Picture:  # type: ignore[type-arg] # singledispatch takes bare classes only
-    more = {"more": "pass next_cursor"} if page.next_cursor is not None else {}
-    if not page.items:
-        return Picture(f"Nothing on this page, {page.total:,} in all", more)
-    kind = type(page.items[0])
-    what, drawn = _LISTINGS.get(kind, ("items", _anything))
-    return Picture(f"{len(page):,} of {page.total:,} {what}", more, [drawn(page.items)])
+def label(text: str) -> str:
+    """Shorten an id, a title or a name."""
+    return cut(text, 80)
 
 
-@picture.register
-def _(result: RecallResult) -> Picture:
-    threads = _windows(result)
-    if not threads:
-        return Picture("Nothing was recalled")
-    places = _counted(len(threads), "conversation")
-    shown = Picture(f"{_counted(len(result.hits), 'hit')} in {places}")
-    titles = {hit.thread_id: hit.thread_title for hit in result.hits}
-    ranks = {(hit.thread_id, hit.message.id): (rank, hit) for rank, hit in enumerate(result.hits, 1)}
-    for thread_id, rows in threads.items():
-        label = _label(thread_id)
-        title = titles.get(thread_id)
-        caption = f"{_label(title)} ({label})" if title else label
-        lines = []
-        for row, before in zip(rows, [None, *rows], strict=False):
-            if before is not None and row.seq > before.seq + 1:
-                lines.append(_GAP)
-            lines.append(_recalled_row(row, *ranks.get((thread_id, row.message.id), (0, None))))
-        shown.parts.append(Table(("time (UTC)", "role", "message", "rank", "similarity"), lines, caption))
-    return shown
+def excerpt(text: str) -> str:
+    """Shorten a message."""
+    return cut(text, 600, 12)
 
 
-@picture.register
-def _(state: WorkingMemoryState) -> Picture:
-    facts = {"revision": str(state.revision)}
-    if state.updated_at is not None:
-        facts["updated"] = f"{_time(state.updated_at)} UTC"
-    if state.origin is not None:
-        facts["by"] = _label(state.origin)
-    parts: list[Table | Lines | Picture] = [_block(pretty(state.text))] if state.text.strip() else []
-    return Picture("Working memory, empty" if state.is_empty else "Working memory", facts, parts)
-
-
-@picture.register
-def _(diff: WorkingMemoryDiff) -> Picture:
-    title = f"Working memory, revision {diff.earlier} → {diff.later}"
-    if not diff.lines:
-        return Picture(f"{title}: no change")
-    most = BLOCK["lines"]
-    lines = [(_TONES.get(line[:1], "plain"), cut(line, BLOCK["characters"])) for line in diff.lines[:most]]
-    if missing := len(diff.lines) - len(lines):
-        lines.append(("quiet", f"… [{missing:,} more lines]"))
-    facts = {"added": _counted(len(diff.added), "line"), "removed": _counted(len(diff.removed), "line")}
-    return Picture(title, facts, [Lines(lines)])
-
-
-@picture.register
-def _(context: MemoryContext) -> Picture:
-    state, recalled = context.working_memory, context.recalled
-    facts = {
-        "system blocks": str(len(context.system)),
-        "messages": str(len(context.messages)),
-        "recalled": _counted(len(recalled.hits), "hit"),
-        "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
-    }
-    if context.omitted:
-        facts["left out"] = _counted(context.omitted, "message")
-    of = len(context.system)
-    blocks = [_block(text, f"System block {at} of {of}") for at, text in enumerate(context.system, 1)]
-    front, own = _apart(context.messages)
-    messages: list[Table | Lines | Picture] = [_sent(own)] if own else []
-    messages += [_block(text, "In front of the question") for text in front]
-    memory = [] if state is None else [picture(state)]
-    return Picture("What the model is shown", facts, [*blocks, *messages, picture(recalled), *memory])
-
-
-@picture.register
-def _(diagnosis: Diagnosis) -> Picture:
-    rows = [
-        Row(
-            (one.level, one.check, cut("\n".join(filter(None, (one.message, one.remedy))), **MESSAGE)),
-            stands_out=one.level in {"warning", "error"},
-        )
-        for one in diagnosis
-    ]
-    return Picture(f"Diagnosis: {diagnosis.level}", {}, [Table(("level", "check", "message"), rows)])
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-def _windows(result: RecallResult) -> dict[str, list[StoredMessage]]:
-    """Return the windows by thread, that of the best hit first; a hit without a row gets one."""
-    rows = {(row.thread_id, row.message.id): row for row in result.rows}
-    threads: dict[str, list[StoredMessage]] = {hit.thread_id: [] for hit in result.hits}
-    for hit in result.hits:
-        if (hit.thread_id, hit.message.id) not in rows:
-            threads[hit.thread_id].append(
-                StoredMessage(message=hit.message, thread_id=hit.thread_id, seq=0, stored_at=hit.stored_at)
-            )
-    for row in result.rows:
-        threads.setdefault(row.thread_id, []).append(row)
-    return {thread_id: sorted(found, key=lambda row: row.stored_at) for thread_id, found in threads.items()}
-
-
-_GAP = Row(("⋯", "", "", "", ""))  # between two windows of a thread
-
-
-def _recalled_row(row: StoredMessage, rank: int, hit: RecallHit | None) -> Row:
-    cells = (_time(row.stored_at), _role(row.message), _said(row.message))
-    if hit is None:
-        return Row((*cells, "", ""))
-    return Row(
-        (*cells, str(rank), _similarity(hit.similarity)), stands_out=True, share=min(max(hit.similarity, 0.0), 1.0)
-    )
-
-
-def _similarity(similarity: float) -> str:
-    return f"{similarity:.2f}" if similarity else "words only"
-
-
-def _apart(messages: Sequence[BaseMessage]) -> tuple[list[str], list[BaseMessage]]:
-    """Take what memory has put in front of a question apart from the words of the user."""
-    front, own = [], []
-    for message in messages:
-        said = message.additional_kwargs.get(ORIGINAL)
-        if isinstance(said, str | list):
-            words = message.model_copy(update={"content": said})
-            front.append(str(message.text).removesuffix(str(words.text)).rstrip("\n"))
-            own.append(words)
-        else:
-            own.append(message)
-    return front, own
-
-
-def _sent(messages: Sequence[BaseMessage]) -> Table:
-    return Table(("role", "message"), [Row((_role(one), _said(one))) for one in messages], "Messages")
-
-
-def _threads(threads: Sequence[Thread]) -> Table:
-    rows = [
-        Row((_title(one), _label(one.id), _label(one.resource_id), f"{one.message_count:,}", _time(one.updated_at)))
-        for one in threads
-    ]
-    return Table(("title", "id", "resource", "messages", "updated (UTC)"), rows)
-
-
-def _messages(rows: Sequence[StoredMessage]) -> Table:
-    heads = ("thread", "number", "time (UTC)", "role", "message")
-    return Table(
-        heads,
-        [
-            Row((_label(row.thread_id), str(row.seq), _time(row.stored_at), _role(row.message), _said(row.message)))
-            for row in rows
-        ],
-    )
-
-
-def _anything(items: Sequence[object]) -> Lines:
-    return Lines([("plain", cut(repr(item), **MESSAGE)) for item in items])
-
-
-_LISTINGS: dict[type, tuple[str, Callable[[Any], Table | Lines]]] = {
-    Thread: ("threads", _threads),
-    StoredMessage: ("messages", _messages),
-}
-
-
-def _block(text: str, caption: str = "") -> Lines:
-    return Lines([("plain", line) for line in cut(text.rstrip("\n"), **BLOCK).split("\n")], caption)
-
-
-def _title(thread: Thread) -> str:
-    return _label(thread.title) if thread.title else "(no title)"
-
-
-def _label(text: str) -> str:
-    return cut(text, LABEL)
-
-
-def _time(at: datetime) -> str:
+def minutes(at: datetime) -> str:
+    """Write a time to the minute."""
     return at.isoformat(" ", "minutes")[:16]
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _role(message: BaseMessage) -> str:
-    role = ROLES.get(message.type, message.type)
-    return f"{role} {_label(message.name)}" if message.name else role
-
-
-def _said(message: BaseMessage) -> str:
-    """Put a message into words: text, a label for what is none, the names of the tools that it calls."""
-    content = message.content
-    words = [content] if isinstance(content, str) else [word for word in map(_word, content) if word]
-    calls = [
-        f"[calls {_label(call['name'])}: {cut(_json(call['args']), LABEL)}]"
-        for call in getattr(message, "tool_calls", None) or []
-    ]
-    return "\n".join([cut("\n".join(words), **MESSAGE), *calls]).strip("\n") or "[nothing]"
-
-
-def _word(block: str | dict[Any, Any]) -> str:
-    if isinstance(block, str):
-        return block
-    kind = str(block.get("type") or "content")
-    if kind == "text":
-        return str(block.get("text") or "")
-    # what is called stands in the message's tool_calls
-    return "" if kind in {"tool_use", "tool_call", "function_call"} else f"[{_label(kind.removesuffix('_url'))}]"
-
-
-def _json(value: Any) -> str:
+def values(value: Any) -> str:
+    """Write a JSON value. Values that JSON cannot hold, or that are nested too deeply, are written as Python does."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
-        return reprlib.repr(value)  # whatever it is, and however deep
+        return reprlib.repr(value)
+
+
+def block(text: str, caption: str = "") -> Lines:
+    """Show a text as it is."""
+    return Lines([("plain", line) for line in cut(text.rstrip("\n"), **BLOCK).split("\n")], caption)
+
+
+def changed(diff: Sequence[str]) -> Lines:
+    """Show the lines of a unified diff."""
+    most = BLOCK["lines"]
+    lines = [(_TONES.get(line[:1], "plain"), cut(line, BLOCK["characters"])) for line in diff[:most]]
+    if len(diff) > most:
+        lines.append(("quiet", f"… [{len(diff) - most:,} more lines]"))
+    return Lines(lines)
+
+
+def spoken(message: BaseMessage) -> dict[str, str]:
+    """Return the cells of a message: its speaker; its text, labels for other content, and the tool calls."""
+    role = ROLES.get(message.type, message.type)
+    content = message.content
+    text = content if isinstance(content, str) else "\n".join(filter(None, map(_word, content)))
+    calls = [
+        f"[calls {label(call['name'])}: {label(values(call['args']))}]"
+        for call in getattr(message, "tool_calls", None) or []
+    ]
+    return {
+        "role": f"{role} {label(message.name)}" if message.name else role,
+        "message": "\n".join([excerpt(text), *calls]).strip("\n") or "[nothing]",
+    }
+
+
+def recalled(
+    found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
+    titles: Mapping[str, str | None],
+    ranks: Mapping[tuple[str, str | None], tuple[int, float]],
+) -> list[Table]:
+    """Show windows by thread, that of the best hit first. `ranks` holds rank and similarity of each hit."""
+    gap = Row(dict.fromkeys(("time (UTC)", "role", "message", "rank", "similarity"), "") | {"time (UTC)": "⋯"})
+    tables = []
+    for thread_id in dict.fromkeys([*titles, *found]):
+        rows: list[Row] = []
+        for window in found[thread_id]:
+            rows += [gap] if rows else []
+            rows += [_found(at, message, ranks.get((thread_id, message.id))) for at, message in window]
+        title = titles.get(thread_id)
+        tables.append(Table(rows, f"{label(title)} ({label(thread_id)})" if title else label(thread_id)))
+    return tables
+
+
+def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) -> Row:
+    cells = {"time (UTC)": minutes(at), **spoken(message)}
+    if hit is None:
+        return Row({**cells, "rank": "", "similarity": ""})
+    rank, similarity = hit
+    cells |= {"rank": str(rank), "similarity": f"{similarity:.2f}" if similarity else "words only"}
+    return Row(cells, stands_out=True, share=min(max(similarity, 0.0), 1.0))
+
+
+def _word(part: str | Mapping[Any, Any]) -> str:
+    if isinstance(part, str):
+        return part
+    kind = str(part.get("type") or "content")
+    if kind == "text":
+        return str(part.get("text") or "")
+    # calls are shown from the message's tool_calls
+    return "" if kind in {"tool_use", "tool_call", "function_call"} else f"[{label(kind.removesuffix('_url'))}]"
+
+
+def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str]]:
+    """Separate the user's words from the memory in front of them: return the messages, and the texts of memory."""
+    own, front = [], []
+    for message in messages:
+        original = message.additional_kwargs.get(ORIGINAL)
+        words = message.model_copy(update={"content": original}) if isinstance(original, str | list) else message
+        own.append(words)
+        if words is not message:
+            front.append(str(message.text).removesuffix(str(words.text)).rstrip("\n"))
+    return own, front

@@ -1,4 +1,4 @@
-"""Text that anybody may have written, made fit to be shown: cut to size, and with nothing in it that acts."""
+"""Text from users and models, made safe to show: shortened, and without control characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from langchain_workingmem._text.unicode import picture, signed
 
 
 def clean(text: str) -> str:
-    """Show as signs what would steer a terminal, turn the direction of reading or hide."""
+    """Show visible signs for characters that control a terminal, change the reading direction or are invisible."""
     return signed(text.replace("\r\n", "\n"), _sign)
 
 
@@ -15,7 +15,7 @@ def _sign(one: str) -> str:
 
 
 def cut(text: str, characters: int, lines: int = 1) -> str:
-    """Cut a long text, between two words if there is a space near, and say how much is missing."""
+    """Cut a long text, between two words if a space is near, and state how many characters are missing."""
     kept = "\n".join(text.split("\n", lines)[:lines])
     if len(kept) > characters:
         head, _, tail = kept[:characters].rpartition(" ")

@@ -1,4 +1,4 @@
-"""Pictures for rich. No text is markup here: everything is a `Text`."""
+"""Pictures for rich. Every text is a `Text`, so that none is read as markup."""
 
 from __future__ import annotations
 
@@ -7,30 +7,24 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from langchain_workingmem.display.pictures import Lines, Picture, Table, Tone, picture
+from langchain_workingmem.display.pictures import Lines, Picture, Table, Tone
 from langchain_workingmem.display.safe import clean
 
 _TONES: dict[Tone, str] = {"plain": "", "quiet": "dim", "added": "green", "removed": "red"}
-
-
-def rich(record: object) -> Group:
-    """Draw a record; whatever is in it is text, never markup."""
-    return _picture(picture(record))
 
 
 def _text(text: str, style: str = "") -> Text:
     return Text(clean(text), style, overflow="fold")
 
 
-def _picture(one: Picture) -> Group:
-    drawn: list[RenderableType] = [_text(one.title, "bold")]
-    if one.facts:
-        drawn.append(
-            Text(" · ").join(Text.assemble((f"{name} ", "dim"), _text(value)) for name, value in one.facts.items())
-        )
-    for part in one.parts:
+def rich(picture: Picture) -> Group:
+    """Draw a picture. All of its content is text, never markup."""
+    drawn: list[RenderableType] = [_text(picture.title, "bold")]
+    if facts := [Text.assemble((f"{name} ", "dim"), _text(value)) for name, value in picture.facts.items()]:
+        drawn.append(Text(" · ").join(facts))
+    for part in picture.parts:
         if isinstance(part, Picture):
-            drawn.append(Padding(_picture(part), (1, 0, 0, 2)))
+            drawn.append(Padding(rich(part), (1, 0, 0, 2)))
             continue
         if part.caption:
             drawn += [Text(), _text(part.caption, "bold")]
@@ -45,9 +39,9 @@ def _lines(part: Lines) -> Padding:
 def _table(part: Table) -> Grid:
     grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column("")
-    for head in part.heads:
+    for head in part.columns:
         grid.add_column(Text(head), overflow="fold", ratio=1 if head == "message" else None)
     for row in part.rows:
-        mark = Text("▸" if row.stands_out else "")
-        grid.add_row(mark, *map(_text, row.cells), style="bold" if row.stands_out else "")
+        pointer, style = ("▸", "bold") if row.stands_out else ("", "")
+        grid.add_row(pointer, *map(_text, row.cells.values()), style=style)
     return grid

@@ -73,9 +73,9 @@ def test_commands(run: Run, talked: Memory) -> None:
         "/recall QUERY",
         "2 of 2 threads",
         "▸",
-        "/recall QUERY: say what to look for",
-        "/nonsense is no command",
-        "a new conversation: chat-",
+        "/recall QUERY: pass the words to search for",
+        "/nonsense is not a command",
+        "a new thread: chat-",
     ):
         assert expected in found.stdout
     assert "never said" not in found.stdout

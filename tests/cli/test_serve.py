@@ -32,7 +32,7 @@ def test_the_first_line_is_the_url_and_a_signal_ends_it() -> None:
     assert program.stdout
     assert program.stderr
     url = program.stdout.readline().strip()
-    place = re.search(r"Redis runs in (\S+), for now", program.stderr.readline())
+    place = re.search(r"Redis runs in (\S+), a temporary directory", program.stderr.readline())
     assert place
     with redis.Redis.from_url(url) as client:
         client.set("key", "value")

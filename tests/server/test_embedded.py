@@ -271,7 +271,7 @@ def test_a_server_that_cannot_start_says_why(data: Path) -> None:
     data.mkdir()
     (data / "appendonlydir").write_text("not a directory")
     started = time.monotonic()
-    with pytest.raises(RedisConnectionError, match=r"(?s)died while it started.*append-only dir"):
+    with pytest.raises(RedisConnectionError, match=r"(?s)died during its start.*append-only dir"):
         EmbeddedRedis(data).start()
     assert time.monotonic() - started < 5  # noticed, not waited for
     (data / "appendonlydir").unlink()

@@ -24,7 +24,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._text.copies import ORIGINAL as MARK
 from langchain_workingmem._text.copies import with_memory
-from langchain_workingmem.display.pictures import ORIGINAL, picture
+from langchain_workingmem.display.pictures import ORIGINAL
 from langchain_workingmem.display.safe import clean, cut
 from tests.unit.display_samples import (
     AT,
@@ -139,7 +139,7 @@ def test_signs_stand_for_what_would_act(text: str, shown: str) -> None:
 def test_a_recall_shows_hits_inside_their_windows(look: Look) -> None:
     found = recalled(HumanMessage("Where?"), AIMessage("Cortina"), HumanMessage("Thanks"), hit=1)
     text = look(found)
-    assert "1 hit in 1 conversation" in text
+    assert "1 hit in 1 thread" in text
     assert "Trip (trip)" in text
     assert re.search(r"2026-05-17 09:30\s*user\s*Where\?[\s▸]*2026-05-17 09:31\s*assistant\s*Cortina\s*1\s*0\.71", text)
 
@@ -151,13 +151,13 @@ def test_a_hit_stands_out() -> None:
 
 
 @seen
-def test_the_conversation_of_the_best_hit_comes_first(look: Look) -> None:
+def test_the_thread_of_the_best_hit_comes_first(look: Look) -> None:
     old, best = (
         recalled(HumanMessage("old", id="1"), thread_id="a"),
         recalled(HumanMessage("best", id="1"), thread_id="b"),
     )
     text = look(RecallResult(hits=[*best.hits, *old.hits], rows=[*old.rows, *best.rows]))
-    assert "2 hits in 2 conversations" in text
+    assert "2 hits in 2 threads" in text
     assert text.index("best") < text.index("old")
 
 
@@ -209,22 +209,22 @@ def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> Non
     assert places == sorted(places)
 
 
-def test_a_question_is_shown_without_what_memory_put_in_front_of_it() -> None:
+@seen
+def test_a_question_is_shown_without_what_memory_put_in_front_of_it(look: Look) -> None:
     assert ORIGINAL == MARK
     blocks: list[str | dict[str, Any]] = [{"type": "text", "text": "Which hut?"}]
     for content in ("Which hut?", blocks):
-        shown = picture(
-            MemoryContext(messages=[with_memory(HumanMessage(content), ["x"])], system=[], recalled=RecallResult())
-        )
-        text = repr(shown)
+        messages: list[BaseMessage] = [with_memory(HumanMessage(content), ["Has a dog."])]
+        text = look(MemoryContext(messages=messages, system=[], recalled=RecallResult()))
         assert text.count("Which hut?") == 1
-        assert text.count("'x'") == 1
+        assert text.count("Has a dog.") == 1
 
 
+@seen
 @pytest.mark.parametrize("original", [7, None, {"a": 1}])
-def test_a_mark_that_is_none_of_ours_is_shown_as_a_message(original: Any) -> None:
+def test_an_original_that_memory_did_not_write_is_ignored(look: Look, original: Any) -> None:
     message = HumanMessage("Which hut?", additional_kwargs={ORIGINAL: original})
-    assert "Which hut?" in repr(picture(MemoryContext(messages=[message], system=[], recalled=RecallResult())))
+    assert "Which hut?" in look(MemoryContext(messages=[message], system=[], recalled=RecallResult()))
 
 
 @seen
