@@ -70,9 +70,15 @@ def raw(server: EmbeddedRedis) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture
 def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    """The face that a test calls: "sync", and "async" in a second run of what is marked `both_faces`."""
+    return str(getattr(request, "param", "sync"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "face" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_faces"):
+        metafunc.parametrize("face", ["sync", "async"], indirect=True)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said
 from tests.middleware.samples import TURN, stored
 
+pytestmark = pytest.mark.both_faces
+
 
 def spoken(memory: Memory, *, superseded: bool = False) -> list[str]:
     return [str(message.text) for message in memory.history.messages("t", superseded=superseded)]

@@ -24,10 +24,13 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, calling, remembered, said, weather
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
-    "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
-)
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.filterwarnings(
+        "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
+        "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
+    ),
+]
 
 
 # ---------------------------------------------------------------------- the order of middleware

@@ -14,9 +14,12 @@ from langgraph.types import RetryPolicy
 from langchain_workingmem import Memory
 from tests.helpers.models import CONFIG, Bench, ModelDownError, Scripted, said
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:create_react_agent has been moved", "ignore:get_async_redis_connection will become"
-)
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.filterwarnings(
+        "ignore:create_react_agent has been moved", "ignore:get_async_redis_connection will become"
+    ),
+]
 
 
 def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:

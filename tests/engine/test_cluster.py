@@ -23,6 +23,8 @@ from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import free_port
 from tests.helpers.operations import OPERATIONS, Caller, options
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]
 

@@ -31,6 +31,8 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import free_port
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 HELLO = HumanMessage("hello", id="1")
 
 

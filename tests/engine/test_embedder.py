@@ -15,6 +15,8 @@ from langchain_workingmem.io import embedder as embedder_of
 from langchain_workingmem.io.embedder import Embedder
 from langchain_workingmem.plans.effects import Embed
 
+pytestmark = pytest.mark.both_faces
+
 
 class Counted(Embeddings):
     """A model that embeds questions as documents, or nearly."""

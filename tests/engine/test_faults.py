@@ -29,6 +29,8 @@ from tests.helpers.fault_bench import OPERATIONS, TOOLS, FaultBench, Name, Opera
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 from tests.unit.test_layers import NO_IO, public
 
+pytestmark = pytest.mark.both_faces
+
 TIMEOUT = timedelta(milliseconds=300)  # where somebody is silent
 EVERY_BYTE = 80  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
 SAMPLE = 20

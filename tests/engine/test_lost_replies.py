@@ -27,6 +27,8 @@ from tests.helpers.fault_bench import OPERATIONS, FaultBench, Operation, talk
 from tests.helpers.proxy import Fault
 from tests.users.test_deletion import CrashError, cut
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"resource_id": "ann"}
 

@@ -26,6 +26,8 @@ from tests.helpers.embedded import BareServers, kill_server, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.fault_bench import OPERATIONS, TOOLS, FaultBench, Operation
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 READS = {
     name

@@ -23,6 +23,8 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 HELLO = HumanMessage("hello", id="1")
 

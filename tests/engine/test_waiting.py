@@ -19,6 +19,8 @@ from langchain_workingmem.io import embedder
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 HELLO = HumanMessage("hello", id="1")
 SHORT = timedelta(milliseconds=100)
 

@@ -14,6 +14,8 @@ from tests.faces.nodes_samples import texts
 from tests.history.test_windows import ai, result
 from tests.tools.samples import Make
 
+pytestmark = pytest.mark.both_faces
+
 
 class Face:
     """A chat history by its sync or its async methods."""

@@ -23,10 +23,13 @@ from tests.tools.samples import Make
 
 Drive = Callable[[Any, str], Any]
 
-pytestmark = pytest.mark.filterwarnings(
-    # the class is deprecated and used everywhere; what it does until it goes is tested here
-    f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"
-)
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.filterwarnings(
+        # the class is deprecated and used everywhere; what it does until it goes is tested here
+        f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"
+    ),
+]
 
 
 # ---------------------------------------------------------------------- RunnableWithMessageHistory

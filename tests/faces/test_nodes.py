@@ -22,6 +22,8 @@ from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
 from tests.tools.samples import Invoke, Make
 
+pytestmark = pytest.mark.both_faces
+
 
 @pytest.fixture(params=["forgetful", "checkpointed"])
 def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:

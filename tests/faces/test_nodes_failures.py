@@ -16,6 +16,8 @@ from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.tools.samples import Invoke, Make
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- failures
 
 

@@ -15,6 +15,8 @@ from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
 from tests.tools.samples import Invoke
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- ids
 
 

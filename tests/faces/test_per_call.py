@@ -16,6 +16,8 @@ from tests.helpers.trips import Trips
 from tests.middleware.samples import UPDATE, seed, stored
 from tests.tools.samples import Invoke
 
+pytestmark = pytest.mark.both_faces
+
 
 def told(**call: Any) -> Any:
     return configured("t", "ann", memory=call)

@@ -27,6 +27,8 @@ from tests.faces.nodes_samples import Recording
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
+pytestmark = pytest.mark.both_faces
+
 Invoke = Callable[..., Any]
 
 OLD = ["my cat is Molly", "what a name", "my dog is Nougat", "sweet", "it rains", "it does"]

@@ -19,6 +19,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import CONFIG, Scripted
 from tests.tools.samples import Invoke
 
+pytestmark = pytest.mark.both_faces
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports names that langgraph deprecates
     from langmem import create_manage_memory_tool, create_search_memory_tool

@@ -16,6 +16,8 @@ from langchain_workingmem import EmbeddingError, Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 
 class Log(BaseCallbackHandler):
     """Notes the runs of memory, with the run around each."""

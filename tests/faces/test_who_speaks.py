@@ -16,7 +16,10 @@ from tests.house.test_isolation import NAMES, secrets_in
 from tests.house.test_isolation import secret as odd
 from tests.tools.samples import Invoke
 
-pytestmark = pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning")
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),
+]
 EVERY_FACE = pytest.mark.parametrize("name", FACES)
 OFFERS = ("search_memory", "get_working_memory", "update_working_memory", "clear_working_memory")
 

@@ -14,6 +14,8 @@ from langchain_workingmem.plans import codec, fetching, hits, rows, turn
 from langchain_workingmem.plans.effects import LONG
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
 SPIED = [(codec, "encode_body"), (rows, "decode_message"), (turn, "decode_message"), (fetching, "decode_message")]
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
     from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- a lost reply
 
 

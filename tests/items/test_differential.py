@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+import pytest
 import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from langgraph.store.memory import InMemoryStore
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+
+pytestmark = pytest.mark.both_faces
 
 LABELS = ["a", "A", "b", "a b", "*", "é", "a,b", "{a}", "a|b"]
 NAMES = ["n", "s", "tags", "a b", "é"]

@@ -20,6 +20,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 from tests.house.test_isolation import NAMES
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., RedisMemoryStore]
 NS = ("memories", "maya")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import HistoryOptions
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 from tests.middleware.samples import seed, stored
+
+pytestmark = pytest.mark.both_faces
 
 # ---------------------------------------------------------------------- clients that keep the conversation
 

@@ -29,6 +29,8 @@ from langchain_workingmem.plans.windows import without_memory
 from tests.helpers.models import Bench, Scripted, calling, configured, weather
 from tests.history.test_windows import accept
 
+pytestmark = pytest.mark.both_faces
+
 WHOLE = HistoryOptions(last_messages=None)
 
 

@@ -19,6 +19,8 @@ from tests.helpers.trips import Trips
 from tests.house.test_isolation import NAMES, secret, secrets_in
 from tests.middleware.samples import UPDATE, seed, stored
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- ids
 
 

@@ -14,6 +14,8 @@ from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
 from tests.helpers.trips import Trips
 from tests.middleware.samples import PROMPT, TURN, UPDATE, seed, stored
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- what the model is shown
 
 

@@ -33,6 +33,8 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, ModelDownError, Scripted, ask, breaks, calling, remembered, said, weather
 from tests.middleware.samples import TURN, stored
 
+pytestmark = pytest.mark.both_faces
+
 
 @pytest.fixture(params=["memory first", "memory last"])
 def memory_first(request: pytest.FixtureRequest) -> bool:

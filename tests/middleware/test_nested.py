@@ -17,6 +17,8 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, handing_over, remembered, said
 from tests.middleware.samples import TURN, stored
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- inside of other graphs and tools
 
 

@@ -26,6 +26,8 @@ from langchain_workingmem.tools import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
 
+pytestmark = pytest.mark.both_faces
+
 WAIT = timedelta(seconds=1)
 REFUSED = 1 + FEW  # attempts of the one call that is made: it may have met a connection that had been closed
 AT_ONCE = 3  # seconds, generously: with pauses after each failure or a timeout for each call it would be more

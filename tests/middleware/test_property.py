@@ -34,6 +34,8 @@ from tests.helpers.models import (
 )
 from tests.history.test_windows import accept
 
+pytestmark = pytest.mark.both_faces
+
 RESULTS = {"weather": "sunny in x", "refuses": "no x"}
 ARGUMENTS = {"weather": {"city": "x"}, "refuses": {"text": "x"}, "breaks": {"text": "x"}}
 

@@ -18,6 +18,8 @@ from tests.helpers.embedded import wait_until
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.history.test_windows import accept
 
+pytestmark = pytest.mark.both_faces
+
 
 def texts(memory: Memory, thread: str = "t") -> list[str]:
     return [str(message.text) for message in memory.history.messages(thread)]

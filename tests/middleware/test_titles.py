@@ -13,6 +13,8 @@ from langchain_workingmem import TitleOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask
 
+pytestmark = pytest.mark.both_faces
+
 
 def finish(bench: Bench, memory: Any) -> None:
     """Wait for what runs in the background."""

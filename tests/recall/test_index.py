@@ -319,6 +319,7 @@ def borrowed(
     loop_runner.run(async_client.aclose())
 
 
+@pytest.mark.both_faces
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_a_borrowed_client_of_any_protocol_serves(make_memory: Make, borrowed: dict[str, Any], search: Any) -> None:
     recall = RecallOptions(search=search, filterable=("k",))
@@ -335,6 +336,7 @@ def test_a_borrowed_client_of_any_protocol_serves(make_memory: Make, borrowed: d
     assert len(memory.threads.list(resource_id="ann")) == 1
 
 
+@pytest.mark.both_faces
 def test_a_borrowed_client_is_not_closed(
     borrowed: dict[str, Any], face: str, loop_runner: asyncio.Runner, prefix: str
 ) -> None:

@@ -17,6 +17,8 @@ from langchain_workingmem import Memory, OptionError, TitleOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.plans.titles import clean
 
+pytestmark = pytest.mark.both_faces
+
 
 class Namer(FakeMessagesListChatModel):
     """Answers with a title, when it is let go, and remembers what it was asked."""

@@ -19,6 +19,8 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 Invoke = Callable[..., str]
 

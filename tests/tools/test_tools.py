@@ -37,6 +37,8 @@ from tests.tools.samples import (
     with_memory,
 )
 
+pytestmark = pytest.mark.both_faces
+
 # ---------------------------------------------------------------------- which tools there are
 
 

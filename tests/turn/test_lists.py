@@ -185,6 +185,7 @@ def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) ->
 # ---------------------------------------------------------------------- the copy of the question
 
 
+@pytest.mark.both_faces
 def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make, face: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
     savers: list[Callable[[list[BaseMessage], str], Any]] = [

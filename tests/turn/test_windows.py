@@ -160,6 +160,7 @@ def test_what_was_left_behind_moves_no_window(make_memory: Make) -> None:
     assert shown(other, thread="edited") == shown(memory)
 
 
+@pytest.mark.both_faces
 def test_a_chat_history_shows_the_same_window(make_memory: Make, face: str) -> None:
     memory = make_memory()
     talk(memory, *(turn(at, 1) for at in range(13)))

@@ -19,6 +19,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 from tests.users.samples import HEADER, THREAD, Record, message
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 
 EVERY_KIND: list[BaseMessage] = [

@@ -15,6 +15,8 @@ from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.effects import Command
 from tests.users.samples import HEADER, MEMORY, THREAD, Record, message
 
+pytestmark = pytest.mark.both_faces
+
 Make = Callable[..., Memory]
 
 

@@ -208,36 +208,22 @@ class Watched:
             return done.value
 
 
-@pytest.fixture
-def run(face: str) -> Callable[[Memory, Plan[Any]], Any]:
-    """Run a plan by the sync or by the async runner."""
-
-    async def arun(memory: Memory, plan: Plan[Any]) -> Any:
-        try:
-            return await memory.core.arun(plan)
-        finally:
-            await memory._async_runner.aclose()
-
-    if face == "sync":
-        return lambda memory, plan: memory.core.run(plan)
-    return lambda memory, plan: asyncio.run(arun(memory, plan))
-
-
-Run = Callable[[Memory, Plan[Any]], Any]
+def run(memory: Memory, plan: Plan[Any]) -> Any:
+    return memory.core.run(plan)
 
 
 def merging(memory: Memory, patch: dict[str, Any], expected: int | None = None) -> Plan[WorkingMemoryState]:
     return plans.update(memory._space, None, "ann", patch, None, expected)
 
 
-def test_without_a_rival_an_update_is_two_round_trips(memory: Memory, run: Run) -> None:
+def test_without_a_rival_an_update_is_two_round_trips(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     watched = Watched(before={})
     assert run(memory, watched.through(merging(memory, {"mine": 1}))).value == {"old": 1, "mine": 1}
     assert (watched.trips, watched.pauses) == (2, [])
 
 
-def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory, run: Run) -> None:
+def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     watched = Watched(before={2: lambda: memory.working_memory.update({"theirs": 1}, resource_id="ann")})
     state = run(memory, watched.through(merging(memory, {"mine": 1})))
@@ -246,7 +232,7 @@ def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory, r
     assert (watched.trips, watched.pauses) == (3, [])
 
 
-def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory, run: Run) -> None:
+def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     part = memory.working_memory
     rivals = {place: partial(part.update, {f"theirs{place}": 1}, resource_id="ann") for place in (2, 3)}
@@ -257,13 +243,13 @@ def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory, 
     assert [pause.jitter for pause in watched.pauses] == [True]
 
 
-def test_a_rival_who_wrote_the_same_makes_the_update_needless(memory: Memory, run: Run) -> None:
+def test_a_rival_who_wrote_the_same_makes_the_update_needless(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     watched = Watched(before={2: lambda: memory.working_memory.update({"same": 1}, resource_id="ann")})
     assert run(memory, watched.through(merging(memory, {"same": 1}))).revision == 2
 
 
-def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory, run: Run) -> None:
+def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
 
     def rival() -> None:
@@ -277,7 +263,7 @@ def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory, run: R
     assert watched.trips == 2
 
 
-def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory, run: Run) -> None:
+def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory) -> None:
     memory.working_memory.update({"old": 0}, resource_id="ann")
     numbers = iter(range(1, 10_000))
     rival = lambda: memory.working_memory.update({"old": next(numbers)}, resource_id="ann")  # noqa: E731
@@ -292,7 +278,7 @@ def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory,
     assert watched.trips <= 2 * plans.ATTEMPTS
 
 
-def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory, run: Run) -> None:
+def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory) -> None:
     notes.working_memory.update("x", thread_id="other")  # the scripts are loaded
     for place in (2, 3):  # in front of the write; in front of making the thread
         theirs = f"t{place}"
@@ -303,7 +289,7 @@ def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory, ru
         assert notes.working_memory.get(thread_id=theirs, resource_id="bob").text == "theirs"
 
 
-def test_a_thread_that_is_deleted_meanwhile_keeps_nothing_of_its_old_memory(notes: Memory, run: Run) -> None:
+def test_a_thread_that_is_deleted_meanwhile_keeps_nothing_of_its_old_memory(notes: Memory) -> None:
     notes.working_memory.update("old", thread_id="t", resource_id="ann")
     watched = Watched(before={2: lambda: notes.threads.delete("t")})
     state = run(notes, watched.through(plans.update(notes._space, "t", "ann", "new", None, None)))
@@ -322,7 +308,7 @@ def kill(url: str) -> None:
                 client.ping()
 
 
-def test_a_server_that_dies_between_reading_and_writing_keeps_the_old_value(tmp_path: Path, run: Run) -> None:
+def test_a_server_that_dies_between_reading_and_writing_keeps_the_old_value(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "data") as server:
         memory = Memory(server.url, working_memory=WorkingMemoryOptions(schema=ANY))
         before = memory.working_memory.update({"old": 1}, resource_id="ann")
