@@ -14,8 +14,6 @@ from uuid import uuid4
 
 import pytest
 import redis
-import redis.asyncio.connection
-import redis.connection
 from hypothesis import settings
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -28,8 +26,9 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
+from tests.helpers.forget import forget
 from tests.helpers.models import Bench
-from tests.helpers.trips import Trips
+from tests.helpers.trips import Trips, counted_trips
 
 Make = Callable[..., Memory]
 settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does
@@ -54,13 +53,7 @@ def prefix(server: EmbeddedRedis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
     yield prefix
-    with redis.Redis.from_url(server.url) as client:
-        bare: Any = client
-        for index in bare.execute_command("FT._LIST"):
-            if index.startswith(prefix.encode()):
-                bare.execute_command("FT.DROPINDEX", index)
-        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
-            client.unlink(*keys)
+    forget(server.url, prefix)
 
 
 @pytest.fixture
@@ -156,22 +149,9 @@ def store(make_store: Callable[..., RedisMemoryStore]) -> RedisMemoryStore:
 
 
 @pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
-    counter = Trips()
-    send: Any = redis.connection.AbstractConnection.send_packed_command
-    asend = redis.asyncio.connection.AbstractConnection.send_packed_command
-
-    def counted(self: Any, command: Any, check_health: bool = True) -> None:
-        counter.count += 1
-        send(self, command, check_health)
-
-    async def acounted(self: Any, command: Any, check_health: bool = True) -> None:
-        counter.count += 1
-        await asend(self, command, check_health)
-
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
-    monkeypatch.setattr(redis.asyncio.connection.AbstractConnection, "send_packed_command", acounted)
-    return counter
+def trips() -> Iterator[Trips]:
+    with counted_trips() as trips:
+        yield trips
 
 
 @pytest.fixture

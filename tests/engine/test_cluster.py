@@ -40,7 +40,7 @@ def test_every_command_stays_in_one_slot(
     for scope in ("resource", "thread"):
         caller = Caller(memory=make_memory(**options(scope)), runner=runner, thread=f"{scope} {{}}}}{{a}}")
         for operation in OPERATIONS.values():
-            operation(caller)
+            operation.call(caller)
     found = [keys_of(command) for command in commands]
     assert max(map(len, found)) == 11
     for keys in found:
@@ -90,7 +90,7 @@ def test_everything_works_where_a_coordinator_searches(
     memory = make_memory(**connect(gateway.ports[0], protocol=protocol), **options(scope))
     caller = Caller(memory=memory, runner=runner)
     for operation in OPERATIONS.values():
-        operation(caller)
+        operation.call(caller)
     for place in range(20):
         message = HumanMessage(f"hello {place}", id=str(place))
         memory.history.append([message], thread_id=f"thread {place}", resource_id="many")
@@ -153,7 +153,7 @@ def test_everything_but_search_works_on_real_nodes(
         for place in range(12):  # spread over the slots of all nodes
             caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", resource=f"u{scope}{place}")
             for name in [name for name in OPERATIONS if name not in SEARCHES]:
-                OPERATIONS[name](caller)
+                OPERATIONS[name].call(caller)
         assert {finding.check for finding in memory.doctor() if finding.level == "error"} == {"search"}
     counts = []
     for port in cluster:

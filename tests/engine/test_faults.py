@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -18,16 +18,13 @@ import redis
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.parts.history import History
-from langchain_workingmem.parts.recall import Recall
-from langchain_workingmem.parts.threads import Threads
-from langchain_workingmem.parts.working_memory import WorkingMemory
 from langchain_workingmem.plans import effects, scripts
 from langchain_workingmem.plans.keys import Keys
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.fault_bench import OPERATIONS, TOOLS, FaultBench, Name, Operation, Outcome, nothing, talk_and_note
+from tests.helpers.faces import public_methods
+from tests.helpers.fault_bench import TOOLS, FaultBench, Outcome, Trial
+from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
-from tests.unit.test_layers import NO_IO, public
 
 pytestmark = pytest.mark.both_faces
 
@@ -36,15 +33,9 @@ EVERY_BYTE = 80  # of exchanges up to so many bytes; of longer ones the boundari
 SAMPLE = 20
 
 
-def test_every_operation_is_tried() -> None:
-    parts = {"threads.": Threads, "history.": History, "recall.": Recall, "working_memory.": WorkingMemory, "": Memory}
-    names = {
-        part + name
-        for part, kind in parts.items()
-        for name in public(kind)
-        if not inspect.iscoroutinefunction(getattr(kind, name))
-    }
-    assert names - {"setup", "close"} - NO_IO == set(OPERATIONS)
+def test_every_method_is_tried_but_those_of_several_steps() -> None:
+    several = {"setup", "close", "doctor", "export_resource", "import_resource", "delete_resource"}
+    assert public_methods(Memory()) - ALONE.keys() == several
 
 
 def places(passed: bytes) -> list[int]:
@@ -57,7 +48,7 @@ def places(passed: bytes) -> list[int]:
     return sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1})
 
 
-@pytest.mark.parametrize("operation", (OPERATIONS | TOOLS).values(), ids=OPERATIONS | TOOLS)
+@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
 def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
     make_bench: Callable[..., FaultBench], operation: Operation
 ) -> None:
@@ -72,7 +63,7 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
                 assert outcome == whole
             else:
                 assert isinstance(outcome.error, RedisConnectionError)
-                assert operation.once, f"not repeated at byte {place} of the {stream}: {outcome.error}"
+                assert operation.at_most_once, f"not repeated at byte {place} of the {stream}: {outcome.error}"
                 # a request of several commands that was cut in the last one may have taken effect
                 states = {whole.after} if stream == "reply" else {whole.before, whole.after}
                 assert outcome.after in states
@@ -84,31 +75,33 @@ def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
 ) -> None:
     bench = make_bench()
 
-    def deleted(memory: Memory, name: Name) -> Any:
-        return memory.delete_resource(name.user).verified
+    def deleted(c: Caller) -> Any:
+        return c.memory.delete_resource(c.resource).verified
 
-    def imported(memory: Memory, name: Name) -> Any:
-        memory.import_resource(archive(name), resource_id=name.user)
-        return len(list(memory.export_resource(name.user)))
+    def imported(c: Caller) -> Any:
+        c.memory.import_resource(archive(c), resource_id=c.resource)
+        return len(list(c.memory.export_resource(c.resource)))
 
-    def archive(name: Name) -> list[dict[str, Any]]:
-        return [json.loads(json.dumps(record).replace("-00000-", f"-{name.number:05d}-")) for record in records]
+    def archive(c: Caller) -> list[dict[str, Any]]:
+        number = c.resource.removeprefix("u")
+        return [json.loads(json.dumps(record).replace("-00000-", number)) for record in records]
 
-    talk_and_note(bench.direct, Name(0))
-    records = list(bench.direct.export_resource(Name(0).user))
-    bench.direct.delete_resource(Name(0).user)
-    for operation in (Operation(talk_and_note, deleted), Operation(nothing, imported)):
+    first = Trial(0).caller(bench.direct)
+    talk_and_note(first)
+    records = list(bench.direct.export_resource(first.resource))
+    bench.direct.delete_resource(first.resource)
+    for operation in (Operation(deleted, talk_and_note), Operation(imported, start_from_nothing)):
         whole = bench.record(operation)
         for stream in get_args(Stream):
             for place in places(bytes(whole.exchange.of(stream)))[::2]:
                 broken = Fault("close", stream, place)
 
-                def again(memory: Memory, name: Name, once: Operation = operation) -> Any:
+                def again(c: Caller, once: Operation = operation) -> Any:
                     with suppress(RedisConnectionError):
-                        once.call(memory, name)
-                    return once.call(bench.direct, name)
+                        once.call(c)
+                    return once.call(replace(c, memory=bench.direct))
 
-                outcome = bench.try_out(Operation(operation.prepare, again), broken)
+                outcome = bench.try_out(Operation(again, operation.prepare), broken)
                 assert (outcome.answer, outcome.after) == (whole.answer, whole.after)
 
 
@@ -142,7 +135,7 @@ def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: re
 def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
     make_bench: Callable[..., FaultBench], name: str
 ) -> None:
-    operation, bench = OPERATIONS[name], make_bench(timeout=TIMEOUT)
+    operation, bench = ALONE[name], make_bench(timeout=TIMEOUT)
     whole = bench.record(operation)
     for stream in get_args(Stream):
         middle = len(whole.exchange.of(stream)) // 2
@@ -150,7 +143,7 @@ def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
         began = time.monotonic()
         outcome = bench.try_out(operation, Fault("silence", stream, middle))
         assert time.monotonic() - began < 10 * TIMEOUT.total_seconds()
-        if operation.once:
+        if operation.at_most_once:
             assert isinstance(outcome.error, RedisConnectionError)
             assert outcome.after == (whole.before if stream == "request" else whole.after)
         else:

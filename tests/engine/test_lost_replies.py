@@ -23,7 +23,8 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.plans import resources, working_memory
 from langchain_workingmem.plans.effects import Plan, Scan, Send
 from tests.helpers.embedded import wait_until
-from tests.helpers.fault_bench import OPERATIONS, FaultBench, Operation, talk
+from tests.helpers.fault_bench import FaultBench
+from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
 from tests.helpers.proxy import Fault
 from tests.users.test_deletion import CrashError, cut
 
@@ -33,11 +34,11 @@ Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"resource_id": "ann"}
 
 
-@pytest.mark.parametrize("name", [name for name, operation in OPERATIONS.items() if operation.once])
+@pytest.mark.parametrize("name", [name for name, operation in ALONE.items() if operation.at_most_once])
 def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
     make_bench: Callable[..., FaultBench], name: str
 ) -> None:
-    outcome = make_bench().try_out(OPERATIONS[name], Fault("close", "reply", 1))
+    outcome = make_bench().try_out(ALONE[name], Fault("close", "reply", 1))
     assert isinstance(outcome.error, OutcomeUnknownError)
     assert "may have taken effect" in str(outcome.error)
 
@@ -148,10 +149,7 @@ def test_a_caller_who_calls_again_for_the_same_revision_is_told_of_his_own_write
 
 
 def test_a_step_through_the_keys_is_repeated(make_bench: Callable[..., FaultBench]) -> None:
-    def deleted(memory: Memory, name: Any) -> Any:
-        return memory.delete_resource(name.user)
-
-    bench, operation = make_bench(), Operation(talk, deleted)
+    bench, operation = make_bench(), Operation(OPERATIONS["delete_resource"].call, talk)
     whole = bench.record(operation)
     request, reply = bytes(whole.exchange.of("request")), bytes(whole.exchange.of("reply"))
     place = request.index(b"SCAN")

@@ -24,15 +24,16 @@ from langchain_workingmem import (
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import BareServers, kill_server, wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.fault_bench import OPERATIONS, TOOLS, FaultBench, Operation
+from tests.helpers.fault_bench import TOOLS, FaultBench
+from tests.helpers.operations import ALONE, Operation
 
 pytestmark = pytest.mark.both_faces
 
 Make = Callable[..., Memory]
 READS = {
     name
-    for name in OPERATIONS
-    if name.rpartition(".")[2]
+    for name in ALONE
+    if name.split(" ")[0].rpartition(".")[2]
     in (
         "context",
         "get",
@@ -97,7 +98,7 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
     bench = make_bench()
     cause, remedy = REFUSALS[code]
     answered = set()
-    for name, operation in OPERATIONS.items():
+    for name, operation in ALONE.items():
         whole = bench.record(operation)
         outcome = bench.try_out(operation, trouble=cause(bench.raw))
         if outcome.error is None:
@@ -113,7 +114,7 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
         assert "threads.delete" in answered  # the way out
 
 
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("operation", ALONE.values(), ids=ALONE)
 def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
     make_bench: Callable[..., FaultBench], operation: Operation
 ) -> None:
@@ -152,7 +153,7 @@ def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
 # ------------------------------------------------------------------ servers that die and come back
 
 
-@pytest.mark.parametrize("operation", (OPERATIONS | TOOLS).values(), ids=OPERATIONS | TOOLS)
+@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
 def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
     make_bench: Callable[..., FaultBench], private: EmbeddedRedis, operation: Operation
 ) -> None:

@@ -1,4 +1,4 @@
-"""The async face of a memory or a store, in sync clothes."""
+"""The two faces of a memory: which methods have a twin, and the async face called like the sync one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from typing import Any
+
+from langchain_workingmem import Memory
+
+
+def twins(kind: type[Any]) -> set[str]:
+    """Return the public methods that have an async twin."""
+    return {name for name in dir(kind) if name[0] != "_" and callable(getattr(kind, f"a{name}", None))}
+
+
+def public_methods(memory: Memory) -> set[str]:
+    """Return the names of the methods that have a twin, as the list of operations has them."""
+    parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_"}
+    return twins(type(memory)) | {f"{part}.{name}" for part, kind in parts.items() for name in twins(kind)}
 
 
 async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
@@ -29,5 +42,4 @@ class AsyncFace:
 
             return call
         value = getattr(self._target, name)
-        is_part = type(value).__module__.startswith("langchain_workingmem.parts")
-        return AsyncFace(value, self._runner) if is_part and not inspect.isroutine(value) else value
+        return AsyncFace(value, self._runner) if twins(type(value)) else value

@@ -70,8 +70,8 @@ TEXTS: dict[str, Callable[[int], str]] = {
 }
 
 SMALL = 500
-LARGE = 128_000  # a text of this size that takes no time is answered
-BRIEF = 1_000_000  # nanoseconds from which on a measurement means something
+LARGE = 32_000  # a text of this size that takes no time is answered
+BRIEF = 200_000  # nanoseconds from which on a measurement means something
 TIMES = 4  # as long is the other text
 MOST = 2 * TIMES  # times as much time, where a square would take 16
 TRIES = 3
@@ -168,7 +168,7 @@ def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
     assert {kind: round(ratio, 1) for kind, ratio in ratios.items() if ratio > MOST} == {}
 
 
-SIZE = 8_000  # characters
+SIZE = 2_000  # characters
 FACTOR = 100  # bytes for each
 # What keeps the lines or the fields of two texts, or the parts of emoji: each is an object of 50 bytes and more, however short.
 MORE = dict.fromkeys(

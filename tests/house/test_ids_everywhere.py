@@ -69,8 +69,8 @@ def test_every_operation_takes_every_id(
     memory = make_memory(**options(scope), key_prefix=f"{prefix}{uuid4().hex[:6]}")
     names: Any = {"thread": thread, "resource": resource, "said_under": tuple(messages), "author": author}
     caller = Caller(memory=memory, runner=runner, secret="secret1x", **names)
-    for name, call in OPERATIONS.items():
-        reply = call(caller)
+    for name, operation in OPERATIONS.items():
+        reply = operation.call(caller)
         if name in TELLING:
             assert caller.secret in repr([getattr(reply, "messages", ""), reply]), name
     assert memory.threads.list(resource_id=resource).total == 0

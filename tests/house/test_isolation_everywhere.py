@@ -20,7 +20,7 @@ TELLING = {
     *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
     *("threads.source_of", "threads.lineage", "threads.clones_of"),
     *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
-    "history.truncate",
+    *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
     *("update_working_memory", "get_working_memory", "export_resource"),
@@ -41,11 +41,11 @@ def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
 ) -> None:
     assert len(names) >= 40
     everybody = callers(make_memory(**options(scope)), runner, names, shift)
-    for operation, call in OPERATIONS.items():
+    for name, operation in OPERATIONS.items():
         for caller in everybody:
-            found = secrets_in(getattr(reply := call(caller), "messages", ""), reply)
-            expected = {caller.thread} if operation in TELLING else set()
-            assert found == expected, (operation, caller.thread)
+            found = secrets_in(getattr(reply := operation.call(caller), "messages", ""), reply)
+            expected = {caller.thread} if name in TELLING else set()
+            assert found == expected, (name, caller.thread)
     deleted = [caller.memory.threads.get(caller.thread) for caller in everybody]
     assert deleted == [None] * len(names)
 
@@ -56,7 +56,7 @@ def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner:
     before = list(OPERATIONS)[: list(OPERATIONS).index("threads.get")]
     for operation in before:
         for caller in everybody:
-            OPERATIONS[operation](caller)
+            OPERATIONS[operation].call(caller)
 
     def all_of(caller: Caller) -> list[Any]:
         return [
@@ -71,7 +71,7 @@ def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner:
     seen = [all_of(caller) for caller in passive]
     for operation in list(OPERATIONS)[len(before) :]:
         for caller in active:
-            OPERATIONS[operation](caller)
+            OPERATIONS[operation].call(caller)
     assert [all_of(caller) for caller in passive] == seen
 
 
@@ -115,8 +115,8 @@ def test_no_operation_reaches_into_the_thread_of_somebody_else(
 ) -> None:
     memory = make_memory(**options(scope))
     for caller in callers(memory, runner, names, 0):
-        OPERATIONS["threads.create"](caller)
-        OPERATIONS["history.append"](caller)
+        for name in ("threads.create", "history.append", "working_memory.update"):
+            OPERATIONS[name].call(caller)
     for stranger in callers(memory, runner, names, 1):
         attempts = reaching_over(stranger)
         if scope == "thread":
