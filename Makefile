@@ -15,8 +15,8 @@ test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak kee
 	$(BIN)/python -m pytest -m alone
 
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
-	$(BIN)/python -m pytest --hypothesis-profile=nightly tests/unit
-	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/server/test_soak.py tests/server/test_steady.py
+	$(BIN)/python -m pytest --hypothesis-profile=nightly tests/text tests/documents tests/history tests/recall tests/redis tests/engine
+	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/house/test_soak.py tests/house/test_steady.py
 
 check: lint type docs
 

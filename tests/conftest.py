@@ -1,81 +1,39 @@
-"""One real Redis for the whole run, a key prefix per test, and every test through both faces."""
+"""Fixtures that tests of several rooms need: one real Redis for the whole run, and a key prefix for each test."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-import numpy as np
 import pytest
 import redis
-import redis.asyncio.connection
-import redis.connection
 from hypothesis import settings
-from langchain_core.embeddings import Embeddings
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine import effects
+from langchain_workingmem._engine.effects import Command, Scan, Send
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embedded import BareServers, is_free, wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import AsyncFace
+from tests.helpers.forget import forget
+from tests.helpers.models import Bench
+from tests.helpers.trips import Trips, counted_trips
 
+Make = Callable[..., Memory]
 settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does
 settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
 settings.load_profile("usual")
-
-
-class WordEmbeddings(Embeddings):
-    """A small real model: a text is the sum of its words' directions, so texts that share words are near."""
-
-    def __init__(self, dims: int = 64, model: str = "words") -> None:
-        self.dims = dims
-        self.model = model
-        self.calls: list[list[str]] = []  # the texts of each call of the model
-        self.broken: Exception | None = None  # raised instead of an answer
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken is not None:
-            raise self.broken
-        self.calls.append(list(texts))
-        return [self._vector(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-    def _vector(self, text: str) -> list[float]:
-        total = np.full(self.dims, 1e-6)
-        for word in re.findall(r"\w+", text.lower()):
-            total += np.random.default_rng(zlib.crc32(word.encode())).standard_normal(self.dims)
-        return cast("list[float]", (total / np.linalg.norm(total)).tolist())
-
-
-async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
-    return [item async for item in items]
-
-
-class _AsyncFace:
-    """Looks like a Memory or a part of it, and answers every call with the async twin."""
-
-    def __init__(self, target: Any, runner: asyncio.Runner) -> None:
-        self._target = target
-        self._runner = runner
-
-    def __getattr__(self, name: str) -> Any:
-        twin = getattr(self._target, f"a{name}", None)
-        if twin is not None:
-
-            def call(*args: Any, **kwargs: Any) -> Any:
-                made = twin(*args, **kwargs)
-                return self._runner.run(_all_of(made) if inspect.isasyncgen(made) else made)
-
-            return call
-        value = getattr(self._target, name)
-        is_part = type(value).__module__.endswith(".api")
-        return _AsyncFace(value, self._runner) if is_part and not inspect.isroutine(value) else value
 
 
 @pytest.fixture(scope="session")
@@ -95,13 +53,7 @@ def prefix(server: EmbeddedRedis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
     yield prefix
-    with redis.Redis.from_url(server.url) as client:
-        bare: Any = client
-        for index in bare.execute_command("FT._LIST"):
-            if index.startswith(prefix.encode()):
-                bare.execute_command("FT.DROPINDEX", index)
-        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
-            client.unlink(*keys)
+    forget(server.url, prefix)
 
 
 @pytest.fixture
@@ -111,15 +63,25 @@ def raw(server: EmbeddedRedis) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture
 def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    """The face that a test calls: "sync", and "async" in a second run of what is marked `both_faces`."""
+    return str(getattr(request, "param", "sync"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "face" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_faces"):
+        metafunc.parametrize("face", ["sync", "async"], indirect=True)
 
 
 @pytest.fixture
-def make_memory(
-    server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner
-) -> Iterator[Callable[..., Memory]]:
+def runner(face: str, loop_runner: asyncio.Runner) -> asyncio.Runner | None:
+    """Run the async calls of what has no face of its own: tools, nodes, retrievers."""
+    return loop_runner if face == "async" else None
+
+
+@pytest.fixture
+def make_memory(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner) -> Iterator[Make]:
     """Make memories on the test server; in the async run their sync methods are the async twins."""
     made: list[Memory] = []
 
@@ -131,7 +93,7 @@ def make_memory(
         else:
             memory = Memory(redis_url if borrowed else redis_url or server.url, **options)
         made.append(memory)
-        return memory if face == "sync" else cast("Memory", _AsyncFace(memory, loop_runner))
+        return memory if face == "sync" else cast("Memory", AsyncFace(memory, loop_runner))
 
     yield make
     for memory in made:
@@ -150,48 +112,15 @@ def embeddings() -> WordEmbeddings:
 
 
 @pytest.fixture
-def memory(make_memory: Callable[..., Memory], embeddings: WordEmbeddings) -> Memory:
+def memory(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     """A memory with recall."""
     return make_memory(embeddings=embeddings, recall=RecallOptions())
 
 
 @pytest.fixture
-def plain(make_memory: Callable[..., Memory]) -> Memory:
+def plain(make_memory: Make) -> Memory:
     """A memory without recall, hence without a model."""
     return make_memory()
-
-
-class Trips:
-    """Counts round trips where they happen: what is written to a socket at once is one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def of(self, call: Callable[[], Any]) -> int:
-        """Return how many round trips a call makes, after a first one that sets everything up."""
-        call()
-        before = self.count
-        call()
-        return self.count - before
-
-
-@pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
-    counter = Trips()
-    send: Any = redis.connection.AbstractConnection.send_packed_command
-    asend = redis.asyncio.connection.AbstractConnection.send_packed_command
-
-    def counted(self: Any, command: Any, check_health: bool = True) -> None:
-        counter.count += 1
-        send(self, command, check_health)
-
-    async def acounted(self: Any, command: Any, check_health: bool = True) -> None:
-        counter.count += 1
-        await asend(self, command, check_health)
-
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
-    monkeypatch.setattr(redis.asyncio.connection.AbstractConnection, "send_packed_command", acounted)
-    return counter
 
 
 @pytest.fixture
@@ -206,7 +135,7 @@ def make_store(
         options.setdefault("key_prefix", prefix)
         store = RedisMemoryStore(options.pop("redis_url", None if borrowed else server.url), **options)
         made.append(store)
-        return store if face == "sync" else cast("RedisMemoryStore", _AsyncFace(store, loop_runner))
+        return store if face == "sync" else cast("RedisMemoryStore", AsyncFace(store, loop_runner))
 
     yield make
     for store in made:
@@ -217,3 +146,75 @@ def make_store(
 def store(make_store: Callable[..., RedisMemoryStore]) -> RedisMemoryStore:
     """A store without vectors."""
     return make_store()
+
+
+@pytest.fixture
+def trips() -> Iterator[Trips]:
+    with counted_trips() as trips:
+        yield trips
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+    """Record every command that is sent to Redis."""
+    sent: list[Command] = []
+
+    def watch(kind: Any) -> None:
+        perform = kind._perform
+
+        def watched(self: Any, effect: Any, *rest: Any) -> Any:
+            if isinstance(effect, Send):
+                sent.extend(effect.commands)
+            elif isinstance(effect, Scan):
+                sent.append(("SCAN", effect.cursor))
+            return perform(self, effect, *rest)
+
+        monkeypatch.setattr(kind, "_perform", watched)
+
+    watch(Runner)
+    watch(AsyncRunner)
+    return sent
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory of our own, whose last server must be gone and which must be empty at the end."""
+    root = Path(tempfile.mkdtemp(prefix="wm-"))
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
+    monkeypatch.setenv("TMPDIR", str(root))
+    yield root
+    for directory, _, _ in list(os.walk(root)):
+        wait_until(functools.partial(is_free, Path(directory, "guardian.lock")))
+    assert not list(root.glob("workingmem-*"))
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[BareServers]:
+    servers = BareServers(tmp_path)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def invoke(face: str, loop_runner: asyncio.Runner) -> Callable[..., Any]:
+    """Call a tool, an agent or a graph by `invoke` or by `ainvoke`."""
+
+    def call(target: Any, *arguments: Any, **more: Any) -> Any:
+        if face == "sync":
+            return target.invoke(*arguments, **more)
+        return loop_runner.run(target.ainvoke(*arguments, **more))
+
+    return call
+
+
+@pytest.fixture
+def bench(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner) -> Iterator[Bench]:
+    bench = Bench(server.url, prefix, face, loop_runner)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(params=["checkpointer", "no checkpointer"])
+def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
+    return InMemorySaver() if request.param == "checkpointer" else None

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.agents.models import ModelDownError, Scripted, calling
 from tests.cli.conftest import EVIL, Run, ended, read_all, read_until, started
+from tests.helpers.models import ModelDownError, Scripted, calling
 
 NOTHING_SET: dict[str, str | None] = {"REDIS_URL": None, "OPENAI_API_KEY": None, "COLUMNS": "200"}
 

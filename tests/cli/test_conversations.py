@@ -12,7 +12,7 @@ from langchain_workingmem import IndexOptions, Memory, RecallOptions
 from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import EVIL, Run
-from tests.conftest import WordEmbeddings
+from tests.helpers.embeddings import WordEmbeddings
 
 
 def answer(found: Any) -> Any:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from langchain_workingmem import Memory
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.server.embedded_helpers import free_port
+from tests.helpers.embedded import free_port
 
 
 def run(*words: str, **environment: str | None) -> Any:

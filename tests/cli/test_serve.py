@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from langchain_workingmem.cli import app
 from tests.cli.conftest import ended, started
-from tests.server.embedded_helpers import free_port, is_open, kill_server, wait_until
+from tests.helpers.embedded import free_port, is_open, kill_server, wait_until
 
 
 @pytest.fixture

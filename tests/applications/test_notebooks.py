@@ -1,0 +1,112 @@
+"""Every notebook runs top to bottom, offline, and shows what it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.applications.test_docs import LINK
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# paths, hosts, generated ids, addresses of objects: what differs elsewhere, or tomorrow
+ELSEWHERE = re.compile(
+    r"(?<![\w.<])/(?:tmp|home|root|usr|var|opt|Users|private)/|\w+://(?!www\.w3\.org)|localhost|127\.0\.0\.1"
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9a-f]{16,}\b|0x[0-9a-f]{6,}"
+)
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return found
+
+
+def code(path: Path) -> list[dict[str, Any]]:
+    return [cell for cell in cells(path) if cell["cell_type"] == "code"]
+
+
+def check(*notebooks: Path) -> subprocess.CompletedProcess[str]:
+    """Run notebooks, all of them by default, with a key that nobody may use."""
+    command = [sys.executable, "-W", "error", "notebooks/refresh.py", "--check", *map(str, notebooks)]
+    environment = os.environ | {"OPENAI_API_KEY": "must not be used", "REDIS_URL": "redis://nowhere.invalid"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_notebooks_show_what_they_keep() -> None:
+    done = check()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def notebook(path: Path, source: str, shown: str = "") -> Path:
+    """Write a notebook of one cell, and what it is said to show."""
+    outputs = [{"output_type": "stream", "name": "stdout", "text": [shown]}] if shown else []
+    cell = {
+        "cell_type": "code",
+        "id": "a",
+        "execution_count": 1,
+        "metadata": {},
+        "outputs": outputs,
+        "source": [source],
+    }
+    about = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    path.write_text(json.dumps({"cells": [cell], "metadata": about, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def test_errors_warnings_and_other_outputs_are_found(tmp_path: Path) -> None:
+    done = check(
+        notebook(tmp_path / "fails.ipynb", "1 / 0"),
+        notebook(tmp_path / "warns.ipynb", "import warnings; warnings.warn('careful')"),
+        notebook(tmp_path / "differs.ipynb", "print('new')", "old\n"),
+        notebook(tmp_path / "later.ipynb", "print('2026-05-17 09:31, 0.72')", "2026-05-17 09:30, 0.71\n"),
+    )
+    assert done.returncode == 1
+    assert "fails.ipynb: " in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+    assert re.search(r"warns\.ipynb warns:\n.*careful", done.stderr)
+    assert "differs.ipynb shows something else than it keeps: make notebooks" in done.stderr
+    assert re.search(r'-.*"old\\n"', done.stderr)
+    assert "later.ipynb" not in done.stderr
+
+
+@every_notebook
+def test_a_notebook_was_run_once_from_top_to_bottom(path: Path) -> None:
+    assert [cell["execution_count"] for cell in code(path)] == list(range(1, len(code(path)) + 1))
+    assert len([cell for cell in code(path) if cell["outputs"]]) > 5
+
+
+@every_notebook
+def test_outputs_name_nothing_of_the_machine_that_made_them(path: Path) -> None:
+    for cell in code(path):
+        found = ELSEWHERE.search(json.dumps(cell["outputs"], ensure_ascii=False))
+        assert found is None, found
+
+
+def test_every_notebook_is_listed() -> None:
+    listed = LINK.findall((ROOT / "notebooks/README.md").read_text(encoding="utf-8"))
+    assert listed == [path.name for path in NOTEBOOKS]
+
+
+@every_notebook
+def test_links_lead_somewhere(path: Path) -> None:
+    text = "\n".join("".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "markdown")
+    assert LINK.search(text)
+    for target in LINK.findall(text):
+        assert (path.parent / target).exists(), target
+
+
+@every_notebook
+def test_a_notebook_says_which_model_answers(path: Path) -> None:
+    assert "offline rules (set OPENAI_API_KEY for a real one)" in json.dumps(code(path)[0]["outputs"])

@@ -1,0 +1,391 @@
+"""The recipes of the documentation as whole applications, with a scripted model: what was it sent, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+from fastapi.testclient import TestClient
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, SummarizationMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.redis.aio import AsyncRedisSaver
+from openai import AsyncOpenAI, AuthenticationError, NotFoundError, OpenAI
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Bench, Scripted, ask, calling, remembered, said, weather
+
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.filterwarnings(
+        "ignore:create_react_agent has been moved",  # langgraph-supervisor uses it
+        "ignore:get_async_redis_connection will become",  # langgraph-checkpoint-redis calls it
+    ),
+]
+
+
+# ---------------------------------------------------------------------- the order of middleware
+
+MAIL = "ann@example.org"
+FACT = "my cat is named Molly"
+
+
+def knowing(bench: Bench) -> Memory:
+    """Make a memory that has something to recall, and a working memory."""
+    everything = RecallOptions(top_k=20, message_range=0)  # what a summary has taken away may be recalled, too
+    memory = bench.recalling(recall=everything, working_memory=WorkingMemoryOptions(template=""))
+    memory.history.append([HumanMessage(FACT, id="x")], thread_id="pets", resource_id="ann")
+    memory.working_memory.update("Ann lives in Oslo", resource_id="ann")
+    return memory
+
+
+def orders() -> list[Any]:
+    """Give memory each place among four others, which stand in their order and the other way round."""
+    both = ([0, 1, 2, 3], [3, 2, 1, 0])
+    found = [[*others[:at], None, *others[at:]] for others in both for at in range(5)]
+    return [pytest.param(order, id="".join("m" if one is None else "prsc"[one] for one in order)) for order in found]
+
+
+def marks(messages: list[BaseMessage]) -> list[int]:
+    """Say how far in front of the last question the marked messages stand."""
+    last = max(at for at, message in enumerate(messages) if message.type == "human")
+    return [last - at for at, message in enumerate(messages) if "cache_control" in str(message.content)]
+
+
+def in_order(page: dict[str, Any], memory: Memory, order: list[int | None], reducer: Any) -> list[Any]:
+    others: list[AgentMiddleware[Any, Any]] = [
+        PIIMiddleware("email"),
+        reducer,
+        page["prompt"],
+        page["MarkBeforeQuestion"](),
+    ]
+    return [MemoryMiddleware(memory) if at is None else others[at] for at in order]
+
+
+ASKED = [f"how is my cat named {MAIL} {at}" for at in range(5)]
+WHOLE = [line for at in range(5) for line in (f"human: how is my cat named [REDACTED_EMAIL] {at}", f"ai: answer {at}")]
+
+
+def talk(bench: Bench, middleware: list[Any], *, saver: bool = True) -> Scripted:
+    model = Scripted.says(*[f"answer {at}" for at in range(5)])
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver() if saver else None)
+    for text in ASKED:
+        bench.run(agent, ask(text))
+    return model
+
+
+def check(memory: Memory, model: Scripted) -> None:
+    """Memory's text is in each request, the prompt is whole, and what is stored is what people and model said."""
+    for messages in model.seen:
+        assert "Molly" in remembered(messages)
+        assert "Ann lives in Oslo" in remembered(messages)
+        assert said(messages)[0] == "system: You are terse."
+        assert len({message.id for message in messages[1:]}) == len(messages) - 1
+    kept = memory.history.messages("t", superseded=True)
+    assert said(kept) == WHOLE
+    assert all(isinstance(message.content, str) for message in kept)
+    assert [dict(message.additional_kwargs) for message in kept] == [{}] * 10
+
+
+@pytest.mark.parametrize("order", orders())
+def test_trimming_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
+    memory = knowing(bench)
+    model = talk(bench, in_order(page, memory, order, page["trim_messages"]))
+    check(memory, model)
+    # LangChain's recipe keeps the first message, and three or four at the end
+    first, last = model.seen[1], model.seen[-1]
+    assert said(first)[1:] == WHOLE[:3]
+    assert said(last)[1:] == [WHOLE[0], *WHOLE[5:9]]
+    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
+
+
+@pytest.mark.parametrize("order", orders())
+def test_a_summary_stays_in_force_in_every_order(page: dict[str, Any], bench: Bench, order: list[int | None]) -> None:
+    memory = knowing(bench)
+    summary = SummarizationMiddleware(Scripted.says(*["SUMMARY"] * 4), trigger=("messages", 5), keep=("messages", 2))
+    model = talk(bench, in_order(page, memory, order, summary))
+    check(memory, model)
+    _, summed, *rest = said(model.seen[2])
+    assert "SUMMARY" in summed
+    assert rest == WHOLE[3:5]
+    assert [marks(messages) for messages in model.seen[1:]] == [[1]] * 4
+
+
+@pytest.mark.parametrize("order", orders())
+def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
+    page: dict[str, Any], bench: Bench, order: list[int | None]
+) -> None:
+    memory = knowing(bench)
+    model = talk(bench, in_order(page, memory, order, page["trim_messages"]), saver=False)
+    check(memory, model)
+    assert [said(messages)[1:] for messages in model.seen] == [WHOLE[: 2 * at + 1] for at in range(5)]
+    is_inside = order.index(3) > order.index(None)
+    assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
+def test_an_answer_is_redacted_before_it_is_stored_only_where_memory_is_first(bench: Bench, *, first: bool) -> None:
+    memory = bench.memory()
+    stored: list[str] = []
+
+    class Looks(AgentMiddleware[Any, Any]):  # at the outermost place: its hook behind the model comes last
+        def after_model(self, state: Any, runtime: Any) -> None:
+            stored.extend(said(memory.history.messages("t")))
+
+    guard = PIIMiddleware("email", apply_to_output=True)
+    both: list[Any] = [MemoryMiddleware(memory), guard]
+    bench.run(
+        create_agent(Scripted.says(f"it is {MAIL}"), middleware=[Looks(), *both[:: 1 if first else -1]]), ask("hi")
+    )
+    assert stored[-1] == ("ai: it is [REDACTED_EMAIL]" if first else f"ai: it is {MAIL}")
+    assert said(memory.history.messages("t")) == ["human: hi", "ai: it is [REDACTED_EMAIL]"]
+
+
+class Payloads:
+    """Gives an Anthropic model that sends nothing, and keeps what it would have sent."""
+
+    def __init__(self, *script: AIMessage) -> None:
+        from langchain_anthropic import ChatAnthropic
+
+        self.sent: list[dict[str, Any]] = []
+        kept, lines = self.sent, list(script)
+
+        class Offline(ChatAnthropic):
+            def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
+                kept.append(self._get_request_payload(messages, stop=stop, **given))
+                return ChatResult(generations=[ChatGeneration(message=lines.pop(0))])
+
+            async def _agenerate(self, *given: Any, **more: Any) -> ChatResult:
+                return self._generate(*given, **more)
+
+        made: Any = Offline
+        self.model = made(model="claude-sonnet-4-5", api_key="none")
+
+
+def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
+    anthropic = pytest.importorskip("langchain_anthropic.middleware", reason="needs langchain-anthropic")
+    memory = knowing(bench)
+    called = calling(("weather", {"city": "Oslo"}), id="a")
+    provider = Payloads(AIMessage("hello"), called, AIMessage("sunny"))
+    others = [page["prompt"], anthropic.AnthropicPromptCachingMiddleware(), page["MarkBeforeQuestion"]()]
+    agent = create_agent(provider.model, [weather], middleware=[MemoryMiddleware(memory), *others])
+    bench.run(agent, ask("hi"))
+    bench.run(agent, ask("how is my cat named?"))
+    first, second, third = provider.sent
+    for payload in (second, third):
+        answer, question = payload["messages"][1:3]
+        assert answer["content"][0]["cache_control"] == {"type": "ephemeral"}
+        assert "Molly" in str(question)
+        assert "cache_control" not in str(question)
+        assert payload["system"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+        assert payload["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+        assert sum("cache_control" in tool for tool in payload["tools"]) == 1
+        assert str(payload).count("cache_control") == 4
+    assert second["tools"] == first["tools"]
+    assert second["system"] == first["system"]
+    assert second["messages"][0]["content"] == "hi"
+
+
+# ---------------------------------------------------------------------- a server that speaks the OpenAI protocol
+
+
+class Client:
+    """A chat window: it keeps the conversation, and sends all of it without ids."""
+
+    def __init__(self, bench: Bench, app: Any, key: str = "for-maya", chat: str = "t") -> None:
+        self.bench = bench
+        given: dict[str, Any] = {"api_key": key, "default_headers": {"x-chat-id": chat}, "max_retries": 0}
+        self.sync = OpenAI(base_url="http://testserver/v1", http_client=TestClient(app), **given)
+        transport = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
+        self.twin = AsyncOpenAI(base_url="http://testserver/v1", http_client=transport, **given)
+
+    def say(self, *lines: str) -> str:
+        roles = {"system": "system", "human": "user", "ai": "assistant"}
+        pairs = [line.split(": ", 1) for line in lines]
+        asked: dict[str, Any] = {
+            "model": "agent",
+            "messages": [{"role": roles[kind], "content": text} for kind, text in pairs],
+        }
+        if self.bench.face == "sync":
+            found = self.sync.chat.completions.create(**asked)
+        else:
+            found = self.bench.runner.run(self.twin.chat.completions.create(**asked))
+        return str(found.choices[0].message.content)
+
+
+def served(page: dict[str, Any], bench: Bench, memory: Memory, *lines: Any) -> tuple[Scripted, Any]:
+    model = Scripted.says(*lines)
+    return model, page["serving"](create_agent(model, [weather], middleware=[MemoryMiddleware(memory)]), memory)
+
+
+def test_a_client_that_edits_and_regenerates_is_followed(page: dict[str, Any], bench: Bench) -> None:
+    memory = bench.memory()
+    model, app = served(
+        page, bench, memory, "2", calling(("weather", {"city": "Oslo"}), id="a"), "4", "four", "vier", "6"
+    )
+    client = Client(bench, app)
+    assert client.say("system: be kind", "human: 1") == "2"
+    assert client.say("system: be kind", "human: 1", "ai: 2", "human: 3") == "4"
+    tools = ["ai: weather#a-0", "tool: sunny in Oslo"]
+    assert said(memory.history.messages("t")) == ["human: 1", "ai: 2", "human: 3", *tools, "ai: 4"]
+
+    assert client.say("system: be kind", "human: 1", "ai: 2", "human: 3") == "four"  # regenerates
+    assert said(model.seen[-1]) == ["system: be kind", "human: 1", "ai: 2", "human: 3"]
+    assert said(memory.history.messages("t")) == ["human: 1", "ai: 2", "human: 3", "ai: four"]
+
+    assert client.say("system: be kind", "human: 1", "ai: 2", "human: three") == "vier"  # edits
+    assert said(model.seen[-1]) == ["system: be kind", "human: 1", "ai: 2", "human: three"]
+    assert client.say("system: be kind", "human: 1", "ai: 2", "human: three", "ai: vier", "human: 5") == "6"
+    whole = ["human: 1", "ai: 2", "human: three", "ai: vier", "human: 5"]
+    assert said(model.seen[-1]) == ["system: be kind", *whole]
+    assert said(memory.history.messages("t")) == [*whole, "ai: 6"]
+    texts = said(memory.history.messages("t", superseded=True))
+    assert {"human: 3", "ai: 4", "ai: four", *tools} < set(texts)
+    assert len(texts) == len(set(texts)) == 11
+
+
+def test_the_first_question_is_edited_and_answered_anew(page: dict[str, Any], bench: Bench) -> None:
+    memory = bench.memory()
+    model, app = served(page, bench, memory, "2", "two", "zwei", "4")
+    client = Client(bench, app)
+    for line in ("1", "1", "one"):
+        client.say(f"human: {line}")
+        assert said(model.seen[-1]) == [f"human: {line}"]
+    assert said(memory.history.messages("t")) == ["human: one", "ai: zwei"]
+    client.say("human: one", "ai: zwei", "human: 3")
+    assert said(model.seen[-1]) == ["human: one", "ai: zwei", "human: 3"]
+    assert said(memory.history.messages("t")) == ["human: one", "ai: zwei", "human: 3", "ai: 4"]
+
+
+def test_a_chat_of_somebody_else_is_refused(page: dict[str, Any], bench: Bench) -> None:
+    memory = bench.memory()
+    model, app = served(page, bench, memory, "2")
+    Client(bench, app).say("human: 1")
+    with pytest.raises(NotFoundError):
+        Client(bench, app, "for-omar").say("human: 1")
+    with pytest.raises(AuthenticationError):
+        Client(bench, app, "for-nobody").say("human: 1")
+    assert len(model.seen) == 1
+    assert said(memory.history.messages("t", resource_id="maya")) == ["human: 1", "ai: 2"]
+
+
+# ---------------------------------------------------------------------- a checkpointer on the same Redis
+
+
+@contextmanager
+def saving(bench: Bench, url: str) -> Iterator[Any]:
+    if bench.face == "sync":
+        with RedisSaver.from_conn_string(url) as saver:
+            saver.setup()
+            yield saver
+        return
+
+    async def opened() -> tuple[AsyncExitStack, AsyncRedisSaver]:
+        stack = AsyncExitStack()
+        made = await stack.enter_async_context(AsyncRedisSaver.from_conn_string(url))
+        await made.asetup()
+        return stack, made
+
+    stack, twin = bench.runner.run(opened())
+    yield twin
+    bench.runner.run(stack.aclose())
+
+
+def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
+    with EmbeddedRedis() as server, saving(bench, server.url) as saver:
+        memory = bench.recalling(redis_url=server.url, key_prefix="memory")
+        model = Scripted.says("2", calling(("weather", {"city": "Oslo"}), id="a"), "4", "four", "6")
+        agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory)], checkpointer=saver)
+        bench.run(agent, ask("1", "q1"))
+        before = bench.run(agent, ask("3", "q3"))["messages"]
+        turn = ["human: 1", "ai: 2", "human: 3", "ai: weather#a-0", "tool: sunny in Oslo", "ai: 4"]
+        assert said(memory.history.messages("t")) == said(before) == turn
+        # the answer is made anew
+        gone = [RemoveMessage(id=message.id) for message in before[3:]]
+        assert bench.run(agent, {"messages": gone})["messages"][-1].text == "four"
+        bench.run(agent, ask("5"))
+        assert said(model.seen[-1]) == ["human: 1", "ai: 2", "human: 3", "ai: four", "human: 5"]
+        assert said(memory.history.messages("t")) == [*said(model.seen[-1]), "ai: 6"]
+        with redis.Redis.from_url(server.url) as raw:
+            prefixes = {key.partition(b":")[0].strip(b"{}") for key in raw.scan_iter("*")}
+        assert {one for one in prefixes if not one.startswith((b"checkpoint", b"write_keys_zset"))} == {b"memory"}
+        assert {finding.level for finding in memory.doctor().findings} == {"ok"}
+
+
+# ---------------------------------------------------------------------- teams
+
+
+@pytest.fixture(params=["checkpointer", "no checkpointer"])
+def checkpointer(request: pytest.FixtureRequest) -> InMemorySaver | None:
+    return InMemorySaver() if request.param == "checkpointer" else None
+
+
+def without_handing_back(lines: list[str]) -> list[str]:
+    """Leave out what langgraph-supervisor writes under ids that it makes up."""
+    return [line for line in lines if "back to supervisor" not in line and "transfer_back" not in line]
+
+
+def test_a_supervisor_and_its_team_have_one_conversation(
+    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+) -> None:
+    memory = knowing(bench)
+    over = [calling(("transfer_to_expert", {}), id=id) for id in "ab"]
+    leads, expert = Scripted.says(over[0], "sunny", over[1], "rainy"), Scripted.says("it is sunny", "it rains")
+    app = page["supervised"](leads, expert, memory).compile(checkpointer=checkpointer)
+    whole: list[str] = []
+    for at, (text, word, answer) in enumerate([("1", "it is sunny", "sunny"), ("my cat", "it rains", "rainy")]):
+        bench.run(app, ask(text))
+        handed = [f"ai: transfer_to_expert#{'ab'[at]}-0", "tool: Successfully transferred to expert"]
+        whole += [f"human: {text}", *handed, f"ai: {word}", f"ai: {answer}"]
+    assert without_handing_back(said(memory.history.messages("t", superseded=True))) == whole
+    assert without_handing_back(said(leads.seen[-1])[1:]) == whole[:-1]
+    assert said(leads.seen[-1])[0] == "system: You lead."
+    assert without_handing_back(said(expert.seen[-1])) == whole[:-2]
+    assert "Molly" in remembered(leads.seen[2])
+    assert "Molly" in remembered(expert.seen[1])
+    assert remembered(expert.seen[1]).count("Molly") == 1
+
+
+def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None) -> None:
+    memory = knowing(bench)
+    last = "bob again" if checkpointer else "alice again"  # without one the swarm forgets who was active
+    alice = Scripted.says(calling(("transfer_to_bob", {}), id="a"), *(() if checkpointer else [last]))
+    bob = Scripted.says("bob here", *([last] if checkpointer else ()))
+    app = page["swarm_of"](alice, bob, memory).compile(checkpointer=checkpointer)
+    bench.run(app, ask("1"))
+    bench.run(app, ask("how is my cat named"))
+    handed = ["ai: transfer_to_bob#a-0", "tool: Successfully transferred to bob"]
+    whole = ["human: 1", *handed, "ai: bob here", "human: how is my cat named", f"ai: {last}"]
+    final = (bob if checkpointer else alice).seen[-1]
+    assert said(final) == whole[:-1]
+    assert "Molly" in remembered(final)
+    assert said(bob.seen[0]) == whole[:3]
+    assert said(memory.history.messages("t", superseded=True)) == whole
+
+
+def test_a_deep_agent_remembers_and_its_helpers_write_nothing(
+    page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
+) -> None:
+    memory = knowing(bench)
+    model = Scripted.says(
+        calling(("task", {"description": "look", "subagent_type": "scout"}), id="a"), "found", "Molly"
+    )
+    scout = Scripted.says("looked")
+    agent = page["deep"](model, scout, memory, checkpointer=checkpointer)
+    bench.run(agent, ask("1"))
+    bench.run(agent, ask("how is my cat named"))
+    whole = ["human: 1", "ai: task#a-0", "tool: looked", "ai: found", "human: how is my cat named", "ai: Molly"]
+    assert said(model.seen[-1])[1:] == whole[:-1]
+    assert "Molly" in remembered(model.seen[-1])
+    assert said(scout.seen[0])[-1] == "human: look"
+    assert "Ann lives in Oslo" in remembered(scout.seen[0])
+    assert said(memory.history.messages("t", superseded=True)) == whole

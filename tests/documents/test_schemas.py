@@ -1,0 +1,283 @@
+"""Schemas of working memory: what a patch becomes, what is refused, and which type comes back."""
+
+from __future__ import annotations
+
+import gc
+from datetime import date
+from typing import Any, Self
+from weakref import ref
+
+import pytest
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+
+from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.schemas import schema_of
+from tests.documents.samples import Dog, Home, Mood, Needy, Person, refused, stored, value
+
+# ---------------------------------------------------------------------- Pydantic: what is kept
+
+
+@pytest.mark.parametrize(
+    ("current", "patch", "after"),
+    [
+        ({"name": "Ann"}, {"age": 3}, {"name": "Ann", "age": 3}),
+        ({"home": {"city": "Ulm"}}, {"home": {"street": "x"}}, {"home": {"city": "Ulm", "street": "x"}}),
+        ({"home": {"city": "Ulm", "street": "x"}}, {"home": {"city": None}}, {"home": {"street": "x"}}),
+        ({"second_home": {"city": "Ulm"}}, {"second_home": {"street": "x"}}, {"second_home": {"city": "Ulm", "street": "x"}}),
+        ({"second_home": {"city": "Ulm"}, "age": 1}, {"second_home": None}, {"age": 1}),
+        ({"friends": [{"city": "Ulm"}]}, {"friends": [{"city": "Bonn"}]}, {"friends": [{"city": "Bonn"}]}),
+        ({"pet": {"kind": "cat", "lives": 9}}, {"pet": {"name": "Molly"}}, {"pet": {"kind": "cat", "lives": 9, "name": "Molly"}}),
+        ({"marked": {"kind": "cat", "lives": 9}}, {"marked": {"name": "M"}}, {"marked": {"kind": "cat", "lives": 9, "name": "M"}}),
+        ({"homes": {"a": {"city": "Ulm"}}}, {"homes": {"b": {"city": "Bonn"}}}, {"homes": {"a": {"city": "Ulm"}, "b": {"city": "Bonn"}}}),
+        ({"homes": {"a": {"city": "Ulm"}}}, {"homes": {"a": {"street": "x"}}}, {"homes": {"a": {"city": "Ulm", "street": "x"}}}),
+        ({"homes": {"a": {"city": "Ulm"}, "b": {}}}, {"homes": {"a": None}}, {"homes": {"b": {}}}),
+        ({}, {"mood": "good"}, {"mood": "good"}),
+        ({}, {"mood": Mood.BAD}, {"mood": "bad"}),
+        ({}, {"born": "2000-02-29", "seen": "2026-01-01T10:00:00Z"}, {"born": "2000-02-29", "seen": "2026-01-01T10:00:00Z"}),
+        ({}, {"born": date(2000, 2, 29)}, {"born": "2000-02-29"}),
+        ({}, {"id": "7"}, {"id": "7"}),
+        ({}, {"id": 7}, {"id": 7}),
+    ],
+    ids=[
+        *["other field", "nested", "nested null", "optional nested", "optional nested null", "list of objects"],
+        *["union", "discriminated union", "dict of models: new key", "dict of models: merge", "dict of models: null"],
+        *["enum", "enum member", "dates", "date object", "str of int | str", "int of int | str"],
+    ],
+)  # fmt: skip
+def test_a_merge_into_a_pydantic_document_gives(
+    current: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]
+) -> None:
+    assert stored(Person, current, patch) == after
+
+
+def test_defaults_are_not_stored_as_facts() -> None:
+    assert stored(Person, {}, {"name": "Ann"}) == {"name": "Ann"}
+
+
+def test_an_instance_brings_only_the_fields_that_were_set() -> None:
+    assert stored(Person, {"age": 3}, Person(name="Ann")) == {"name": "Ann", "age": 3}
+
+
+def test_the_value_is_an_instance_of_the_users_model() -> None:
+    found = value(Person, {"home": {"city": "Ulm"}, "mood": "good", "born": "2000-02-29", "pet": {"kind": "dog"}})
+    assert found == Person(home=Home(city="Ulm"), mood=Mood.GOOD, born=date(2000, 2, 29), pet=Dog())
+    assert isinstance(found.pet, Dog)
+
+
+# ---------------------------------------------------------------------- Pydantic: what is refused
+
+
+@pytest.mark.parametrize(
+    ("patch", "fields"),
+    [
+        ({"name": 3}, {"name"}),
+        ({"age": -1}, {"age"}),
+        ({"age": 151}, {"age"}),
+        ({"age": "old"}, {"age"}),
+        ({"home": {"city": 3}}, {"home.city"}),
+        ({"home": "Ulm"}, {"home"}),
+        ({"friends": [{}, {"city": 3}]}, {"friends.1.city"}),
+        ({"friends": {"city": "Ulm"}}, {"friends"}),
+        ({"mood": "so so"}, {"mood"}),
+        ({"born": "yesterday"}, {"born"}),
+        ({"code": "abc"}, {"code"}),
+        ({"homes": {"a": {"city": 3}}}, {"homes.a.city"}),
+        ({"name": 3, "age": -1}, {"name", "age"}),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_name_of_the_field(patch: dict[str, Any], fields: set[str]) -> None:
+    error = refused(Person, {"name": "Ann"}, patch)
+    assert {name for name in fields if any(found.startswith(name) for found in error.fields)} == fields
+    assert all(name in str(error) for name in fields)
+    assert "not changed" in str(error)
+
+
+@pytest.mark.parametrize("patch", [{"pet": {"kind": "bird"}}, {"marked": {"kind": "bird"}}, {"marked": {"lives": 3}}])
+def test_what_fits_no_part_of_a_union_is_refused(patch: dict[str, Any]) -> None:
+    (name,) = patch
+    assert all(found.startswith(name) for found in refused(Person, {}, patch).fields)
+
+
+def test_a_change_of_the_kind_in_a_union_goes_by_the_merged_document() -> None:
+    after = stored(Person, {"marked": {"kind": "cat", "lives": 9}}, {"marked": {"kind": "dog", "lives": None}})
+    assert after == {"marked": {"kind": "dog"}}
+
+
+def test_a_patch_may_leave_required_fields_out() -> None:
+    assert stored(Needy, {"name": "Ann"}, {"age": 3}) == {"name": "Ann", "age": 3}
+
+
+def test_the_first_update_must_bring_required_fields() -> None:
+    assert refused(Needy, {}, {"age": 3}).fields == ("name",)
+
+
+def test_null_cannot_delete_a_required_field() -> None:
+    assert refused(Needy, {"name": "Ann", "age": 3}, {"name": None}).fields == ("name",)
+
+
+class Doubtful(BaseModel):
+    low: int = 0
+    high: int = 10
+    word: str | None = None
+
+    @field_validator("word")
+    @classmethod
+    def _no_shouting(cls, word: str | None) -> str | None:
+        if word and word.isupper():
+            msg = "do not shout"
+            raise ValueError(msg)
+        return word.strip() if word else word
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            msg = "low is above high"
+            raise ValueError(msg)
+        return self
+
+
+def test_a_model_validator_sees_the_merged_document() -> None:
+    assert "low is above high" in str(refused(Doubtful, {"high": 3}, {"low": 5}))
+    assert stored(Doubtful, {"high": 30}, {"low": 15}) == {"high": 30, "low": 15}
+
+
+def test_a_field_validator_refuses_and_normalises() -> None:
+    error = refused(Doubtful, {}, {"word": "NO"})
+    assert error.fields == ("word",)
+    assert "do not shout" in str(error)
+    # what was sent is stored, and normalised whenever it is read
+    assert stored(Doubtful, {}, {"word": "  yes "}) == {"word": "  yes "}
+    assert JsonFormat(schema_of(Doubtful)).value('{"word": "  yes "}').word == "yes"
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    name: str | None = None
+    born: date | None = None
+    mood: Mood | None = None
+    sizes: tuple[int, int] | None = None
+    names: set[str] = set()
+
+
+def test_a_strict_model_takes_dates_enums_tuples_and_sets_as_json_has_them() -> None:
+    patch = {"born": "2000-01-01", "mood": "good", "sizes": [1, 2], "names": ["a"]}
+    assert stored(Strict, {}, patch) == patch
+    assert value(Strict, patch) == Strict(born=date(2000, 1, 1), mood=Mood.GOOD, sizes=(1, 2), names={"a"})
+
+
+def test_a_strict_model_takes_no_number_for_text() -> None:
+    assert refused(Strict, {}, {"name": 3}).fields == ("name",)
+
+
+# ---------------------------------------------------------------------- Pydantic: extra
+
+
+class Ignoring(BaseModel):
+    name: str | None = None
+    home: Home | None = None
+
+
+class Allowing(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str | None = None
+
+
+class Forbidding(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str | None = None
+    inner: Strict | None = None
+
+
+def test_unknown_keys_are_dropped_where_the_schema_ignores_them() -> None:
+    assert stored(Ignoring, {}, {"name": "Ann", "x": 1, "home": {"city": "Ulm", "y": 2}}) == {
+        "name": "Ann",
+        "home": {"city": "Ulm"},
+    }
+
+
+def test_unknown_keys_are_kept_where_the_schema_allows_them() -> None:
+    assert stored(Allowing, {"y": [1]}, {"name": "Ann", "x": {"deep": 1}}) == {
+        "y": [1],
+        "name": "Ann",
+        "x": {"deep": 1},
+    }
+    assert value(Allowing, {"x": 1}).x == 1
+
+
+def test_null_deletes_an_unknown_key_where_the_schema_allows_them() -> None:
+    assert stored(Allowing, {"x": 1, "name": "Ann"}, {"x": None}) == {"name": "Ann"}
+
+
+@pytest.mark.parametrize(("patch", "field"), [({"x": 1}, "x"), ({"inner": {"x": 1}}, "inner.x")])
+def test_unknown_keys_are_refused_where_the_schema_forbids_them(patch: dict[str, Any], field: str) -> None:
+    assert refused(Forbidding, {"name": "Ann"}, patch).fields == (field,)
+
+
+def test_an_unknown_null_is_refused_too_where_the_schema_forbids_it() -> None:
+    assert refused(Forbidding, {"name": "Ann"}, {"x": None, "name": "Bob"}).fields == ("x",)
+
+
+# ---------------------------------------------------------------------- Pydantic: aliases
+
+
+class Aliased(BaseModel):
+    first_name: str | None = Field(None, alias="firstName")
+
+
+class Lenient(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    first_name: str | None = Field(None, alias="firstName")
+
+
+class TwoNames(BaseModel):
+    first_name: str | None = Field(None, validation_alias="inName", serialization_alias="outName")
+
+
+@pytest.mark.parametrize("schema", [Aliased, Lenient])
+@pytest.mark.parametrize("name", ["firstName", "first_name"])
+def test_an_alias_and_its_field_are_one(schema: Any, name: str) -> None:
+    after = stored(schema, {"firstName": "Ann"}, {name: "Bob"})
+    assert after == {"firstName": "Bob"}
+    assert value(schema, after).first_name == "Bob"
+
+
+def test_an_instance_with_aliases_is_merged() -> None:
+    assert stored(Aliased, {"firstName": "Ann"}, Aliased(firstName="Bob")) == {"firstName": "Bob"}
+
+
+def test_names_for_reading_and_writing_may_differ() -> None:
+    after = stored(TwoNames, {}, {"inName": "Ann"})
+    assert value(TwoNames, after).first_name == "Ann"
+    assert value(TwoNames, stored(TwoNames, after, {"inName": "Bob"})).first_name == "Bob"
+
+
+class Node(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    node_name: str | None = Field(None, alias="nodeName")
+    next_node: Node | None = Field(None, alias="nextNode")
+
+
+def test_a_field_name_deep_in_a_recursive_model_means_its_alias() -> None:
+    current = {"nextNode": {"nextNode": {"nodeName": "old"}}}
+    after = stored(Node, current, {"next_node": {"next_node": {"node_name": "new"}}})
+    assert after == {"nextNode": {"nextNode": {"nodeName": "new"}}}
+
+
+def test_one_of_several_names_for_reading_is_kept() -> None:
+    fields: dict[str, Any] = {"name": (str | None, Field(None, validation_alias=AliasChoices("name", "fullName")))}
+    schema = create_model("Choices", **fields)
+    assert value(schema, stored(schema, {}, {"fullName": "Ann"})).name == "Ann"
+
+
+# ---------------------------------------------------------------------- classes that a program makes while it runs
+
+
+def test_classes_that_are_used_no_more_are_not_kept_for_ever() -> None:
+    made = []
+    for at in range(600):
+        schema = create_model(f"Made{at}", name=(str | None, None))
+        assert stored(schema, {}, {"name": "Ann"}) == {"name": "Ann"}
+        made.append(ref(schema))
+    del schema
+    gc.collect()
+    assert sum(one() is not None for one in made) < 300

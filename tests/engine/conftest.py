@@ -1,0 +1,49 @@
+"""Fixtures that several files here need."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from langchain_workingmem import Memory
+from langchain_workingmem._engine.server import socket_of
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.fault_bench import FaultBench
+from tests.helpers.proxy import Proxy
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
+    assert private.path is not None
+    place = str(socket_of(private.path))
+
+    def connect() -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(place)
+        return connection
+
+    with Proxy(connect) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_bench(
+    private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], impatient: None
+) -> Iterator[Callable[..., FaultBench]]:
+    with ExitStack() as stack:
+        yield lambda **timeout: stack.enter_context(closing(FaultBench(private, proxy, make_memory, **timeout)))
+
+
+@pytest.fixture
+def data(scratch: Path) -> Path:
+    return scratch / "data"

@@ -1,0 +1,164 @@
+"""Redis Cluster: every command stays in one slot, on real nodes, and through a gateway that has a coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import HumanMessage
+from redis.crc import key_slot
+
+from langchain_workingmem import Memory, RedisConnectionError
+from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._redis.acl import CLUSTER, rules
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.options import Scope
+from tests.helpers.cluster_gateway import Gateway, keys_of
+from tests.helpers.embedded import free_port
+from tests.helpers.operations import OPERATIONS, Caller, options
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., Memory]
+Connect = Callable[..., dict[str, Any]]
+
+SEARCHES = {  # which a cluster can do from Redis 8 on
+    *("setup", "history.for_resource", "recall.search", "recall.reindex", "threads.list", "threads.clones_of"),
+    *("as_retriever", "search_memory", "export_resource", "import_resource"),
+}
+
+
+def test_every_command_stays_in_one_slot(
+    make_memory: Make, runner: asyncio.Runner | None, commands: list[Command]
+) -> None:
+    for scope in ("resource", "thread"):
+        caller = Caller(memory=make_memory(**options(scope)), runner=runner, thread=f"{scope} {{}}}}{{a}}")
+        for operation in OPERATIONS.values():
+            operation.call(caller)
+    found = [keys_of(command) for command in commands]
+    assert max(map(len, found)) == 11
+    for keys in found:
+        assert len({key_slot(key) for key in keys}) <= 1, keys
+
+
+@pytest.fixture
+def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Connect]:
+    """Make a client of a cluster, of the kind that the face needs."""
+    closing: list[Callable[[], Any]] = []
+
+    def make(port: int, **more: Any) -> dict[str, Any]:
+        client: Any
+        if face == "sync":
+            client = redis.RedisCluster(host="127.0.0.1", port=port, **more)
+            closing.append(client.close)
+            return {"client": client}
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=port, **more)
+        closing.append(lambda: loop_runner.run(client.aclose()))
+        return {"async_client": client}
+
+    yield make
+    for close in closing:
+        close()
+
+
+# ---------------------------------------------------------------------- with Search
+
+
+@pytest.fixture
+def gateway(server: EmbeddedRedis) -> Iterator[Gateway]:
+    assert server.path
+    gateway = Gateway(str(server.path / "redis.sock"))
+    yield gateway
+    gateway.close()
+
+
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
+def test_everything_works_where_a_coordinator_searches(
+    gateway: Gateway,
+    connect: Connect,
+    make_memory: Make,
+    runner: asyncio.Runner | None,
+    scope: Scope,
+    protocol: int,
+) -> None:
+    memory = make_memory(**connect(gateway.ports[0], protocol=protocol), **options(scope))
+    caller = Caller(memory=memory, runner=runner)
+    for operation in OPERATIONS.values():
+        operation.call(caller)
+    for place in range(20):
+        message = HumanMessage(f"hello {place}", id=str(place))
+        memory.history.append([message], thread_id=f"thread {place}", resource_id="many")
+    assert memory.history.for_resource("many").total == 20
+    assert len(memory.recall.search("hello", resource_id="many", top_k=30).hits) == 20
+    assert memory.threads.list(resource_id="many").total == 20
+    assert min(gateway.served) > 10
+    assert memory.doctor().level == "ok"
+
+
+async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_password() -> None:
+    client = redis.asyncio.RedisCluster(host="127.0.0.1", port=free_port(), password="hunter2")
+    memory = Memory(async_client=client)
+    with pytest.raises(RedisConnectionError, match="check that it runs") as caught:
+        await memory.history.amessages("t")
+    assert "hunter2" not in str(caught.value)
+    assert [finding.check for finding in await memory.adoctor()] == ["connection"]
+    await client.aclose()
+
+
+# ---------------------------------------------------------------------- real nodes, without Search
+
+
+@pytest.fixture
+def cluster(start: Callable[..., int]) -> list[int]:
+    """Start three masters that share the slots, and return their ports."""
+    ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
+    clients: list[Any] = [redis.Redis(port=port) for port in ports]
+    for place, client in enumerate(clients):
+        low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
+        client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+    bus = {
+        port: int(client.config_get("cluster-port")["cluster-port"])
+        for port, client in zip(ports, clients, strict=True)
+    }
+    for port in ports[1:]:
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus[port])
+    deadline = time.monotonic() + 20
+    while not all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients):
+        assert time.monotonic() < deadline, clients[0].cluster("INFO")
+        time.sleep(0.05)
+    for client in clients:
+        client.close()
+    return ports
+
+
+def test_everything_but_search_works_on_real_nodes(
+    cluster: list[int], connect: Connect, make_memory: Make, runner: asyncio.Runner | None, prefix: str
+) -> None:
+    known = [rule for rule in rules(Keys(prefix)) if "ft." not in rule]
+    for port in cluster:
+        with redis.Redis(port=port) as node:
+            user: Any = node
+            user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known, *CLUSTER)
+    for scope in ("resource", "thread"):
+        chosen = {name: value for name, value in options(scope).items() if name not in {"embeddings", "recall"}}
+        client = connect(cluster[0], username="app", password="p")
+        memory = make_memory(**client, create_index=False, **chosen)
+        for place in range(12):  # spread over the slots of all nodes
+            caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", resource=f"u{scope}{place}")
+            for name in [name for name in OPERATIONS if name not in SEARCHES]:
+                OPERATIONS[name].call(caller)
+        assert {finding.check for finding in memory.doctor() if finding.level == "error"} == {"search"}
+    counts = []
+    for port in cluster:
+        with redis.Redis(port=port) as node:
+            counts.append(node.dbsize())
+            refused = {entry["object"] for entry in node.acl_log()}
+            assert refused <= {"info", "config|get", "ft.info", "ft.search"}
+    assert min(counts) > 0

@@ -1,0 +1,258 @@
+"""The embedded server between processes: several users of one server, real signals, crashes."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+
+from langchain_workingmem._engine import guardian, server
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import (
+    connect,
+    go_on,
+    guardian_pid,
+    is_free,
+    is_stopped,
+    read,
+    server_pid,
+    wait_until,
+)
+
+pytestmark = pytest.mark.usefixtures("scratch")
+
+USER = """
+import signal
+import sys
+import redis
+from langchain_workingmem.embedded import EmbeddedRedis
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
+print("ready", flush=True)
+sys.stdin.readline()
+embedded = EmbeddedRedis(sys.argv[1] if len(sys.argv) > 1 else None)
+embedded.start()
+with redis.Redis.from_url(embedded.url) as client:
+    client.incr("users")
+    print(client.info("server")["process_id"], embedded.path, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a process that uses a server after its first line of input, until its second or its end."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: object) -> subprocess.Popen[str]:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", USER, *map(str, arguments)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            assert read(process) == "ready"
+            return process
+
+        yield start
+
+
+# --- Several users
+
+
+def test_processes_share_one_server(data: Path, user: Callable[..., subprocess.Popen[str]]) -> None:
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        other = user(data)
+        go_on(other)
+        assert read(other) == f"{server_pid(data)} {data}"
+        assert client.get("users") == "1"
+    assert not is_stopped(data)
+    go_on(other)
+    wait_until(lambda: is_stopped(data), seconds=2)
+
+
+def test_eight_processes_at_once_start_one_server(data: Path, user: Callable[..., subprocess.Popen[str]]) -> None:
+    users = [user(data) for _ in range(8)]
+    for process in users:
+        go_on(process)
+    assert {read(process) for process in users} == {f"{server_pid(data)} {data}"}
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        assert client.get("users") == "8"
+        assert not (data / "redis.log.1").exists()  # a second start would have moved the first log
+
+
+def test_threads_may_start_one_object(data: Path) -> None:
+    embedded = EmbeddedRedis(data)
+    threads = [threading.Thread(target=embedded.start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    embedded.close()
+    wait_until(lambda: is_stopped(data), seconds=2)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_server_stops_after_its_only_user_was_killed(
+    data: Path, user: Callable[..., subprocess.Popen[str]], end: signal.Signals
+) -> None:
+    only = user(data)
+    go_on(only)
+    pid, _ = read(only).split(" ", 1)
+    assert int(pid) == server_pid(data)
+    only.send_signal(end)
+    wait_until(lambda: is_stopped(data), seconds=2)
+    assert not (data / "redis.sock").exists()
+
+
+def test_a_temporary_directory_goes_after_its_only_user_was_killed(
+    user: Callable[..., subprocess.Popen[str]],
+) -> None:
+    only = user()
+    go_on(only)
+    _, directory = read(only).split(" ", 1)
+    assert Path(directory).is_dir()
+    only.kill()
+    wait_until(lambda: not Path(directory).exists(), seconds=2)
+
+
+def test_a_subprocess_does_not_keep_the_server(data: Path) -> None:
+    with EmbeddedRedis(data):
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
+    wait_until(lambda: is_stopped(data), seconds=2)
+    child.communicate()
+
+
+def test_a_forked_child_keeps_the_server(data: Path) -> None:
+    code = f"import os, sys; from langchain_workingmem.embedded import EmbeddedRedis as E; e = E({str(data)!r})"
+    code += "; e.start(); os.fork() and os._exit(0); print('forked', flush=True); sys.stdin.readline()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert read(parent) == "forked"
+        assert parent.wait() == 0
+        end = time.monotonic() + 3 * guardian.POLL_SECONDS
+        while time.monotonic() < end:
+            assert not is_stopped(data)
+    wait_until(lambda: is_stopped(data), seconds=2)
+
+
+def test_the_output_of_a_user_ends_with_the_user(data: Path) -> None:
+    code = f"import os; from langchain_workingmem.embedded import EmbeddedRedis as E; e = E({str(data)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; e.start(); print(e.path, flush=True); os._exit(3)"],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{data}\n", "")
+    wait_until(lambda: is_stopped(data), seconds=2)
+
+
+# --- Crashes
+
+
+def test_start_brings_back_a_killed_server_with_its_data(data: Path) -> None:
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        client.set("key", "value")
+        os.kill(server_pid(data), signal.SIGKILL)
+        wait_until(lambda: is_free(data / "server.lock"))
+        embedded.start()
+        with connect(embedded) as again:
+            assert again.get("key") == "value"
+
+
+@pytest.mark.parametrize("victims", ["guardian first", "server first"])
+def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, victims: str) -> None:
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        client.set("key", "value")
+        pids = [guardian_pid(data), server_pid(data)]
+        for pid in pids if victims == "guardian first" else reversed(pids):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: is_stopped(data))
+    (data / "redis.sock").write_text("stale")
+    (data / "temp-rewriteaof-bg-1.aof").write_text("stale")
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        assert client.get("key") == "value"
+        assert not list(data.glob("temp-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends the server with its guardian")
+def test_the_server_ends_with_a_killed_guardian(data: Path) -> None:
+    with EmbeddedRedis(data) as embedded:
+        os.kill(guardian_pid(data), signal.SIGKILL)
+        wait_until(lambda: is_stopped(data))
+        embedded.start()
+        with connect(embedded) as client:
+            assert client.ping()
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_server_that_outlived_its_guardian_is_replaced(data: Path, hangs: bool) -> None:
+    data.mkdir()
+    command = server.chosen_engine().command(directory=data, socket_path=data / "redis.sock", appendfsync="everysec")
+    lock = guardian.open_lock(data / "server.lock")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[lock]) as orphan:
+        os.pwrite(lock, (guardian.identity(orphan.pid) or "").encode(), 0)
+        os.close(lock)
+        with redis.Redis(unix_socket_path=str(data / "redis.sock")) as client:
+            wait_until((data / "redis.sock").exists)
+            client.set("key", "value")
+        if hangs:
+            orphan.send_signal(signal.SIGSTOP)
+        with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+            assert server_pid(data) != orphan.pid
+            assert client.get("key") == "value"
+        assert orphan.wait() == (-signal.SIGKILL if hangs else 0)
+
+
+def test_half_a_command_at_the_end_of_the_file_is_dropped(data: Path) -> None:
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        client.set("key", "value")
+    wait_until(lambda: is_stopped(data))
+    (log,) = data.glob("appendonlydir/*.incr.aof")
+    with log.open("ab") as file:
+        file.write(b"*3\r\n$3\r\nSET\r\n$3\r\nke")
+    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
+        assert client.get("key") == "value"
+        assert client.dbsize() == 1
+
+
+def test_no_acknowledged_write_is_lost_when_the_server_is_killed(data: Path) -> None:
+    acknowledged = 0
+    many = threading.Event()
+
+    def kill() -> None:
+        many.wait(10)
+        os.kill(server_pid(data), signal.SIGKILL)
+
+    with EmbeddedRedis(data, appendfsync="always") as embedded:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with connect(embedded) as client, contextlib.suppress(redis.ConnectionError):
+            while True:
+                client.rpush("writes", acknowledged)
+                acknowledged += 1
+                if acknowledged == 300:
+                    many.set()
+        killer.join()
+        embedded.start()
+        with connect(embedded) as client:
+            written = client.lrange("writes", 0, -1)
+    # the last one may have been written and not acknowledged any more
+    assert written[:acknowledged] == [str(number) for number in range(acknowledged)]
+    assert len(written) - acknowledged in (0, 1)

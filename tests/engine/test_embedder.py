@@ -1,0 +1,172 @@
+"""The cache of vectors: what is asked of the model, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langchain_workingmem import EmbeddingError, LocalEmbeddings
+from langchain_workingmem._engine import embedder as embedder_of
+from langchain_workingmem._engine.effects import Embed
+from langchain_workingmem._engine.embedder import Embedder
+
+pytestmark = pytest.mark.both_faces
+
+
+class Counted(Embeddings):
+    """A model that embeds questions as documents, or nearly."""
+
+    def __init__(self, apart: float = 0.0, **attributes: Any) -> None:
+        self.apart = apart
+        self.calls: list[tuple[str, str]] = []
+        vars(self).update(attributes)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls += [("document", text) for text in texts]
+        return [self.vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.calls.append(("question", text))
+        return [value + self.apart for value in self.vector(text)]
+
+    def vector(self, text: str) -> list[float]:
+        return [float(bool(text.strip())), float(len(text.strip()))]
+
+
+@pytest.fixture(params=["sync", "async"])
+def both(request: pytest.FixtureRequest) -> Any:
+    """Embed by either twin."""
+
+    def embed(embedder: Embedder, *texts: str, query: bool = False) -> Any:
+        effect = Embed(texts, query)
+        return embedder.embed(effect) if request.param == "sync" else asyncio.run(embedder.aembed(effect))
+
+    return embed
+
+
+def needed(both: Any, model: Embeddings, *texts: str, size: int = 100) -> Embedder:
+    """Need each text as a question, then as a document, then as a question."""
+    embedder = Embedder(model, size)
+    for text in texts:
+        for query in (True, False, True):
+            both(embedder, text, query=query)
+    return embedder
+
+
+def test_a_model_whose_class_says_so_is_asked_once_for_both(both: Any) -> None:
+    model = Counted(embeds_alike=True)
+    needed(both, model, "one", "two")
+    assert model.calls == [("question", "one"), ("question", "two")]
+
+
+@pytest.mark.parametrize("apart", [0.0, 5e-7])
+def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(both: Any, apart: float) -> None:
+    model = Counted(apart)
+    embedder = needed(both, model, "one", "two")
+    assert model.calls == [("question", "one"), ("document", "one"), ("question", "two")]
+    model.calls.clear()
+    both(embedder, "three", "four")
+    both(embedder, "three", query=True)
+    assert model.calls == [("document", "three"), ("document", "four")]
+
+
+def test_what_was_embedded_before_that_is_shared_as_well(both: Any) -> None:
+    model = Counted()
+    embedder = Embedder(model, 100)
+    both(embedder, "question", query=True)
+    both(embedder, "document")
+    needed_before = list(model.calls)
+    both(embedder, "both", query=True)
+    both(embedder, "both")
+    model.calls.clear()
+    both(embedder, "question")
+    both(embedder, "document", query=True)
+    assert model.calls == []
+    assert needed_before == [("question", "question"), ("document", "document")]
+
+
+@pytest.mark.parametrize("model", [Counted(1e-3), Counted(1.0), Counted(embeds_alike=False)])
+def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(both: Any, model: Counted) -> None:
+    model.calls.clear()
+    needed(both, model, "one", "two")
+    kinds = ("question", "document")
+    assert model.calls == [(kind, text) for text in ("one", "two") for kind in kinds]
+
+
+def test_a_text_without_a_vector_of_its_own_proves_nothing(both: Any) -> None:
+    model = Counted()
+    needed(both, model, " ", "one")
+    assert [kind for kind, _ in model.calls] == ["question", "document"] * 2
+
+
+def test_without_a_cache_nothing_is_shared(both: Any) -> None:
+    model = Counted()
+    needed(both, model, "one", size=0)
+    assert len(model.calls) == 3
+
+
+def test_what_is_kept_is_bounded_in_bytes(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedder_of, "MOST_BYTES", 1_000_000)
+    model = Counted(embeds_alike=False)
+    embedder = Embedder(model, 1000)
+    texts = [f"{number} " + "x" * 90_000 for number in range(50)]
+    for text in texts:
+        both(embedder, text)
+    both(embedder, "y" * 2_000_000)  # alone too large: it is not kept, and drives nothing out
+    model.calls.clear()
+    both(embedder, *texts[-10:])
+    assert model.calls == []
+    both(embedder, texts[0])
+    both(embedder, "y" * 2_000_000)
+    assert len(model.calls) == 2
+
+
+def test_the_bound_holds_while_texts_are_shared_repeated_and_forgotten(
+    both: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder_of, "MOST_BYTES", 20_000)
+    embedder = Embedder(Counted(), 1000)
+    for turn in range(3):
+        for number in range(100):
+            for query in (True, False):
+                both(embedder, f"{number}" * (turn + 1) * 20, f"{number % 7}", query=query)
+                kept = sum(sys.getsizeof(text) + sys.getsizeof(vector) for (_, text), vector in embedder._cache.items())
+                assert kept == embedder._bytes <= 20_000
+
+
+def test_the_rest_of_a_batch_is_not_kept_alive() -> None:
+    class Batched(Counted):
+        def embed_documents(self, texts: list[str]) -> Any:
+            return np.ones((len(texts), 8), dtype=np.float32)
+
+    embedder = Embedder(Batched(), 1)
+    embedder.embed(Embed([f"{number}" for number in range(1000)]))
+    (vector,) = embedder._cache.values()
+    assert vector.base is None
+
+
+def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> None:
+    class Odd(Counted):
+        def embed_query(self, text: str) -> list[float]:
+            return [1.0, 2.0, 3.0]
+
+    embedder = Embedder(Odd(), 100)
+    both(embedder, "one")
+    assert both(embedder, "one", query=True).shape == (1, 3)
+
+
+def test_a_vector_that_is_none_is_refused(both: Any) -> None:
+    with pytest.raises(EmbeddingError, match="NaN or infinity"):
+        both(Embedder(Counted(float("nan")), 100), "one", query=True)
+
+
+def test_the_local_model_says_the_truth() -> None:
+    model = LocalEmbeddings()
+    assert LocalEmbeddings.embeds_alike
+    texts = ["My dog is called Nougat", "what is the name of my dog?"]
+    assert np.array_equal(model.embed_documents(texts), [model.embed_query(text) for text in texts])

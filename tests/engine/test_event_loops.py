@@ -1,0 +1,153 @@
+"""Event loops and tasks: what ends is let go, and what is cancelled ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+
+LOOPS = 10
+HELLO = HumanMessage("hello", id="1")
+Loop = weakref.ref[asyncio.AbstractEventLoop]
+
+
+# ------------------------------------------------------------------ loops
+
+
+def use(memory: Memory | RedisMemoryStore, loops: list[Loop]) -> Callable[[], object]:
+    async def use() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        if isinstance(memory, Memory):
+            await memory.history.amessages("t")
+        else:
+            await memory.aget(("a",), "k")
+
+    return use
+
+
+@pytest.mark.parametrize("kind", [Memory, RedisMemoryStore])
+def test_an_event_loop_that_has_ended_is_freed(
+    server: EmbeddedRedis, prefix: str, kind: type[Memory | RedisMemoryStore]
+) -> None:
+    memory, loops = kind(server.url, key_prefix=prefix), list[Loop]()
+    once = use(memory, loops)
+    for _ in range(LOOPS):
+        asyncio.run(once())  # type: ignore[arg-type]
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * LOOPS
+    assert not memory._async_runner._own
+
+
+def test_an_event_loop_that_was_closed_in_a_hurry_is_freed_when_another_one_comes(
+    server: EmbeddedRedis, prefix: str
+) -> None:
+    memory, loops = Memory(server.url, key_prefix=prefix), list[Loop]()
+    once = use(memory, loops)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # its connections were not closed
+        for _ in range(LOOPS):
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(once())  # type: ignore[arg-type]
+            loop.close()
+        asyncio.run(once())  # type: ignore[arg-type]
+        del loop
+        gc.collect()
+    assert [loop() for loop in loops] == [None] * (LOOPS + 1)
+
+
+# ------------------------------------------------------------------ cancellation
+
+
+class Stubborn(WordEmbeddings):
+    """A model that swallows a cancellation, as clients of some services do, and answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self.wait = False
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.wait:
+            self.asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        return self.embed_documents(texts)
+
+
+async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(server: EmbeddedRedis, prefix: str) -> None:
+    model = Stubborn()
+    async with Memory(server.url, key_prefix=prefix, embeddings=model, recall=RecallOptions()) as memory:
+        await memory.asetup()
+        model.wait = True
+        task = asyncio.create_task(memory.history.aappend([HELLO], thread_id="t", resource_id="u"))
+        await model.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await memory.history.amessages("t") == []
+
+
+async def test_a_timeout_of_the_caller_ends_a_call_in_time(server: EmbeddedRedis, prefix: str) -> None:
+    model = Stubborn()
+    async with Memory(server.url, key_prefix=prefix, embeddings=model, recall=RecallOptions()) as memory:
+        await memory.asetup()
+        model.wait = True
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+        assert await memory.history.amessages("t") == []
+
+
+async def test_a_task_that_was_cancelled_may_still_save_before_it_ends(server: EmbeddedRedis, prefix: str) -> None:
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        began = asyncio.Event()
+
+        async def talk() -> None:
+            try:
+                began.set()
+                await asyncio.sleep(60)
+            finally:
+                await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+
+        task = asyncio.create_task(talk())
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await memory.history.amessages("t") == [HELLO]
+
+
+async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRedis, prefix: str) -> None:
+    async with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
+        for thread in range(20):
+            messages = [HumanMessage(f"message {number}") for number in range(50)]
+            await memory.history.aappend(messages, thread_id=f"t{thread}", resource_id="u")
+        loop, chance = asyncio.get_running_loop(), random.Random(0)
+        began = loop.time()
+        await memory.recall.areindex(progress=False)
+        whole = loop.time() - began
+        swallowed = cancelled = 0
+        for _ in range(60):
+            task = asyncio.create_task(memory.recall.areindex(progress=False))
+            await asyncio.sleep(whole * chance.random() * 0.7)
+            if task.cancel():
+                try:
+                    await task
+                    swallowed += 1
+                except asyncio.CancelledError:
+                    cancelled += 1
+        assert swallowed == 0
+        assert cancelled
+        assert await memory.recall.areindex(progress=False) == 0

@@ -1,0 +1,211 @@
+"""Every operation over a connection that breaks at any byte: the right answer or a typed error, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import redis
+
+from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine import effects
+from langchain_workingmem._engine.effects import as_eval
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.working_memory.revisions import REMEMBER
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import public_methods
+from tests.helpers.fault_bench import TOOLS, FaultBench, Outcome, Trial
+from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
+from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
+
+pytestmark = pytest.mark.both_faces
+
+TIMEOUT = timedelta(milliseconds=300)  # where somebody is silent
+EVERY_BYTE = 80  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
+SAMPLE = 20
+
+
+def test_every_method_is_tried_but_those_of_several_steps() -> None:
+    several = {"setup", "close", "doctor", "export_resource", "import_resource", "delete_resource"}
+    assert public_methods(Memory()) - ALONE.keys() == several
+
+
+def places(passed: bytes) -> list[int]:
+    """Choose where to break: at every byte of a short exchange, else around each line and in a sample of the rest."""
+    size = len(passed)
+    if size <= EVERY_BYTE:
+        return list(range(size + 1))
+    lines = [match.end() for match in re.finditer(rb"\r\n", passed)]
+    around = [place + shift for place in lines[:: len(lines) // SAMPLE + 1] for shift in (-1, 0, 1)]
+    return sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1})
+
+
+@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
+def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
+    make_bench: Callable[..., FaultBench], operation: Operation
+) -> None:
+    bench = make_bench()
+    whole = bench.record(operation)
+    assert whole.answer is not None
+    for stream in get_args(Stream):
+        for place in places(bytes(whole.exchange.of(stream))):
+            kind: Kind = "reset" if place % 2 else "close"
+            outcome = bench.try_out(operation, Fault(kind, stream, place))
+            if outcome.error is None:
+                assert outcome == whole
+            else:
+                assert isinstance(outcome.error, RedisConnectionError)
+                assert operation.at_most_once, f"not repeated at byte {place} of the {stream}: {outcome.error}"
+                # a request of several commands that was cut in the last one may have taken effect
+                states = {whole.after} if stream == "reply" else {whole.before, whole.after}
+                assert outcome.after in states
+                assert outcome == Outcome(None, whole.before, outcome.after, None, Exchange())
+
+
+def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
+    make_bench: Callable[..., FaultBench],
+) -> None:
+    bench = make_bench()
+
+    def deleted(c: Caller) -> Any:
+        return c.memory.delete_resource(c.resource).verified
+
+    def imported(c: Caller) -> Any:
+        c.memory.import_resource(archive(c), resource_id=c.resource)
+        return len(list(c.memory.export_resource(c.resource)))
+
+    def archive(c: Caller) -> list[dict[str, Any]]:
+        number = c.resource.removeprefix("u")
+        return [json.loads(json.dumps(record).replace("-00000-", number)) for record in records]
+
+    first = Trial(0).caller(bench.direct)
+    talk_and_note(first)
+    records = list(bench.direct.export_resource(first.resource))
+    bench.direct.delete_resource(first.resource)
+    for operation in (Operation(deleted, talk_and_note), Operation(imported, start_from_nothing)):
+        whole = bench.record(operation)
+        for stream in get_args(Stream):
+            for place in places(bytes(whole.exchange.of(stream)))[::2]:
+                broken = Fault("close", stream, place)
+
+                def again(c: Caller, once: Operation = operation) -> Any:
+                    with suppress(RedisConnectionError):
+                        once.call(c)
+                    return once.call(replace(c, memory=bench.direct))
+
+                outcome = bench.try_out(Operation(again, operation.prepare), broken)
+                assert (outcome.answer, outcome.after) == (whole.answer, whole.after)
+
+
+def test_a_lost_reply_to_a_seeded_thread_says_what_may_be_missing(make_bench: Callable[..., FaultBench]) -> None:
+    bench = make_bench()
+    memory = bench.memory
+    bench.proxy.arm(Fault("close", "reply", 1))
+    with pytest.raises(RedisConnectionError, match="may have taken effect") as caught:
+        memory.threads.create(resource_id="seeded", thread_id="seeded", working_memory="likes tea")
+    assert "working_memory.update() sets it" in caught.value.__notes__[0]
+    assert memory.threads.get("seeded") is not None
+    assert memory.working_memory.get(resource_id="seeded").is_empty
+
+
+def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: redis.Redis, prefix: str) -> None:
+    def write(seen: str, document: str) -> int:
+        call = REMEMBER.call(Keys(prefix).of_resource("u"), "", seen, 20, "update", "write", document, 0)
+        return int(raw.execute_command(*as_eval(call))[0])  # type: ignore[no-untyped-call]
+
+    def seen() -> str:
+        return b"@".join(raw.hmget(Keys(prefix).of_resource("u")[1], "revision", "updated_at")).decode()  # type: ignore[arg-type]
+
+    assert write("0@", "mine") == 1
+    assert [write(seen(), "the rival's"), write("0@", "mine"), write("0@", "too late")] == [1, 1, 0]
+    assert raw.hget(Keys(prefix).of_resource("u")[1], "document") == b"the rival's"
+
+
+@pytest.mark.parametrize(
+    "name", ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
+)
+def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
+    make_bench: Callable[..., FaultBench], name: str
+) -> None:
+    operation, bench = ALONE[name], make_bench(timeout=TIMEOUT)
+    whole = bench.record(operation)
+    for stream in get_args(Stream):
+        middle = len(whole.exchange.of(stream)) // 2
+        assert bench.try_out(operation, Fault("delay", stream, middle)) == whole
+        began = time.monotonic()
+        outcome = bench.try_out(operation, Fault("silence", stream, middle))
+        assert time.monotonic() - began < 10 * TIMEOUT.total_seconds()
+        if operation.at_most_once:
+            assert isinstance(outcome.error, RedisConnectionError)
+            assert outcome.after == (whole.before if stream == "request" else whole.after)
+        else:
+            assert outcome == whole
+
+
+@pytest.mark.parametrize("place", ["redis", "unix", "redis+sentinel"])
+def test_a_server_that_stays_silent_is_asked_twice_at_most(
+    make_memory: Callable[..., Memory], tmp_path: Path, place: str
+) -> None:
+    with socket.socket(socket.AF_UNIX if place == "unix" else socket.AF_INET) as mute:
+        mute.bind(str(tmp_path / "s") if place == "unix" else ("127.0.0.1", 0))
+        mute.listen()
+        at = mute.getsockname()
+        url = (
+            f"unix://{at}"
+            if place == "unix"
+            else f"{place}://ann:hunter2@127.0.0.1:{at[1]}/{0 if place == 'redis' else 's'}"
+        )
+        memory = make_memory(url, timeout=timedelta(milliseconds=50))
+        for call in (lambda: memory.threads.get("t"), lambda: memory.threads.delete("t")):
+            with pytest.raises(RedisConnectionError) as caught:
+                call()
+            assert (caught.value.timed_out, caught.value.repeats) == (True, 1)
+            assert "hunter2" not in str(caught.value)
+        mute.setblocking(False)
+        connections = 0
+        with suppress(BlockingIOError):
+            while True:
+                mute.accept()[0].close()
+                connections += 1
+        assert connections == 4  # two calls
+
+
+def test_setting_up_over_a_broken_connection_works(
+    proxy: Proxy, private: EmbeddedRedis, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake of the client, and the making of the indexes."""
+    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+
+    def set_up(fault: Fault | None) -> Exchange:
+        memory = make_memory(proxy.url, key_prefix="s", embeddings=WordEmbeddings(), recall=RecallOptions())
+        proxy.arm(fault)
+        memory.setup()
+        passed = proxy.arm(None)
+        assert memory.threads.list().total == 0
+        assert not memory.recall.search("x", resource_id="u").hits
+        memory.close()
+        return passed
+
+    with redis.Redis.from_url(private.url) as raw:
+
+        def start_again() -> None:
+            raw.delete("s:vectors:settings")
+            for index in ("s:threads", "s:vectors"):
+                raw.execute_command("FT.DROPINDEX", index)
+
+        whole = set_up(None)
+        start_again()
+        for stream in get_args(Stream):
+            for place in places(bytes(whole.of(stream))):
+                set_up(Fault("reset" if place % 2 else "close", stream, place))
+                start_again()

@@ -1,0 +1,108 @@
+"""A disk that is full: a limit on the size of the server's files does to it what a full disk does."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RedisReplyError
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import connect, is_stopped, kill_server, server_pid, wait_until
+
+pytestmark = [
+    pytest.mark.both_faces,
+    pytest.mark.usefixtures("scratch"),
+    pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process"),
+]
+ROOM = 60_000  # bytes
+WRITERS = 8
+
+
+def fill(directory: Path, room: int | None = ROOM) -> None:
+    """Leave so much room for the append-only file of a running server, None: as much as it likes."""
+    (file,) = directory.glob("appendonlydir/*.incr.aof")
+    most = resource.RLIM_INFINITY if room is None else file.stat().st_size + room
+    resource.prlimit(server_pid(directory), resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_refuses_writes_and_loses_nothing_when_it_has_room_again(
+    data: Path, make_memory: Callable[..., Memory]
+) -> None:
+    with EmbeddedRedis(data) as server:
+        memory = make_memory(server.url)
+        said: list[str] = []
+
+        def say() -> None:
+            text = f"{len(said)} {'x' * 500}"
+            memory.history.append([HumanMessage(text)], thread_id="t", resource_id="u")
+            said.append(text)
+
+        say()
+        fill(data)
+
+        def go_on() -> None:
+            while True:
+                say()
+
+        with pytest.raises(RedisReplyError, match=r"MISCONF.*cannot write to its disk") as caught:
+            go_on()
+        assert caught.value.code == "MISCONF"
+        assert [message.content for message in memory.history.messages("t")] == said  # reads go on
+        fill(data, None)
+
+        def has_room() -> bool:
+            with contextlib.suppress(RedisReplyError):
+                say()
+                return True
+            return False
+
+        wait_until(has_room)
+        kill_server(data)
+        server.start()
+        assert [message.content for message in memory.history.messages("t")] == said
+
+
+@pytest.mark.parametrize(("appendfsync", "lost"), [("everysec", 1), ("always", 0)])
+def test_a_server_that_is_killed_while_its_disk_is_full_loses_one_write_of_a_client_at_most(
+    data: Path, appendfsync: Literal["everysec", "always"], lost: int
+) -> None:
+    acknowledged = [0] * WRITERS
+    errors: list[redis.RedisError] = []
+
+    def write(number: int) -> None:
+        with connect(server) as client:
+            try:
+                while True:
+                    client.rpush(f"writer {number}", "x" * 90)
+                    acknowledged[number] += 1
+            except redis.RedisError as error:
+                errors.append(error)
+
+    with EmbeddedRedis(data, appendfsync=appendfsync) as server:
+        with connect(server) as client:
+            client.set("key", "value")
+        fill(data)
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(30)
+        refused = redis.ResponseError if appendfsync == "everysec" else redis.ConnectionError
+        assert [type(error) for error in errors if not isinstance(error, refused)] == []
+        assert len(errors) == WRITERS
+        if appendfsync == "everysec":
+            kill_server(data)
+        wait_until(lambda: is_stopped(data))
+        server.start()
+        with connect(server) as client:
+            missing = [count - client.llen(f"writer {number}") for number, count in enumerate(acknowledged)]
+        assert sum(acknowledged) > 100
+        assert max(missing) <= lost

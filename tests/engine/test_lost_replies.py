@@ -1,0 +1,283 @@
+"""What is said and done when the reply to a write was lost, and when an operation of several steps ends half-way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import (
+    Memory,
+    OutcomeUnknownError,
+    RedisConnectionError,
+    RedisReplyError,
+    ThreadExistsError,
+    WorkingMemoryConflictError,
+    WorkingMemoryOptions,
+)
+from langchain_workingmem._engine.effects import Plan, Scan, Send
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.users import operations as resources
+from langchain_workingmem.working_memory import operations as working_memory
+from tests.helpers.embedded import wait_until
+from tests.helpers.fault_bench import FaultBench
+from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
+from tests.helpers.proxy import Fault
+from tests.users.test_deletion import CrashError, cut
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., Memory]
+ANN: dict[str, Any] = {"resource_id": "ann"}
+
+
+@pytest.mark.parametrize("name", [name for name, operation in ALONE.items() if operation.at_most_once])
+def test_a_lost_reply_to_what_must_not_happen_twice_is_called_unknown(
+    make_bench: Callable[..., FaultBench], name: str
+) -> None:
+    outcome = make_bench().try_out(ALONE[name], Fault("close", "reply", 1))
+    assert isinstance(outcome.error, OutcomeUnknownError)
+    assert "may have taken effect" in str(outcome.error)
+
+
+# ------------------------------------------------------------------ working memory
+
+
+@pytest.fixture
+def brief(make_memory: Make) -> Memory:
+    """Working memory in free text that keeps two revisions."""
+    return make_memory(working_memory=WorkingMemoryOptions(template="", revisions=2))
+
+
+@pytest.fixture
+def rival(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
+    """Another process."""
+    options = WorkingMemoryOptions(template="", revisions=2)
+    with Memory(server.url, key_prefix=prefix, working_memory=options) as memory:
+        yield memory
+
+
+def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
+    """Perform a plan, but lose the first reply to what must not happen twice, behind an event."""
+    effect, is_lost = next(plan), False
+    while True:
+        try:
+            reply = yield effect
+            if isinstance(effect, Send) and effect.at_most_once and not is_lost:
+                is_lost = True
+                event()
+                effect = plan.throw(OutcomeUnknownError("lost", repeats=3))
+            else:
+                effect = plan.send(reply)
+        except StopIteration as done:
+            return done.value
+
+
+def replacing(memory: Memory, text: str, expected: int | None = None) -> Plan[Any]:
+    return working_memory.update(memory.core.state, None, "ann", text, "replace", expected)
+
+
+def write(memory: Memory, *texts: str) -> None:
+    for text in texts:
+        memory.working_memory.update(text, mode="replace", **ANN)
+
+
+def documents(memory: Memory) -> list[str]:
+    return [state.text for state in memory.working_memory.revisions(**ANN)][::-1]
+
+
+@pytest.mark.parametrize("expected", [None, 1])
+@pytest.mark.parametrize("rivals", [[], ["rival"]])
+def test_a_writer_who_lost_the_reply_finds_his_own_revision(
+    brief: Memory, rival: Memory, expected: int | None, rivals: list[str]
+) -> None:
+    write(brief, "first")
+    state = brief.core.run(losing(replacing(brief, "mine", expected), lambda: write(rival, *rivals)))
+    assert documents(brief) == ["first", "mine", *rivals][-2:]
+    assert state.text == ["mine", *rivals][-1]
+
+
+@pytest.mark.parametrize("expected", [None, 1])
+@pytest.mark.parametrize("event", ["more than are kept", "deleted", "deleted and begun anew"])
+def test_where_nobody_knows_any_more_the_outcome_is_unknown_and_rivals_stay(
+    brief: Memory, rival: Memory, expected: int | None, event: str
+) -> None:
+    def happen() -> None:
+        if event == "more than are kept":
+            return write(rival, "a", "b", "c")
+        rival.delete_resource("ann")
+        return write(rival, *([] if event == "deleted" else ["a"]))
+
+    write(brief, "first")
+    with pytest.raises(OutcomeUnknownError, match=r"not kept any more.*read working memory"):
+        brief.core.run(losing(replacing(brief, "mine", expected), happen))
+    assert "mine" not in documents(brief)
+
+
+def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memory, rival: Memory) -> None:
+    def before(plan: Plan[Any]) -> Plan[Any]:
+        effect = plan.send((yield next(plan)))
+        write(rival, "rival")  # in front of the write
+        try:
+            while True:
+                effect = plan.send((yield effect))
+        except StopIteration as done:
+            return done.value
+
+    write(brief, "first")
+    with pytest.raises(WorkingMemoryConflictError):
+        brief.core.run(before(replacing(brief, "mine", 1)))
+    assert documents(brief) == ["first", "rival"]
+
+
+@pytest.mark.parametrize("mode", ["replace", "append"])
+def test_a_caller_who_calls_again_for_the_same_revision_is_told_of_his_own_write(make_memory: Make, mode: Any) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    for expected in (0, 1):
+        text = f"note {expected}"
+        first = memory.working_memory.update(text, mode=mode, expected_revision=expected, **ANN)
+        assert memory.working_memory.update(text, mode=mode, expected_revision=expected, **ANN) == first
+        with pytest.raises(WorkingMemoryConflictError):
+            memory.working_memory.update("something else", mode=mode, expected_revision=expected, **ANN)
+    assert len(documents(memory)) == 2
+
+
+# ------------------------------------------------------------------ through all keys
+
+
+def test_a_step_through_the_keys_is_repeated(make_bench: Callable[..., FaultBench]) -> None:
+    bench, operation = make_bench(), Operation(OPERATIONS["delete_resource"].call, talk)
+    whole = bench.record(operation)
+    request, reply = bytes(whole.exchange.of("request")), bytes(whole.exchange.of("reply"))
+    place = request.index(b"SCAN")
+    for fault in (Fault("close", "request", place + 2), Fault("reset", "request", len(request) - 3)):
+        assert bench.try_out(operation, fault) == whole
+    assert bench.try_out(operation, Fault("close", "reply", len(reply) - 3)) == whole
+
+
+def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
+    plain.history.append([HumanMessage("x")], thread_id="t", resource_id="u")
+
+    def failing(plan: Plan[Any]) -> Plan[Any]:
+        effect = next(plan)
+        while not isinstance(effect, Scan):
+            effect = plan.send((yield effect))
+        plan.throw(RedisConnectionError("gone"))
+
+    with pytest.raises(RedisConnectionError) as caught:
+        plain.core.run(failing(resources.delete(plain.core.state, "u", "mark")))
+    assert "call delete_resource() again" in caught.value.__notes__[0]
+    assert plain.delete_resource("u").verified
+
+
+# ------------------------------------------------------------------ clones
+
+
+def cloning(memory: Memory) -> Plan[Any]:
+    return memory.threads._clone("t", "c", "u", None, None, None, None, None, None)
+
+
+@pytest.mark.parametrize("after", [4, 6])
+def test_a_clone_whose_writer_died_is_unfinished_and_begun_anew(
+    plain: Memory, raw: redis.Redis, prefix: str, after: int
+) -> None:
+    said = [HumanMessage(str(place), id=str(place)) for place in range(450)]
+    plain.history.append(said, thread_id="t", resource_id="u")
+    plain.core.run(cloning(plain))
+    whole = plain.threads.get("c")
+    assert whole is not None
+    assert not whole.unfinished
+    with pytest.raises(ThreadExistsError):
+        plain.threads.clone("t", new_thread_id="c")
+    plain.threads.delete("c")
+    with pytest.raises(CrashError):
+        plain.core.run(cut(cloning(plain), after))
+    part = plain.threads.get("c")
+    assert part is not None
+    assert part.unfinished
+    assert part.message_count < 450
+    copy = plain.threads.clone("t", new_thread_id="c")
+    assert (copy.thread.message_count, copy.thread.unfinished) == (450, False)
+    assert [message.content for message in plain.history.messages("c")] == [message.content for message in said]
+    assert not list(raw.scan_iter(f"{prefix}:trash:*"))
+
+
+def test_a_clone_that_was_taken_over_leaves_the_other_alone(plain: Memory, rival: Memory) -> None:
+    said = [HumanMessage(str(place), id=str(place)) for place in range(450)]
+    plain.history.append(said, thread_id="t", resource_id="u")
+
+    def overtaken(plan: Plan[Any]) -> Plan[Any]:
+        effect = next(plan)
+        while True:
+            effect = plan.send((yield effect))
+            if rival.threads.get("c") and not taken:
+                taken.append(rival.threads.clone("t", new_thread_id="c"))
+
+    taken: list[Any] = []
+    with pytest.raises(ThreadExistsError):
+        plain.core.run(overtaken(cloning(plain)))
+    assert [message.id for message in plain.history.messages("c")] == list(taken[0].message_ids.values())
+
+
+# ------------------------------------------------------------------ a busy server
+
+
+SPIN = "local began = os.clock() while os.clock() - began < tonumber(ARGV[1]) do end return 1"
+
+
+@pytest.fixture
+def busy() -> Any:
+    """A server that says early that it is busy, and a way to make it so."""
+    with EmbeddedRedis() as server, redis.Redis.from_url(server.url) as raw:
+        raw.config_set("busy-reply-threshold", 10)
+        working: list[threading.Thread] = []
+
+        def work(seconds: float) -> None:
+            def spin() -> None:
+                with redis.Redis.from_url(server.url) as client:
+                    client.eval(SPIN, 0, str(seconds))
+
+            working.append(threading.Thread(target=spin))
+            working[-1].start()
+            wait_until(lambda: is_busy(raw))
+
+        yield server, work
+        for one in working:
+            one.join()
+
+
+def is_busy(raw: redis.Redis) -> bool:
+    try:
+        raw.ping()
+    except redis.ResponseError as error:
+        return str(error).startswith("BUSY")
+    return False
+
+
+def test_a_busy_server_is_waited_for_by_reads_and_by_what_must_not_happen_twice(
+    make_memory: Make, busy: tuple[EmbeddedRedis, Callable[[float], None]]
+) -> None:
+    server, work = busy
+    memory = make_memory(server.url)
+    memory.history.append([HumanMessage("x", id="x")], thread_id="t", resource_id="u")
+    work(0.2)
+    assert [message.id for message in memory.history.messages("t")] == ["x"]
+    work(0.2)
+    memory.history.append([HumanMessage("y", id="y")], thread_id="t", resource_id="u")
+    work(0.2)
+    assert memory.threads.delete("t")
+
+
+def test_a_server_that_stays_busy_is_an_error_with_the_remedy(
+    make_memory: Make, busy: tuple[EmbeddedRedis, Callable[[float], None]], impatient: None
+) -> None:
+    server, work = busy
+    memory = make_memory(server.url)
+    memory.threads.create(thread_id="t", resource_id="u")
+    work(0.5)
+    with pytest.raises(RedisReplyError, match=r"BUSY.*nothing was done: try again"):
+        memory.threads.delete("t")

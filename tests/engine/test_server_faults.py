@@ -1,0 +1,252 @@
+"""Servers that refuse, forget, load, die and change places under a memory that is in use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import (
+    Memory,
+    OptionError,
+    RecallOptions,
+    RedisConnectionError,
+    RedisReplyError,
+    WorkingMemoryOptions,
+)
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import BareServers, kill_server, wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.fault_bench import TOOLS, FaultBench
+from tests.helpers.operations import ALONE, Operation
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., Memory]
+READS = {
+    name
+    for name in ALONE
+    if name.split(" ")[0].rpartition(".")[2]
+    in (
+        "context",
+        "get",
+        "list",
+        "source_of",
+        "clones_of",
+        "lineage",
+        "messages",
+        "page",
+        "for_resource",
+        "search",
+        "revisions",
+    )
+}
+
+
+# ------------------------------------------------------------------ refusals
+
+
+@contextmanager
+def trouble(raw: Any, setting: str, bad: str, good: str) -> Iterator[None]:
+    raw.config_set(setting, bad)
+    yield
+    raw.config_set(setting, good)
+
+
+@contextmanager
+def demoted(raw: Any) -> Iterator[None]:
+    raw.replicaof("127.0.0.1", 1)
+    yield
+    raw.replicaof("NO", "ONE")
+
+
+@pytest.fixture
+def full_disk(private: EmbeddedRedis) -> Iterator[None]:
+    """Let a snapshot have failed: where its file should be, there was a directory."""
+    with redis.Redis.from_url(private.url) as raw:
+        place = Path(raw.config_get("dir")["dir"], "dump.rdb")
+        place.mkdir()
+        raw.config_set("stop-writes-on-bgsave-error", "no")
+        raw.config_set("save", "3600 1000000")
+        raw.bgsave()
+        wait_until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
+        yield
+        raw.config_set("save", "")
+        place.rmdir()
+
+
+REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "OOM": (lambda raw: trouble(raw, "maxmemory", "1", "0"), "raise maxmemory"),
+    "READONLY": (demoted, "connect to its master"),
+    "NOREPLICAS": (lambda raw: trouble(raw, "min-replicas-to-write", "1", "0"), "replicas are connected"),
+    "MISCONF": (lambda raw: trouble(raw, "stop-writes-on-bgsave-error", "yes", "no"), "its log says why"),
+}
+
+
+@pytest.mark.usefixtures("full_disk")
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
+    make_bench: Callable[..., FaultBench], code: str
+) -> None:
+    bench = make_bench()
+    cause, remedy = REFUSALS[code]
+    answered = set()
+    for name, operation in ALONE.items():
+        whole = bench.record(operation)
+        outcome = bench.try_out(operation, trouble=cause(bench.raw))
+        if outcome.error is None:
+            assert outcome == whole
+            answered.add(name)
+        else:
+            assert isinstance(outcome.error, RedisReplyError)
+            assert outcome.error.code == code
+            assert remedy in str(outcome.error)
+            assert outcome.after == whole.before
+    assert answered >= READS
+    if code == "OOM":
+        assert "threads.delete" in answered  # the way out
+
+
+@pytest.mark.parametrize("operation", ALONE.values(), ids=ALONE)
+def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
+    make_bench: Callable[..., FaultBench], operation: Operation
+) -> None:
+    @contextmanager
+    def forgetful() -> Iterator[None]:
+        bench.raw.script_flush()
+        for index in ("f:threads", "f:vectors"):
+            bench.raw.execute_command("FT.DROPINDEX", index)
+        yield
+
+    bench = make_bench()
+    whole = bench.record(operation)
+    assert bench.try_out(operation, trouble=forgetful()) == whole
+
+
+def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
+    make_memory: Make, raw: Any, prefix: str
+) -> None:
+    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
+    make_memory(**options).setup()
+    guest = make_memory(create_index=False, **options)
+    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
+    assert guest.recall.search("hello", resource_id="u").hits
+    for index in ("threads", "vectors"):
+        raw.execute_command("FT.DROPINDEX", f"{prefix}:{index}")
+    for call in (
+        guest.threads.list,
+        lambda: guest.recall.search("hello", resource_id="u"),
+        lambda: guest.context("hello", thread_id="t", resource_id="u"),
+    ):
+        with pytest.raises(OptionError, match=r"no such index.*run setup\(\)"):
+            call()
+    assert len(guest.history.messages("t")) == 1
+
+
+# ------------------------------------------------------------------ servers that die and come back
+
+
+@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
+def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
+    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, operation: Operation
+) -> None:
+    @contextmanager
+    def restart() -> Iterator[None]:
+        assert private.path is not None
+        kill_server(private.path)
+        private.start()
+        yield
+
+    bench = make_bench()
+    whole = bench.record(operation)
+    assert bench.try_out(operation, trouble=restart()) == whole
+
+
+def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make_memory: Make, tmp_path: Path) -> None:
+    memory = make_memory(path=tmp_path / "data", working_memory=WorkingMemoryOptions(template=""))
+    memory.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="u")
+    for call, answer in (
+        (lambda: memory.history.messages("t"), [HumanMessage("hello", id="1")]),
+        (lambda: memory.working_memory.update("tea", resource_id="u").revision, 1),
+        (lambda: memory.threads.delete("t"), True),
+        (lambda: memory.threads.list().total, 0),
+    ):
+        kill_server(tmp_path / "data")
+        assert call() == answer
+
+
+def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory: Make) -> None:
+    port = start("--save", "", "--enable-debug-command", "yes")
+    memory = make_memory(f"redis://127.0.0.1:{port}", create_index=False)
+    memory.history.append([HumanMessage(str(number)) for number in range(300)], thread_id="t", resource_id="u")
+    with redis.Redis(port=port) as raw:
+        raw.mset({f"ballast{number}": number for number in range(500)})
+        raw.save()
+    start.kill(port)
+    start("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024", port=port)
+    with redis.Redis.from_url(f"redis://127.0.0.1:{port}") as raw, pytest.raises(redis.BusyLoadingError):
+        raw.get("ballast1")
+    assert memory.threads.create(resource_id="u", thread_id="new").id == "new"  # refused while it loads, hence repeated
+    assert len(memory.history.messages("t")) == 300
+
+
+# ------------------------------------------------------------------ failover
+
+
+@dataclass(frozen=True)
+class Replicated:
+    master: int
+    replica: int
+    sentinel: int
+
+
+@pytest.fixture
+def replicated(start: BareServers, tmp_path: Path) -> Replicated:
+    master = start("--repl-diskless-sync-delay", "0")
+    replica = start("--replicaof", "127.0.0.1", str(master))
+    with redis.Redis(port=replica) as raw:
+        wait_until(lambda: raw.info("replication")["master_link_status"] == "up")
+    config = tmp_path / "sentinel.conf"
+    config.write_text(
+        f"sentinel monitor mymaster 127.0.0.1 {master} 1\n"
+        "sentinel down-after-milliseconds mymaster 300\n"
+        "sentinel failover-timeout mymaster 3000\n"
+    )
+    sentinel = start(str(config), "--sentinel")
+    with redis.Redis(port=sentinel) as raw:
+        wait_until(lambda: raw.info("sentinel")["master0"]["slaves"] == 1)
+    return Replicated(master, replica, sentinel)
+
+
+def test_a_writer_goes_on_after_a_failover(start: BareServers, replicated: Replicated, make_memory: Make) -> None:
+    memory = make_memory(f"redis+sentinel://127.0.0.1:{replicated.sentinel}/mymaster", create_index=False)
+    deadline = time.monotonic() + 30
+
+    def append(message: HumanMessage) -> None:
+        while True:
+            try:
+                memory.history.append([message], thread_id="t", resource_id="u")
+            except RedisConnectionError:  # it takes longer than memory waits by itself: the same message once more
+                assert time.monotonic() < deadline
+            else:
+                return
+
+    said = [HumanMessage(str(place), id=str(place)) for place in range(60)]
+    for message in said[:30]:
+        append(message)
+    with redis.Redis(port=replicated.master) as raw:
+        raw.set("written", "last")
+        assert raw.wait(1, 5000) == 1  # without this, what was acknowledged last may be lost with the master
+    start.kill(replicated.master)
+    for message in said[30:]:
+        append(message)
+    assert memory.history.messages("t") == said
+    with redis.Redis(port=replicated.replica) as raw:
+        assert raw.info("replication")["role"] == "master"

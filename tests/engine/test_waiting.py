@@ -1,0 +1,189 @@
+"""Whom a call waits for, and not without end: a connection that is free, a model that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine import embedder
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+
+pytestmark = pytest.mark.both_faces
+
+HELLO = HumanMessage("hello", id="1")
+SHORT = timedelta(milliseconds=100)
+
+
+class Hanging(WordEmbeddings):
+    """A model that answers until it hangs."""
+
+    hangs = False
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.hangs:
+            await asyncio.sleep(3600)
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return (await self.aembed_documents([text]))[0]
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    monkeypatch.setattr(embedder, "SECONDS_A_TEXT", 0.0)
+    return Hanging()
+
+
+# ------------------------------------------------------------------ connections
+
+
+@pytest.mark.parametrize("name", ["get", "delete"])  # the second is not repeated
+def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
+    server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Runner, name: str
+) -> None:
+    memory = Memory(f"{server.url}?max_connections=1", key_prefix=prefix, timeout=SHORT)
+
+    async def in_async() -> None:
+        pool = (await memory._async_runner.client()).connection_pool
+        taken = await pool.get_connection()
+        with pytest.raises(
+            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
+        ) as caught:
+            await getattr(memory.threads, f"a{name}")("t")
+        check(caught.value)
+        await pool.release(taken)
+        assert await memory.threads.aget("t") is None
+        await memory.aclose()
+
+    def in_sync() -> None:
+        pool = memory._runner.client.connection_pool
+        taken = pool.get_connection()
+        with pytest.raises(
+            RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
+        ) as caught:
+            getattr(memory.threads, name)("t")
+        check(caught.value)
+        pool.release(taken)
+        assert memory.threads.get("t") is None
+        memory.close()
+
+    def check(error: RedisConnectionError) -> None:
+        assert "nothing was sent" in str(error)
+        assert error.timed_out
+        assert error.repeats == 0
+
+    if face == "sync":
+        in_sync()
+    else:
+        loop_runner.run(in_async())
+
+
+def test_a_wait_for_a_connection_is_as_long_as_that_for_a_reply_unless_the_url_says(server: EmbeddedRedis) -> None:
+    patient = timedelta(seconds=77)
+    assert Memory(server.url, timeout=patient)._runner.client.connection_pool.timeout == 77
+    assert Memory(f"{server.url}?timeout=5")._runner.client.connection_pool.timeout == 5
+
+
+# ------------------------------------------------------------------ models
+
+
+async def test_a_hanging_model_is_an_error_that_names_the_option(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging
+) -> None:
+    recall = RecallOptions(embedding_timeout=SHORT)
+    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall) as memory:
+        await memory.asetup()
+        hanging.hangs = True
+        calls: list[Callable[[], Any]] = [
+            lambda: memory.recall.asearch("hello", resource_id="u"),
+            lambda: memory.history.aappend([HELLO], thread_id="t", resource_id="u"),
+        ]
+        for call in calls:
+            with pytest.raises(EmbeddingError, match=r"did not answer within 0\.1 s.*embedding_timeout") as caught:
+                await call()
+        assert "reindex" in caught.value.__notes__[0]
+        assert await memory.history.amessages("t") == [HELLO]
+        hanging.hangs = False
+        assert await memory.recall.areindex(progress=False) == 1
+
+
+async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging, caplog: pytest.LogCaptureFixture
+) -> None:
+    recall = RecallOptions(embedding_timeout=SHORT)
+    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=recall, on_error="log") as memory:
+        await memory.asetup()
+        hanging.hangs = True
+        with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+            assert await memory.asave_turn([HELLO], thread_id="t", resource_id="u") == [HELLO]
+            context = await memory.acontext("next", thread_id="t", resource_id="u")
+        assert context.messages[0] == HELLO
+        assert "did not answer within" in caplog.text
+        hanging.hangs = False
+        assert await memory.recall.areindex(progress=False) == 1
+        assert (await memory.recall.asearch("hello", resource_id="u")).hits[0].message == HELLO
+
+
+async def test_a_model_that_gives_up_by_itself_is_not_blamed_for_our_time(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging
+) -> None:
+    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=RecallOptions()) as memory:
+        await memory.asetup()
+        hanging.broken = TimeoutError("their own")
+        with pytest.raises(EmbeddingError, match="TimeoutError: their own"):
+            await memory.recall.asearch("hello", resource_id="u")
+
+
+async def test_many_texts_have_more_time(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedder, "SECONDS_A_TEXT", 60.0)
+
+    class Slow(WordEmbeddings):
+        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+            await asyncio.sleep(0.2)  # longer than SHORT
+            return self.embed_documents(texts)
+
+    recall = RecallOptions(embedding_timeout=SHORT)
+    async with Memory(server.url, key_prefix=prefix, embeddings=Slow(), recall=recall) as memory:
+        await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+
+
+async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: EmbeddedRedis, prefix: str) -> None:
+    over, most = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # threads of a loop
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        long = HumanMessage("y" * 300_000, id="1")
+        await memory.history.aappend([long], thread_id="t", resource_id="u")
+        hung = [asyncio.create_task(asyncio.to_thread(over.wait, 60)) for _ in range(most)]
+        try:
+            await asyncio.sleep(0)
+            assert await asyncio.wait_for(memory.history.amessages("t"), 10) == [long]
+            threads = [one for one in threading.enumerate() if one.name.startswith("workingmem-async")]
+            assert threads
+        finally:
+            over.set()
+            await asyncio.gather(*hung)
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+async def test_a_store_does_not_wait_for_a_hanging_model_either(
+    server: EmbeddedRedis, prefix: str, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RedisMemoryStore(server.url, index={"dims": hanging.dims, "embed": hanging}, key_prefix=prefix)
+    await store.asetup()
+    monkeypatch.setattr(store._async_runner._embedder, "_timeout", 0.1)
+    hanging.hangs = True
+    with pytest.raises(EmbeddingError, match="did not answer"):
+        await store.aput(("a",), "k", {"text": "hello"})
+    await store.aclose()

@@ -1,0 +1,380 @@
+"""The two nodes of a StateGraph: what reaches the model, what is stored, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel, ConfigDict
+
+from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem._text.copies import ORIGINAL
+from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import remembered
+from tests.helpers.trips import Trips
+from tests.tools.samples import Invoke, Make
+
+pytestmark = pytest.mark.both_faces
+
+
+@pytest.fixture(params=["forgetful", "checkpointed"])
+def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
+    """Every conversation goes the same with and without a checkpointer."""
+    return InMemorySaver() if request.param == "checkpointed" else None
+
+
+# ---------------------------------------------------------------------- turns
+
+
+def test_the_model_sees_the_conversation_of_earlier_runs(
+    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(plain, model, checkpointer=saver)
+    for text in ("one", "two", "three"):
+        invoke(graph, say(text), who())
+    assert [spoken(seen) for seen in model.seen] == [
+        ["one"],
+        ["one", "re: one", "two"],
+        ["one", "re: one", "two", "re: two", "three"],
+    ]
+
+
+def test_the_stored_thread_is_the_conversation(
+    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(plain, model, checkpointer=saver)
+    for text in ("one", "two", "three"):
+        invoke(graph, say(text), who())
+    assert stored(plain) == ["one", "re: one", "two", "re: two", "three", "re: three"]
+
+
+def test_a_new_process_goes_on_where_the_old_one_stopped(
+    make_memory: Make, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    invoke(chat(make_memory(), model, checkpointer=saver), say("one"), who())
+    invoke(chat(make_memory(), model, checkpointer=InMemorySaver() if saver else None), say("two"), who())
+    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
+
+
+def test_two_messages_of_the_user_are_one_turn(
+    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(plain, model, checkpointer=saver)
+    invoke(graph, say("zero"), who())
+    invoke(graph, say("one", "two"), who())
+    assert stored(plain) == ["zero", "re: zero", "one", "two", "re: two"]
+
+
+def test_what_another_writer_added_stands_in_the_order_of_the_thread(
+    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(plain, model, checkpointer=saver)
+    invoke(graph, say("one"), who())
+    plain.save_turn([HumanMessage("two"), AIMessage("re: two")], thread_id="t", resource_id="ann")
+    invoke(graph, say("three"), who())
+    assert spoken(model.seen[-1]) == ["one", "re: one", "two", "re: two", "three"]
+
+
+def test_a_client_that_sends_the_whole_conversation_doubles_nothing(
+    plain: Memory, model: Recording, invoke: Invoke
+) -> None:
+    graph = chat(plain, model)
+    invoke(graph, say("one"), who())
+    invoke(graph, {"messages": [("user", "one"), ("assistant", "re: one"), ("user", "two")]}, who())
+    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
+    assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    graph = chat(plain, model, checkpointer=InMemorySaver())
+    invoke(graph, say("one"), who())
+    summary = HumanMessage("So far: one.", additional_kwargs={"lc_source": "summarization"})
+    graph.update_state(who(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary]})
+    invoke(graph, say("two"), who())
+    assert spoken(model.seen[-1]) == ["So far: one.", "two"]
+    assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_what_is_loaded_beside_the_messages_is_not_streamed(remembering: Memory, model: Recording) -> None:
+    graph = beside(Typed, remembering, model)
+    graph.invoke(say("one"), who("t"))
+    streamed = [message for message, _ in graph.stream(say("two"), who("t"), stream_mode="messages")]
+    assert texts(streamed) == ["re: two"]
+
+
+def test_threads_do_not_see_each_other(
+    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(plain, model, checkpointer=saver)
+    invoke(graph, say("one"), who("t1"))
+    invoke(graph, say("two"), who("t2"))
+    assert spoken(model.seen[-1]) == ["two"]
+
+
+# ---------------------------------------------------------------------- what memory adds
+
+
+def test_what_is_recalled_elsewhere_stands_in_front_of_the_question(
+    remembering: Memory, model: Recording, invoke: Invoke
+) -> None:
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    invoke(chat(remembering, model), say("who is my dog"), who())
+    assert texts(model.seen[0]) == ["who is my dog"]
+    recalled, _, known = remembered(model.seen[0]).partition("<working_memory>")
+    assert "Nougat" in recalled
+    assert known
+
+
+def test_placement_system_makes_system_messages_in_front_of_the_conversation(
+    make_memory: Make, embeddings: WordEmbeddings, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    memory = make_memory(
+        embeddings=embeddings,
+        recall=RecallOptions(top_k=1, message_range=0, placement="system"),
+        working_memory=WorkingMemoryOptions(placement="system"),
+    )
+    memory.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    graph = chat(memory, model, checkpointer=saver)
+    invoke(graph, say("hello"), who())
+    invoke(graph, say("who is my dog"), who())
+    assert [message.type for message in model.seen[1]] == ["system", "system", "human", "ai", "human"]
+    assert "Nougat" in str(model.seen[1][0].text)
+    assert str(model.seen[1][1].text).startswith("<working_memory>")
+    assert texts(model.seen[1][2:]) == ["hello", "re: hello", "who is my dog"]
+    assert stored(memory) == ["hello", "re: hello", "who is my dog", "re: who is my dog"]
+
+
+def test_the_channel_holds_the_text_of_memory_of_one_turn_only(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    for text in ("one", "two", "three"):
+        state = invoke(graph, say(text), who())
+        assert remembered(state["messages"])
+        assert [ORIGINAL in message.additional_kwargs for message in state["messages"][:-2]] == [False] * (
+            len(state["messages"]) - 2
+        )
+    assert stored(remembering) == ["one", "re: one", "two", "re: two", "three", "re: three"]
+
+
+def test_blocks_of_earlier_turns_leave(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    for number in range(4):
+        invoke(graph, say(f"who is my dog {number}"), who())
+    shown = "\n".join(str(message.text) for message in model.seen[-1])
+    assert (shown.count("<working_memory>"), shown.count("<recalled_messages>")) == (1, 1)
+    assert shown.count("Nougat") <= 1
+
+
+def test_working_memory_is_that_of_now(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    for name in ("Ann", "Anna"):
+        remembering.working_memory.update(f"- name: {name}!", resource_id="ann")
+        invoke(graph, say("hello"), who())
+    shown = "\n".join(str(message.text) for message in model.seen[-1])
+    assert "Anna!" in shown
+    assert "Ann!" not in shown
+
+
+def test_your_own_system_message_stays_first(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    prompt = SystemMessage("You are a gardener.", id="prompt")
+    for text in ("one", "two", "three"):
+        invoke(graph, {"messages": [prompt, HumanMessage(text)]}, who())
+        assert model.seen[-1][0] == prompt
+        assert sum(message.text == prompt.text for message in model.seen[-1]) == 1
+
+
+def test_a_recalled_message_of_the_same_thread_stands_in_front_of_the_question(
+    remembering: Memory, model: Recording, invoke: Invoke
+) -> None:
+    graph = chat(remembering, model)
+    for text in ("my dog is Nougat", "one", "two", "who is my dog"):
+        invoke(graph, say(text), who())
+    assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
+    assert "my dog is Nougat" in remembered(model.seen[-1])
+    marks = [message.additional_kwargs.get("lc_source") for message in model.seen[-1]]
+    assert marks == [*["langchain_workingmem"] * 2, None]
+
+
+def test_a_recalled_message_is_not_saved_again(
+    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    graph = chat(remembering, model, checkpointer=saver)
+    said = ["my dog is Nougat", "one", "two", "who is my dog", "is my dog Nougat", "three"]
+    for text in said:
+        invoke(graph, say(text), who())
+    assert stored(remembering) == [line for text in said for line in (text, f"re: {text}")]
+    assert all(
+        "lc_source" not in message.additional_kwargs for message in remembering.history.messages("t", resource_id="ann")
+    )
+
+
+def test_a_message_in_the_state_is_not_recalled_beside_itself(
+    remembering: Memory, model: Recording, invoke: Invoke
+) -> None:
+    graph = chat(remembering, model, checkpointer=InMemorySaver())
+    for text in ("my dog is Nougat", "one", "two", "who is my dog"):
+        invoke(graph, say(text), who())
+    assert spoken(model.seen[-1]).count("my dog is Nougat") == 1
+
+
+def test_the_window_of_the_history_is_that_of_the_options(make_memory: Make, model: Recording, invoke: Invoke) -> None:
+    graph = chat(make_memory(history=HistoryOptions(last_messages=0)), model)
+    for text in ("one", "two"):
+        invoke(graph, say(text), who())
+    assert spoken(model.seen[-1]) == ["two"]
+
+
+# ---------------------------------------------------------------------- another state
+
+
+@dataclass
+class Plain:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+    memory: MemoryContext | None = None
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    messages: Annotated[list[AnyMessage], add_messages] = []
+
+
+class ModelWithMemory(Model):
+    memory: MemoryContext | None = None
+
+
+class Typed(MessagesState, total=False):
+    memory: MemoryContext
+
+
+def beside(schema: Any, memory: Memory, model: Recording, checkpointer: InMemorySaver | None = None) -> Any:
+    """A graph whose answer node puts the context together itself."""
+
+    def answer(state: Any) -> dict[str, Any]:
+        context = state["memory"] if isinstance(state, dict) else state.memory
+        prompt = SystemMessage("\n".join(["You are kind.", *context.system]))
+        return {"messages": [model.invoke([prompt, *context.messages])]}
+
+    graph = StateGraph(schema)
+    graph.add_node("load", memory.load_node(into="memory"))
+    graph.add_node("answer", answer)
+    graph.add_node("save", memory.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_edge("answer", "save")
+    return graph.compile(checkpointer=checkpointer)
+
+
+@pytest.mark.parametrize("schema", [Plain, ModelWithMemory, Typed])
+def test_another_channel_gets_the_context_and_messages_stay(
+    remembering: Memory, model: Recording, invoke: Invoke, schema: Any, saver: InMemorySaver | None
+) -> None:
+    graph = beside(schema, remembering, model, saver)
+    invoke(graph, say("one"), who())
+    state = invoke(graph, say("two"), who())
+    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
+    assert "<working_memory>" in remembered(model.seen[-1])
+    assert isinstance(state["memory"], MemoryContext)
+    alone = ["two", "re: two"]
+    assert texts(state["messages"]) == (["one", "re: one", *alone] if saver else alone)
+    assert stored(remembering) == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("schema", [Plain, Model])
+def test_a_state_with_attributes_can_be_rewritten_too(
+    plain: Memory, model: Recording, invoke: Invoke, schema: Any
+) -> None:
+    graph = StateGraph(schema)
+    graph.add_node("load", plain.load_node())
+    graph.add_node("answer", lambda state: {"messages": [model.invoke(state.messages)]})
+    graph.add_node("save", plain.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_edge("answer", "save")
+    compiled = graph.compile()
+    for text in ("one", "two"):
+        invoke(compiled, say(text), who())
+    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
+
+
+# ---------------------------------------------------------------------- tools
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {city}"
+
+
+def calling(*cities: str) -> AIMessage:
+    calls = [{"name": "weather", "args": {"city": city}, "id": f"call-{city}"} for city in cities]
+    return AIMessage("", tool_calls=calls)
+
+
+@pytest.fixture
+def agent(plain: Memory, model: Recording, saver: InMemorySaver | None) -> Any:
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", plain.load_node())
+    bound = model.bind_tools([weather])
+    graph.add_node("answer", lambda state: {"messages": [bound.invoke(state["messages"])]})
+    graph.add_node("tools", ToolNode([weather]))
+    graph.add_node("save", plain.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
+    graph.add_edge("tools", "answer")
+    return graph.compile(checkpointer=saver)
+
+
+def test_a_turn_with_tools_is_saved_whole_and_in_order(
+    agent: Any, plain: Memory, model: Recording, invoke: Invoke
+) -> None:
+    model.script = [calling("Ulm", "Bonn"), calling("Kiel"), AIMessage("sunny")]
+    invoke(agent, say("how is the weather"), who())
+    found = plain.history.messages("t")
+    assert [message.type for message in found] == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
+    results = [message.tool_call_id for message in found if isinstance(message, ToolMessage)]
+    assert results == ["call-Ulm", "call-Bonn", "call-Kiel"]
+
+
+def test_a_turn_with_tools_is_shown_again(agent: Any, model: Recording, invoke: Invoke) -> None:
+    model.script = [calling("Ulm"), AIMessage("sunny")]
+    invoke(agent, say("how is the weather"), who())
+    invoke(agent, say("thanks"), who())
+    assert texts(model.seen[-1]) == ["how is the weather", "", "sunny in Ulm", "sunny", "thanks"]
+
+
+# ---------------------------------------------------------------------- cost
+
+
+def test_loading_and_saving_cost_what_they_say(
+    remembering: Memory, trips: Trips, invoke: Invoke, plain: Memory
+) -> None:
+    def trips_of(node: Any) -> int:
+        graph = StateGraph(MessagesState)
+        graph.add_node("only", node)
+        graph.add_edge(START, "only")
+        compiled = graph.compile()
+        return trips.of(lambda: invoke(compiled, say("who is my dog"), who("new")))
+
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    assert trips_of(remembering.load_node()) == 2
+    assert trips_of(remembering.save_node()) == 1
+    assert trips_of(plain.load_node()) == 1

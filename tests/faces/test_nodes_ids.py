@@ -1,0 +1,124 @@
+"""Whose thread a run of the nodes is, and what a node leaves alone that only reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_workingmem import IdError, Memory, ThreadOwnershipError
+from tests.faces.nodes_samples import Config, Recording, chat, say, spoken, stored, who
+from tests.helpers.models import remembered
+from tests.helpers.trips import Trips
+from tests.tools.samples import Invoke
+
+pytestmark = pytest.mark.both_faces
+
+# ---------------------------------------------------------------------- ids
+
+
+def thread_alone(thread_id: str = "t") -> Config:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+@dataclass
+class Context:
+    thread_id: str | None = None
+    resource_id: str | None = None
+    user_id: str | None = None
+
+
+@pytest.mark.parametrize("name", ["resource_id", "user_id"])
+def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invoke, name: str) -> None:
+    graph = chat(plain, model, context_schema=Context)
+    invoke(graph, say("one"), context=Context(thread_id="t", **{name: "ann"}))
+    thread = plain.threads.get("t")
+    assert thread is not None
+    assert (thread.resource_id, thread.message_count) == ("ann", 2)
+
+
+def test_the_context_counts_more_than_configurable(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    graph = chat(plain, model, context_schema=Context)
+    invoke(graph, say("one"), who("forged", "bob"), context=Context("t", "ann"))
+    assert plain.threads.get("forged") is None
+    assert plain.threads.list(resource_id="ann").total == 1
+
+
+def test_user_id_in_configurable_is_the_resource(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t", "user_id": "ann"}})
+    assert plain.threads.list(resource_id="ann").total == 1
+
+
+@pytest.mark.parametrize("node", ["load", "save"])
+def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invoke: Invoke, node: str) -> None:
+    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    graph = StateGraph(MessagesState)
+    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
+    graph.add_edge(START, "only")
+    with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
+        invoke(graph.compile(), say("one"), thread_alone())
+    assert stored(plain) == ["mine"]
+
+
+def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    for text in ("one", "two"):
+        invoke(chat(plain, model), say(text), thread_alone())
+    assert stored(plain) == ["one", "re: one", "two", "re: two"]
+
+
+def test_a_thread_alone_costs_as_much_as_one_with_its_owner(
+    plain: Memory, model: Recording, invoke: Invoke, trips: Trips
+) -> None:
+    graph = chat(plain, model)
+    assert trips.of(lambda: invoke(graph, say("one"), thread_alone("u"))) == 2
+    assert trips.of(lambda: invoke(graph, say("one"), who())) == 2
+
+
+def test_a_new_thread_alone_owns_itself(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
+    assert plain.threads.list(resource_id="t").total == 1
+
+
+@pytest.mark.parametrize("node", ["load", "save"])
+def test_a_run_without_ids_says_how_to_pass_them(plain: Memory, invoke: Invoke, node: str) -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
+    graph.add_edge(START, "only")
+    with pytest.raises(IdError, match=r"thread_id is missing.*config\['configurable'\]"):
+        invoke(graph.compile(), say("one"))
+
+
+@pytest.mark.parametrize("node", ["load", "save"])
+def test_somebody_elses_thread_is_refused(plain: Memory, invoke: Invoke, node: str) -> None:
+    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    graph = StateGraph(MessagesState)
+    graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
+    graph.add_edge(START, "only")
+    with pytest.raises(ThreadOwnershipError):
+        invoke(graph.compile(), say("one"), who("t", "bob"))
+    assert stored(plain) == ["mine"]
+
+
+# ---------------------------------------------------------------------- reading only
+
+
+def test_a_read_only_node_does_not_tell_the_model_to_update(
+    remembering: Memory, model: Recording, invoke: Invoke
+) -> None:
+    invoke(chat(remembering, model, read_only=True), say("one"), who())
+    invoke(chat(remembering, model), say("two"), who())
+    assert ["update_working_memory" in remembered(seen) for seen in model.seen] == [False, True]
+
+
+def test_loading_writes_nothing(remembering: Memory, raw: Any, prefix: str, invoke: Invoke) -> None:
+    remembering.setup()
+    before = set(raw.keys(f"{prefix}*"))
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", remembering.load_node(read_only=True))
+    graph.add_edge(START, "load")
+    state = invoke(graph.compile(), say("one"), who())
+    assert spoken(state["messages"]) == ["one"]
+    assert set(raw.keys(f"{prefix}*")) == before

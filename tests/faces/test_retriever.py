@@ -1,0 +1,379 @@
+"""Recall as a retriever: LangChain's own tests, ids, windows, and how it looks in a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+from uuid import UUID
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig, RunnablePassthrough
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.recall.query import Query
+from langchain_workingmem.retriever import SemanticRecallRetriever
+from tests.faces.nodes_samples import Recording
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+pytestmark = pytest.mark.both_faces
+
+Invoke = Callable[..., Any]
+
+OLD = ["my cat is Molly", "what a name", "my dog is Nougat", "sweet", "it rains", "it does"]
+
+
+# ---------------------------------------------------------------------- LangChain's own tests
+
+
+class _Standard(RetrieversIntegrationTests):
+    """What LangChain asks of a retriever; ids are bound, because its tests pass no config."""
+
+    memory: ClassVar[Memory]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _build(cls, server: EmbeddedRedis) -> Iterator[None]:
+        with Memory(
+            server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=cls.__name__
+        ) as cls.memory:
+            cls.memory.history.append(
+                [HumanMessage(text) for text in ("my cat Molly", "my cat Felix", "my cat Tom")],
+                thread_id="t",
+                resource_id="ann",
+            )
+            yield
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "my cat"
+
+    @property
+    def num_results_arg_name(self) -> str:
+        return "top_k"
+
+
+class TestByTheMemory(_Standard):
+    @property
+    def retriever_constructor(self) -> Any:
+        return self.memory.as_retriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"resource_id": "ann"}
+
+
+class TestByTheClass(_Standard):
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        return SemanticRecallRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"memory": self.memory, "resource_id": "ann"}
+
+
+# ---------------------------------------------------------------------- what comes back
+
+
+@pytest.fixture
+def filled(memory: Memory) -> Memory:
+    kinds = (HumanMessage, AIMessage)
+    messages = [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(OLD)]
+    memory.threads.create(resource_id="ann", thread_id="pets", title="Pets")
+    memory.history.append(messages, thread_id="pets", resource_id="ann")
+    memory.history.append([HumanMessage("my dog is Kestrel", id="b0")], thread_id="b", resource_id="bob")
+    return memory
+
+
+def who(thread_id: str | None = None, resource_id: str | None = None) -> RunnableConfig:
+    ids = {"thread_id": thread_id, "resource_id": resource_id}
+    return {"configurable": {name: value for name, value in ids.items() if value is not None}}
+
+
+def contents(documents: list[Document]) -> list[str]:
+    return [document.page_content for document in documents]
+
+
+def said(*texts: str) -> list[str]:
+    return [f"user: {text}" for text in texts]
+
+
+def test_a_hit_is_a_document_with_its_window(filled: Memory, invoke: Invoke) -> None:
+    (document,) = invoke(filled.as_retriever(resource_id="ann", top_k=1), "dog Nougat")
+    assert document.page_content == "assistant: what a name\nuser: my dog is Nougat\nassistant: sweet"
+    assert document.id == "m2"
+
+
+@pytest.mark.parametrize(
+    ("width", "window"),
+    [(0, "user: my dog is Nougat"), ((0, 1), "user: my dog is Nougat\nassistant: sweet")],
+    ids=["none", "after"],
+)
+def test_the_window_is_as_wide_as_asked(filled: Memory, invoke: Invoke, width: Any, window: str) -> None:
+    retriever = filled.as_retriever(resource_id="ann", top_k=1, message_range=width)
+    assert contents(invoke(retriever, "dog Nougat")) == [window]
+
+
+def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke) -> None:
+    (document,) = invoke(filled.as_retriever(resource_id="ann", top_k=1), "dog Nougat")
+    (hit,) = filled.recall.search("dog Nougat", resource_id="ann", top_k=1).hits
+    assert document.metadata == {
+        "thread_id": "pets",
+        "thread_title": "Pets",
+        "message_id": "m2",
+        "role": "human",
+        "similarity": hit.similarity,
+        "score": hit.score,
+        "stored_at": hit.stored_at.isoformat(),
+    }
+    assert 0 < hit.similarity <= 1
+
+
+def test_the_best_hit_comes_first(filled: Memory, invoke: Invoke) -> None:
+    documents = invoke(filled.as_retriever(resource_id="ann", message_range=0), "my cat is Molly")
+    assert documents[0].page_content == "user: my cat is Molly"
+    scores = [document.metadata["score"] for document in documents]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("bound", [None, 2])
+def test_top_k_of_a_call_counts_more(filled: Memory, invoke: Invoke, bound: int | None) -> None:
+    retriever = filled.as_retriever(resource_id="ann", top_k=bound)
+    assert [len(invoke(retriever, "my dog", top_k=number)) for number in (1, 3)] == [1, 3]
+    assert len(invoke(retriever, "my dog")) == (bound or 4)
+
+
+def test_a_call_that_asks_for_nothing_is_refused(filled: Memory, invoke: Invoke) -> None:
+    with pytest.raises(OptionError, match="top_k"):
+        invoke(filled.as_retriever(resource_id="ann"), "my dog", top_k=0)
+
+
+def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
+    assert invoke(filled.as_retriever(resource_id="ann", threshold=1.0), "nothing alike") == []
+    documents = invoke(filled.as_retriever(resource_id="ann", roles=["ai"]), "my dog")
+    assert {document.metadata["role"] for document in documents} == {"ai"}
+
+
+def test_it_takes_all_that_a_search_takes() -> None:
+    asked, search = (inspect.signature(one).parameters for one in (Memory.as_retriever, Query.of))
+    told = [name for name, one in search.items() if one.kind is one.KEYWORD_ONLY]
+    assert list(asked) == ["self", *told, "trust_client_ids"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "found"),
+    [
+        ({}, {"m0", "m1", "m2", "m3", "m4", "m5"}),
+        ({"since": "m2"}, {"m2", "m3", "m4", "m5"}),
+        ({"until": "m2"}, {"m0", "m1", "m2"}),
+        ({"exclude_message_ids": ("m0", "m4")}, {"m1", "m2", "m3", "m5"}),
+        ({"exclude_message_ids": "m0"}, {"m1", "m2", "m3", "m4", "m5"}),
+        ({"roles": "user"}, {"m0", "m2", "m4"}),
+    ],
+    ids=["nothing", "since", "until", "ids", "an id", "a role"],
+)
+def test_what_is_bound_narrows_the_search(
+    filled: Memory, invoke: Invoke, bound: dict[str, Any], found: set[str]
+) -> None:
+    times = {row.message.id: row.stored_at for row in filled.history.page("pets")}
+    bound = {name: times[value] if name in {"since", "until"} else value for name, value in bound.items()}
+    retriever = filled.as_retriever(resource_id="ann", top_k=10, message_range=0, **bound)
+    assert {document.id for document in invoke(retriever, "my dog is what")} == found
+
+
+def test_a_blank_question_finds_nothing(filled: Memory, invoke: Invoke) -> None:
+    assert invoke(filled.as_retriever(resource_id="ann"), "  ") == []
+
+
+def test_a_retriever_costs_two_round_trips(filled: Memory, invoke: Invoke, trips: Trips) -> None:
+    retriever = filled.as_retriever(resource_id="ann")
+    assert trips.of(lambda: invoke(retriever, "my dog")) == 2
+
+
+def test_a_memory_without_recall_has_no_retriever(plain: Memory, invoke: Invoke) -> None:
+    with pytest.raises(OptionError, match="recall"):
+        invoke(plain.as_retriever(resource_id="ann"), "my dog")
+
+
+# ---------------------------------------------------------------------- ids
+
+
+@pytest.mark.parametrize(("user", "dog"), [("ann", "Nougat"), ("bob", "Kestrel")])
+def test_the_config_says_whose_memory_it_is(filled: Memory, invoke: Invoke, user: str, dog: str) -> None:
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", who("any", user))) == said(f"my dog is {dog}")
+
+
+def test_user_id_is_an_alias(filled: Memory, invoke: Invoke) -> None:
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", {"configurable": {"user_id": "bob"}})) == said("my dog is Kestrel")
+
+
+def test_bound_ids_count_more_than_the_config(filled: Memory, invoke: Invoke) -> None:
+    retriever = filled.as_retriever(resource_id="ann", message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", who("any", "bob"))) == said("my dog is Nougat")
+
+
+def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
+    retriever = filled.as_retriever(resource_id="ann", scope="resource", message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == said("my dog is Nougat")
+
+
+def test_a_user_of_the_config_is_searched_from_within_anybodys_conversation(filled: Memory, invoke: Invoke) -> None:
+    """As `search_memory` does it: over all of a user's conversations the present one does not matter."""
+    (search,) = filled.tools(include=["search_memory"])
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    assert contents(invoke(retriever, "my dog is", who("b", "ann"))) == said("my dog is Nougat")
+    assert "Nougat" in invoke(search, {"query": "my dog is"}, who("b", "ann"))
+
+
+def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -> None:
+    with pytest.raises(ThreadOwnershipError):
+        invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, invoke: Invoke, scope: Any) -> None:
+    for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
+        with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
+            invoke(retriever, "my dog is", who("b"))
+
+
+def test_a_thread_that_owns_itself_is_searched_by_its_id_alone(filled: Memory, invoke: Invoke, trips: Trips) -> None:
+    filled.history.append([HumanMessage("my dog is here")], thread_id="own", resource_id="own")
+    retriever = filled.as_retriever(message_range=0)
+    assert contents(invoke(retriever, "my dog is", who("own"))) == said("my dog is here")
+    assert trips.of(lambda: invoke(retriever, "my dog is", who("own"))) == 2
+
+
+def test_a_thread_can_be_the_scope(filled: Memory, invoke: Invoke) -> None:
+    filled.history.append([HumanMessage("my dog is here")], thread_id="other", resource_id="ann")
+    retriever = filled.as_retriever(scope="thread", message_range=0)
+    assert contents(invoke(retriever, "my dog is", who("other", "ann"))) == said("my dog is here")
+
+
+def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
+    with pytest.raises(IdError, match=r"resource_id.*config\['configurable'\]"):
+        invoke(filled.as_retriever(), "my dog")
+
+
+def test_a_batch_takes_the_ids_of_each_config(filled: Memory, face: str, loop_runner: asyncio.Runner) -> None:
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    configs = [who(resource_id="ann"), who(resource_id="bob")]
+    if face == "sync":
+        found = retriever.batch(["my dog is"] * 2, configs)
+    else:
+        found = loop_runner.run(retriever.abatch(["my dog is"] * 2, configs))
+    assert [contents(documents) for documents in found] == [said("my dog is Nougat"), said("my dog is Kestrel")]
+
+
+def test_in_a_chain_the_ids_are_those_of_its_config(filled: Memory, invoke: Invoke) -> None:
+    model = Recording()
+    prompt = ChatPromptTemplate.from_template("{question}? {context}")
+    retriever = filled.as_retriever(message_range=0, top_k=1)
+    chain: Runnable[str, Any] = {"context": retriever | contents, "question": RunnablePassthrough()} | prompt | model
+    invoke(chain, "my dog is", who("any", "bob"))
+    assert model.seen[0][0].text == "my dog is? ['user: my dog is Kestrel']"
+
+
+class Question(TypedDict, total=False):
+    question: str
+    found: list[Document]
+    user_id: str
+
+
+def node(retriever: BaseRetriever, face: str, *, passing: bool) -> Any:
+    def ask(state: Question, config: RunnableConfig) -> Question:
+        return {"found": retriever.invoke(state["question"], config if passing else None)}
+
+    async def aask(state: Question, config: RunnableConfig) -> Question:
+        return {"found": await retriever.ainvoke(state["question"], config if passing else None)}
+
+    return ask if face == "sync" else aask
+
+
+def graph_of(retriever: BaseRetriever, face: str, *, passing: bool) -> Any:
+    graph = StateGraph(Question, context_schema=Question)
+    graph.add_node("ask", node(retriever, face, passing=passing))
+    graph.add_edge(START, "ask")
+    return graph.compile()
+
+
+@pytest.mark.parametrize("passing", [True, False], ids=["config passed on", "config from the run"])
+def test_in_a_graph_the_ids_are_those_of_the_run(filled: Memory, invoke: Invoke, face: str, passing: bool) -> None:
+    graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=passing)
+    found = invoke(graph, {"question": "my dog is"}, who("any", "bob"))["found"]
+    assert contents(found) == said("my dog is Kestrel")
+
+
+def test_in_a_graph_the_context_counts_more(filled: Memory, invoke: Invoke, face: str) -> None:
+    graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=True)
+    found = invoke(graph, {"question": "my dog is"}, who("any", "ann"), context={"user_id": "bob"})["found"]
+    assert contents(found) == said("my dog is Kestrel")
+
+
+# ---------------------------------------------------------------------- traces
+
+
+class Watcher(BaseCallbackHandler):
+    """Keeps what a tracer is told about retrievers."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, dict[str, Any]]] = []
+        self.ended: list[list[Document]] = []
+        self.failed: list[BaseException] = []
+
+    def on_retriever_start(
+        self, serialized: dict[str, Any], query: str, *, run_id: UUID, metadata: Any = None, **kwargs: Any
+    ) -> None:
+        self.started.append((query, metadata or {}))
+
+    def on_retriever_end(self, documents: Any, **kwargs: Any) -> None:
+        self.ended.append(list(documents))
+
+    def on_retriever_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.failed.append(error)
+
+
+def test_a_trace_shows_one_run_with_its_documents(filled: Memory, invoke: Invoke) -> None:
+    watcher = Watcher()
+    documents = invoke(filled.as_retriever(resource_id="ann"), "my dog", {"callbacks": [watcher]})
+    assert [query for query, _ in watcher.started] == ["my dog"]
+    assert watcher.ended == [documents]
+    assert documents
+
+
+def test_a_trace_names_the_retriever_as_langsmith_does(filled: Memory, invoke: Invoke) -> None:
+    watcher = Watcher()
+    invoke(filled.as_retriever(resource_id="ann"), "my dog", {"callbacks": [watcher]})
+    ((_, metadata),) = watcher.started
+    assert metadata["ls_retriever_name"] == "semantic_recall"
+    assert metadata["ls_vector_store_provider"] == "redis"
+    assert metadata["ls_embedding_model"] == "words"
+
+
+def test_a_trace_shows_a_failure(filled: Memory, embeddings: WordEmbeddings, invoke: Invoke) -> None:
+    watcher = Watcher()
+    embeddings.broken = OSError("down")
+    with pytest.raises(Exception, match="down"):
+        invoke(filled.as_retriever(resource_id="ann"), "a new question", {"callbacks": [watcher]})
+    assert len(watcher.failed) == 1
+    assert watcher.ended == []
+
+
+def test_its_repr_shows_no_connection(filled: Memory, server: EmbeddedRedis) -> None:
+    retriever = filled.as_retriever(resource_id="ann")
+    assert "ann" in repr(retriever)
+    assert server.url not in repr(retriever)

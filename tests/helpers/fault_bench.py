@@ -1,0 +1,129 @@
+"""A bench to try an operation out under a fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import redis
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.operations import Caller, Operation, note
+from tests.helpers.proxy import Exchange, Fault, Proxy
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The ids of one trial; all trials exchange the same number of bytes."""
+
+    number: int
+
+    def caller(self, memory: Memory) -> Caller:
+        return Caller(memory=memory, thread=f"t-{self.number:05d}-", resource=f"u-{self.number:05d}-")
+
+    def mask(self, text: str) -> str:
+        """Take out what differs from trial to trial: the number, times and new ids."""
+        return masked(text.replace(f"-{self.number:05d}-", "-#-"))
+
+
+def masked(text: str) -> str:
+    """Take out times and new ids."""
+    text = re.sub(
+        r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
+    )
+    return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", text)
+
+
+def _edit(caller: Caller) -> Any:
+    (tool,) = caller.memory.tools(resource_id=caller.resource, include=["update_working_memory"])
+    return tool.invoke({"edits": [{"find": "tea", "replace": "coffee"}]})
+
+
+TOOLS = {"update_working_memory": Operation(_edit, note)}  # it tells the model about errors, and raises none
+
+
+@dataclass(frozen=True)
+class Outcome:
+    answer: str | None  # None for an error
+    before: str  # what was stored
+    after: str
+    error: WorkingMemError | None = field(compare=False)
+    exchange: Exchange = field(compare=False)
+
+
+class FaultBench:
+    """A memory behind a proxy, one that is not, and what is stored."""
+
+    def __init__(
+        self, server: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], **timeout: timedelta
+    ) -> None:
+        options: dict[str, Any] = {
+            "embeddings": WordEmbeddings(),
+            "recall": RecallOptions(),
+            "working_memory": WorkingMemoryOptions(template=""),
+            "key_prefix": "f",
+        }
+        self.proxy = proxy
+        self.memory = make_memory(proxy.url, **timeout, **options)
+        self.direct = Memory(server.url, **options)
+        self.bare = Memory(server.url, key_prefix="f")
+        self.raw: Any = redis.Redis.from_url(server.url)
+        self._numbers = count()
+        self.memory.setup()
+
+    def close(self) -> None:
+        for one in (self.direct, self.bare, self.raw):
+            one.close()
+
+    def try_out(
+        self, operation: Operation, fault: Fault | None = None, trouble: AbstractContextManager[None] | None = None
+    ) -> Outcome:
+        """Prepare an operation, call it under a fault of the connection or in trouble of the server, and clean up."""
+        trial = Trial(next(self._numbers))
+        assert operation.prepare
+        operation.prepare(trial.caller(self.bare if operation.bare else self.direct))
+        before, answer, refused = self._stored(trial), None, None
+        self.proxy.arm(fault)
+        with trouble or nullcontext():
+            try:
+                answer = trial.mask(repr(operation.call(trial.caller(self.memory))))
+            except WorkingMemError as error:
+                refused = error
+        exchange = self.proxy.arm(None)
+        after = self._stored(trial)
+        assert self.memory.threads.get("nobody") is None  # the same memory works again
+        self._forget(trial)
+        return Outcome(answer, before, after, refused, exchange)
+
+    def record(self, operation: Operation) -> Outcome:
+        """Try an operation without any trouble; the first time the server learns its scripts."""
+        self.try_out(operation)
+        return self.try_out(operation)
+
+    def _keys(self, trial: Trial) -> list[bytes]:
+        self.raw.ping()  # what was sent before this has been carried out
+        return sorted(self.raw.keys(f"f:*-{trial.number:05d}-*"))
+
+    def _stored(self, trial: Trial) -> str:
+        found = []
+        for key in self._keys(trial):
+            match self.raw.type(key):
+                case b"hash":
+                    rows = list(self.raw.hgetall(key).items())
+                case b"zset":
+                    rows = self.raw.zrange(key, 0, -1, withscores=True)
+                case b"stream":
+                    rows = self.raw.xrange(key)
+            found += [trial.mask(f"{key!r} {row}") for row in rows]
+        return "\n".join(sorted(found))
+
+    def _forget(self, trial: Trial) -> None:
+        if keys := self._keys(trial):
+            self.raw.unlink(*keys)

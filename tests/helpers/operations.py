@@ -1,0 +1,278 @@
+"""Every public operation once: for tests that must leave none out.
+
+The list runs from top to bottom, and each operation finds what it needs. By itself an operation runs after its `prepare`.
+`test_both_faces.py` fails while a public method is missing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.store.base import GetOp, SearchItem, SearchOp
+
+from langchain_workingmem import Memory, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem.options import Scope
+from langchain_workingmem.store import RedisMemoryStore
+from langchain_workingmem.tools import AWAY
+from tests.helpers.embedded import wait_until
+from tests.helpers.embeddings import WordEmbeddings
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who calls: a resource in a thread, through one of the faces."""
+
+    memory: Memory
+    runner: asyncio.Runner | None = None  # for async calls of tools, nodes and retrievers
+    thread: str = "t"
+    resource: str = "u"
+    secret: str = "secret"  # which stands in all that this caller stores
+    said_under: tuple[str, ...] = ("m0", "m1", "m2", "m3")  # ids of messages
+    author: str | None = None
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        return {"thread_id": self.thread, "resource_id": self.resource}
+
+    def beside(self, name: str) -> str:
+        """Name another thread of the same caller."""
+        long = len(self.thread.encode()) > 500
+        return f"{name} {hashlib.sha1(self.thread.encode()).hexdigest() if long else self.thread}"
+
+    def invoke(self, target: Any, *arguments: Any) -> Any:
+        config = {"configurable": self.ids}
+        if self.runner is None:
+            return target.invoke(*arguments, config)
+        return self.runner.run(target.ainvoke(*arguments, config))
+
+    def tool(self, name: str, **arguments: Any) -> Any:
+        (tool,) = self.memory.tools(include=[name])
+        said = self.invoke(tool, arguments)
+        assert "refused" not in said, said
+        assert "NOPERM" not in said, said
+        assert said != AWAY
+        return said
+
+    def said(self) -> list[Any]:
+        """What the two messages of a turn are; saving them again changes nothing."""
+        question, answer, *_ = self.said_under
+        return [
+            HumanMessage(f"my pin is {self.secret}", id=question, name=self.author),
+            AIMessage(f"noted {self.secret}", id=answer, name=self.author),
+        ]
+
+
+def options(scope: Scope = "resource") -> dict[str, Any]:
+    """Switch everything on."""
+    return {
+        "embeddings": WordEmbeddings(),
+        "recall": RecallOptions(),
+        "working_memory": WorkingMemoryOptions(template="", scope=scope, tools=("get", "update", "clear")),
+        "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
+    }
+
+
+def _titled(c: Caller) -> None:
+    place = c.beside("untitled")
+    c.memory.history.append(c.said(), thread_id=place, resource_id=c.resource)
+    wait_until(lambda: (thread := c.memory.threads.get(place)) and thread.title == "A title")
+
+
+def _chat_history(c: Caller) -> Any:
+    history = c.memory.chat_history(c.beside("chat"), c.resource)
+    if c.runner is None:
+        history.add_messages(c.said())
+        seen = history.messages
+        history.clear()
+    else:
+        c.runner.run(history.aadd_messages(c.said()))
+        seen = c.runner.run(history.aget_messages())
+        c.runner.run(history.aclear())
+    return seen
+
+
+def start_from_nothing(c: Caller) -> None:
+    """Prepare nothing."""
+
+
+def talk(c: Caller) -> None:
+    c.memory.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin"})
+    c.memory.history.append(c.said(), **c.ids)
+
+
+def note(c: Caller) -> None:
+    c.memory.working_memory.update("likes tea", resource_id=c.resource)
+    c.memory.working_memory.update("rides a bicycle", resource_id=c.resource)
+
+
+def talk_and_note(c: Caller) -> None:
+    talk(c)
+    note(c)
+
+
+def talk_and_clone(c: Caller) -> None:
+    talk(c)
+    c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"))
+
+
+@dataclass(frozen=True)
+class Operation:
+    call: Callable[[Caller], Any]
+    prepare: Callable[[Caller], None] | None = (
+        None  # None: never called by itself, for it is more than one step, or a face
+    )
+    at_most_once: bool = False  # a lost reply is an error, because nothing may happen twice
+    bare: bool = False  # prepared without vectors
+
+
+# By the name of the method, or of the face; what follows a method's name in brackets tells a second call of it.
+OPERATIONS: dict[str, Operation] = {
+    "setup": Operation(lambda c: c.memory.setup()),
+    "threads.create": Operation(
+        lambda c: c.memory.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin", "pin": c.secret}),
+        start_from_nothing,
+        at_most_once=True,
+    ),
+    "threads.create (with working memory)": Operation(
+        lambda c: c.memory.threads.create(
+            resource_id=c.resource, thread_id=c.beside("seeded"), title=c.secret, working_memory=f"knows {c.secret}"
+        ),
+    ),
+    "history.append": Operation(lambda c: c.memory.history.append(c.said(), **c.ids), start_from_nothing),
+    "save_turn": Operation(
+        lambda c: c.memory.save_turn([*c.said(), HumanMessage("and more", id=c.said_under[2])], **c.ids), talk
+    ),
+    "history.update": Operation(
+        lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids), talk
+    ),
+    "history.messages": Operation(
+        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=LONG_AGO), talk
+    ),
+    "history.page": Operation(lambda c: c.memory.history.page(c.thread, limit=1), talk),
+    "history.for_resource": Operation(lambda c: c.memory.history.for_resource(c.resource), talk),
+    "context": Operation(
+        lambda c: c.memory.context([HumanMessage("the pin", id=c.said_under[3])], **c.ids), talk_and_note
+    ),
+    "recall.search": Operation(
+        lambda c: c.memory.recall.search("the pin", resource_id=c.resource, thread_id=c.thread), talk
+    ),
+    "recall.reindex": Operation(
+        lambda c: c.memory.recall.reindex(resource_id=c.resource, progress=False), talk, bare=True
+    ),
+    "threads.get": Operation(lambda c: c.memory.threads.get(c.thread), talk),
+    "threads.list": Operation(lambda c: c.memory.threads.list(resource_id=c.resource, metadata={"kind": "pin"}), talk),
+    "threads.update": Operation(
+        lambda c: c.memory.threads.update(c.thread, title=f"Keys {c.secret}", metadata={"kind": None, "tags": [1]}),
+        talk,
+    ),
+    "threads.clone": Operation(
+        lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"), title=c.secret), talk
+    ),
+    "threads.source_of": Operation(lambda c: c.memory.threads.source_of(c.beside("copy")), talk_and_clone),
+    "threads.lineage": Operation(lambda c: c.memory.threads.lineage(c.beside("copy")), talk_and_clone),
+    "threads.clones_of": Operation(lambda c: c.memory.threads.clones_of(c.thread), talk_and_clone),
+    "threads.transfer": Operation(
+        lambda c: c.memory.threads.transfer(c.beside("copy"), resource_id=c.resource, to=c.beside("heir")),
+        talk_and_clone,
+        at_most_once=True,
+    ),
+    "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
+    "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
+    "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
+    "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
+    "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
+    "titles": Operation(_titled),
+    "chat_history": Operation(_chat_history),
+    "load_node": Operation(lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),
+    "save_node": Operation(
+        lambda c: c.invoke(c.memory.save_node(), {"messages": [HumanMessage("bye", id=c.said_under[3])]})
+    ),
+    "as_retriever": Operation(lambda c: c.invoke(c.memory.as_retriever(), "the pin")),
+    "update_working_memory": Operation(lambda c: c.tool("update_working_memory", memory=f"likes {c.secret} too")),
+    "get_working_memory": Operation(lambda c: c.tool("get_working_memory")),
+    "clear_working_memory": Operation(lambda c: c.tool("clear_working_memory")),
+    "search_memory": Operation(lambda c: c.tool("search_memory", query="the pin")),
+    "doctor": Operation(lambda c: c.memory.doctor()),
+    "history.truncate": Operation(
+        lambda c: c.memory.history.truncate(after=c.said_under[0], **c.ids), talk, at_most_once=True
+    ),
+    "history.messages (superseded)": Operation(lambda c: c.memory.history.messages(c.thread, superseded=True), talk),
+    "history.delete": Operation(
+        lambda c: c.memory.history.delete(list(c.said_under[::3]), **c.ids), talk, at_most_once=True
+    ),
+    "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
+    "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
+    "export_resource": Operation(lambda c: list(c.memory.export_resource(c.resource))),
+    "import_resource": Operation(lambda c: c.memory.import_resource(list(c.memory.export_resource(c.resource)))),
+    "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
+}
+ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
+
+
+@dataclass(frozen=True)
+class StoreOperation:
+    call: Callable[[RedisMemoryStore, tuple[str, ...], str, str], Any]
+    expected: Callable[[Any, tuple[str, ...], str, str], bool] = lambda reply, _place, _first, _second: reply is None
+
+
+def _keys(items: Sequence[SearchItem]) -> list[str]:
+    return [item.key for item in items]
+
+
+# The same for a store: called with a namespace and two keys.
+STORE_OPERATIONS: dict[str, StoreOperation] = {
+    "setup": StoreOperation(lambda store, *_: store.setup()),
+    "put": StoreOperation(
+        lambda store, place, first, second: store.put(
+            place, first, {"text": "red fox", "tags": ["x", "y"], first: second}, ttl=10
+        )
+    ),
+    "put (without an index)": StoreOperation(
+        lambda store, place, _, second: store.put(place, second, {"text": "blue sea"}, index=False)
+    ),
+    "get": StoreOperation(
+        lambda store, place, first, _: store.get(place, first),
+        lambda item, place, first, _: (item.namespace, item.key) == (place, first),
+    ),
+    "search": StoreOperation(
+        lambda store, place, *_: store.search(place, query="red fox", filter={"text": {"$ne": ""}}),
+        lambda found, *_: len(found) == 2,
+    ),
+    "search (by a range)": StoreOperation(
+        lambda store, place, *_: store.search(place, filter={"text": {"$gt": "a"}}), lambda found, *_: len(found) == 2
+    ),
+    "search (by a list)": StoreOperation(
+        lambda store, place, *_: store.search(place[:1], filter={"tags": ["x", "y"]}),
+        lambda found, _place, first, _: _keys(found) == [first],
+    ),
+    "list_namespaces": StoreOperation(
+        lambda store, place, *_: store.list_namespaces(prefix=place[:1]), lambda found, place, *_: found == [place]
+    ),
+    "list_namespaces (by both ends)": StoreOperation(
+        lambda store, place, *_: store.list_namespaces(prefix=place, suffix=place[-1:]),
+        lambda found, place, *_: found == [place],
+    ),
+    "put (again)": StoreOperation(lambda store, place, first, _: store.put(place, first, {"text": "blue sea"})),
+    "delete": StoreOperation(lambda store, place, _, second: store.delete(place, second)),
+    "batch": StoreOperation(
+        lambda store, place, first, second: store.batch([SearchOp(place), GetOp(place, first), GetOp(place, second)]),
+        lambda replies, _place, first, _: (_keys(replies[0]), replies[1].key, replies[2]) == ([first], first, None),
+    ),
+}
+
+
+def use(store: RedisMemoryStore, place: tuple[str, ...] = ("memories", "maya"), keys: Sequence[str] = "ab") -> None:
+    """Do all that a store can."""
+    for name, operation in STORE_OPERATIONS.items():
+        if name != "setup":  # which needs the right to make an index
+            reply = operation.call(store, place, *keys)
+            assert operation.expected(reply, place, *keys), (name, reply)

@@ -1,0 +1,115 @@
+"""Long messages are prepared, read and cut in a thread of their own where others share the event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_workingmem import Memory
+from langchain_workingmem._engine.effects import LONG
+from langchain_workingmem._redis import codec
+from langchain_workingmem.history import rows
+from langchain_workingmem.recall import fetching, hits
+from langchain_workingmem.turn import operations as turn
+from tests.helpers.embeddings import WordEmbeddings
+
+pytestmark = pytest.mark.both_faces
+
+IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+SPIED = [(codec, "encode_body"), (rows, "decode_message"), (turn, "decode_message"), (fetching, "decode_message")]
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Note in which threads messages are worked on."""
+    seen: set[str] = set()
+
+    def watch(module: Any, name: str) -> None:
+        call = getattr(module, name)
+
+        def watched(*arguments: Any) -> Any:
+            is_main = threading.current_thread() is threading.main_thread()
+            seen.add("main" if is_main else "other")
+            return call(*arguments)
+
+        monkeypatch.setattr(module, name, watched)
+
+    for module, name in [*SPIED, (hits, "excerpt")]:
+        watch(module, name)
+    return seen
+
+
+def text(size: int) -> str:
+    return ("The gearbox of the red tractor is noisy. " * (size // 40 + 1))[:size]
+
+
+def picture(size: int) -> list[Any]:
+    return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * size}"}}]
+
+
+def written(size: int) -> AIMessage:
+    call = {"name": "write_file", "args": {"text": text(size)}, "id": "1"}
+    return AIMessage("", id="1", tool_calls=[call])
+
+
+MESSAGES: dict[str, Callable[[int], BaseMessage]] = {
+    "a text": lambda size: HumanMessage(text(size), id="1"),
+    "a picture": lambda size: HumanMessage(picture(size), id="1"),
+    "a file": written,
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+@pytest.mark.parametrize("size", [1000, LONG + 1])
+def test_a_long_message_is_saved_and_read_beside_the_event_loop(
+    plain: Memory, face: str, threads: set[str], kind: str, size: int
+) -> None:
+    message = MESSAGES[kind](size)
+    place = "other" if face == "async" and size > LONG else "main"
+    assert plain.history.append([message], **IDS) == [message]
+    assert threads == {place}
+    reads: list[Callable[[], list[BaseMessage]]] = [
+        lambda: plain.history.messages("t"),
+        lambda: plain.history.messages("t", superseded=True),
+        lambda: [row.message for row in plain.history.page("t").items],
+    ]
+    for read in reads:
+        threads.clear()
+        assert read() == [message]
+        assert threads == {place}
+
+
+@pytest.mark.parametrize("size", [1000, LONG + 1])
+def test_a_turn_with_a_long_message_is_put_together_beside_the_event_loop(
+    memory: Memory, face: str, threads: set[str], size: int
+) -> None:
+    turn = [HumanMessage(text(size), id="1"), AIMessage("Oil it.", id="2")]
+    assert memory.save_turn(turn, **IDS) == turn
+    place = "other" if face == "async" and size > LONG else "main"
+    assert threads == {place}
+    threads.clear()
+    context = memory.context("And now?", **IDS)
+    assert [message.content for message in context.messages[:2]] == [text(size), "Oil it."]
+    assert threads == {place}
+
+
+def test_a_long_message_is_recalled_beside_the_event_loop(memory: Memory, face: str, threads: set[str]) -> None:
+    memory.history.append([HumanMessage(text(LONG + 1), id="1")], **IDS)
+    threads.clear()
+    found = memory.recall.search("the red tractor", resource_id="u", max_tokens=500)
+    assert len(found.hits) == 1
+    assert found.hits[0].message.content != text(LONG + 1)  # an excerpt
+    assert threads == {"other" if face == "async" else "main"}
+
+
+def test_a_long_message_is_embedded_again_beside_the_event_loop(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings, face: str, threads: set[str]
+) -> None:
+    make_memory().history.append([HumanMessage(text(LONG + 1), id="1")], **IDS)
+    threads.clear()
+    assert make_memory(embeddings=embeddings).recall.reindex(progress=False) == 1
+    assert threads == {"other" if face == "async" else "main"}

@@ -1,0 +1,189 @@
+"""Whatever happens around an append, lost replies and many writers, each message is stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, unquote, urlsplit
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from tests.history.test_history import rows_of, said, texts, thread_of, vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from langchain_workingmem.embedded import EmbeddedRedis
+    from tests.helpers.embeddings import WordEmbeddings
+
+pytestmark = pytest.mark.both_faces
+
+# ---------------------------------------------------------------------- a lost reply
+
+
+class _Proxy(socketserver.ThreadingUnixStreamServer):
+    """Stands before Redis; the reply to a command that holds "lost" never arrives, once: the connection is cut."""
+
+    daemon_threads = True
+    block_on_close = False
+    target = ""
+    cuts = 0
+
+
+class _Relay(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        proxy = cast("_Proxy", self.server)
+        doomed = False
+        with socket.socket(socket.AF_UNIX) as upstream:
+            upstream.connect(proxy.target)
+            while True:
+                ready, _, _ = select.select([self.request, upstream], [], [])
+                if self.request in ready:
+                    if not (data := self.request.recv(1 << 16)):
+                        return
+                    doomed = doomed or (b"lost" in data and not proxy.cuts)
+                    upstream.sendall(data)
+                if upstream in ready:
+                    if not (data := upstream.recv(1 << 16)):
+                        return
+                    if doomed and not data.startswith(b"-NOSCRIPT"):
+                        proxy.cuts += 1
+                        return
+                    self.request.sendall(data)
+
+
+@contextmanager
+def proxy_to(url: str) -> Iterator[tuple[str, _Proxy]]:
+    with tempfile.TemporaryDirectory() as folder, _Proxy(f"{folder}/s", _Relay) as proxy:
+        proxy.target = unquote(urlsplit(url).path)
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"unix://{quote(folder)}/s", proxy
+        proxy.shutdown()
+        thread.join()
+
+
+def test_append_again_after_a_lost_reply_stores_once(
+    server: EmbeddedRedis, make_memory: Callable[..., Memory], loop_runner: asyncio.Runner, plain: Memory
+) -> None:
+    mine: list[BaseMessage] = [HumanMessage("lost one"), AIMessage("lost two")]
+    with (
+        proxy_to(server.url) as (url, proxy),
+        redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client,
+    ):
+        async_client = redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0))
+        memory = make_memory(client=client, async_client=async_client)
+        with pytest.raises(RedisConnectionError):
+            memory.history.append(mine, thread_id="t", resource_id="u")
+        assert proxy.cuts == 1
+        memory.history.append(mine, thread_id="t", resource_id="u")
+        loop_runner.run(async_client.aclose())
+    assert plain.history.messages("t") == mine
+    assert [row.seq for row in rows_of(plain)] == [0, 1]
+
+
+# ---------------------------------------------------------------------- many writers
+
+
+WORKER = """
+import asyncio, sys
+from langchain_core.messages import HumanMessage
+from langchain_workingmem import Memory
+
+url, prefix, face, worker = sys.argv[1:]
+batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(50)]
+
+async def run():
+    async with Memory(url, key_prefix=prefix) as memory:
+        for batch in batches:
+            await memory.history.aappend(batch, thread_id="t", resource_id="u")
+
+if face == "async":
+    asyncio.run(run())
+else:
+    with Memory(url, key_prefix=prefix) as memory:
+        for batch in batches:
+            memory.history.append(batch, thread_id="t", resource_id="u")
+"""
+
+
+def test_appends_of_many_processes_lose_nothing_and_keep_one_order(
+    plain: Memory, server: EmbeddedRedis, prefix: str, face: str
+) -> None:
+    command = [sys.executable, "-W", "error", "-c", WORKER, server.url, prefix, face]
+    workers = [subprocess.Popen([*command, str(worker)]) for worker in range(8)]
+    assert [process.wait() for process in workers] == [0] * 8
+    rows = rows_of(plain)
+    assert [row.seq for row in rows] == list(range(400))
+    assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
+    for worker in range(8):
+        mine = [row.message.id for row in rows if str(row.message.id).startswith(f"{worker}-")]
+        assert mine == [f"{worker}-{number}" for number in range(50)]
+    assert thread_of(plain).message_count == 400
+
+
+def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(
+    server: EmbeddedRedis, plain: Memory, prefix: str, embeddings: WordEmbeddings, raw: redis.Redis
+) -> None:
+    batch = said("one cat", "two dogs", "three birds")
+    with (
+        Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions()) as shared,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        list(pool.map(lambda _: shared.history.append(batch, thread_id="t", resource_id="u"), range(40)))
+    assert plain.history.messages("t") == batch
+    assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
+    assert list(vectors(raw, prefix).values()) == ["one cat", "two dogs", "three birds"]
+
+
+def test_edits_by_many_threads_at_once_leave_the_vectors_of_the_last(
+    server: EmbeddedRedis, plain: Memory, prefix: str, embeddings: WordEmbeddings, raw: redis.Redis
+) -> None:
+    def edit(number: int) -> None:
+        text = f"word{number} " * (1 + 400 * (number % 3))
+        shared.history.append([HumanMessage(text, id="m")], thread_id="t", resource_id="u")
+
+    with (
+        Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions()) as shared,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        list(pool.map(edit, range(60)))
+    (text,) = texts(plain.history.messages("t"))
+    assert " ".join(vectors(raw, prefix).values()).split() == text.split()
+
+
+async def test_appends_of_many_tasks_lose_nothing(server: EmbeddedRedis, prefix: str) -> None:
+    async with Memory(server.url, key_prefix=prefix) as memory:
+        batches = [said(f"{number}a", f"{number}b") for number in range(60)]
+        await asyncio.gather(*(memory.history.aappend(batch, thread_id="t", resource_id="u") for batch in batches))
+        rows = (await memory.history.apage("t", limit=1000)).items
+    assert [row.seq for row in rows] == list(range(120))
+    order = [str(row.message.id) for row in rows]
+    assert sorted(order) == sorted(str(message.id) for batch in batches for message in batch)
+    assert all(order[at][:-1] == order[at + 1][:-1] for at in range(0, 120, 2))  # a batch is one step
+
+
+def test_deletions_at_the_same_time_count_each_message_once(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
+    plain.history.append(said(*map(str, range(100))), thread_id="t", resource_id="u")
+    with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
+        ids = [str(number) for number in range(90)]
+        counts = pool.map(lambda _: shared.history.delete(ids, thread_id="t"), range(8))
+        assert sum(counts) == 90
+    assert texts(plain.history.messages("t")) == [str(number) for number in range(90, 100)]
+    assert thread_of(plain).message_count == 10

@@ -1,0 +1,328 @@
+"""Whatever is in a message comes back."""
+
+from __future__ import annotations
+
+import logging
+import math
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    InvalidToolCall,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from langchain_core.messages.tool import tool_call_chunk
+from pydantic import BaseModel
+
+from langchain_workingmem import Memory, OptionError, RecallOptions
+from tests.history.test_history import rows_of, said, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.helpers.embeddings import WordEmbeddings
+
+
+def through(memory: Memory, *messages: BaseMessage) -> list[BaseMessage]:
+    memory.history.append(messages, thread_id="t", resource_id="u")
+    return memory.history.messages("t")
+
+
+def exactly(message: BaseMessage) -> tuple[type[BaseMessage], dict[str, Any]]:
+    return type(message), message.model_dump()
+
+
+MESSAGES: dict[str, BaseMessage] = {
+    "text": HumanMessage('hi \0 "quotes" \\ \n\t é 😀 \u2028', id="1", name="Ann é 😀"),
+    "empty": AIMessage("", id="1"),
+    "markup of our own header": HumanMessage('{"stored_at":1,"vectors":"ab/1/1","type":"ai"}', id="1"),
+    "content blocks": HumanMessage(
+        [
+            "plain",
+            {"type": "text", "text": "see", "annotations": [{"type": "citation", "url": "http://x"}]},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
+            {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png", "extras": {"k": [None, 1.5]}},
+            {"type": "file", "file_id": "f-1"},
+        ],
+        id="1",
+    ),
+    "reasoning": AIMessage(
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "s=="},
+            {"type": "text", "text": "yes"},
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": 1}},
+        ],
+        id="1",
+        tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c1"}],
+        response_metadata={"output_version": "v1"},
+    ),
+    "tool calls": AIMessage(
+        "",
+        id="1",
+        tool_calls=[
+            {"name": "f", "args": {"deep": {"x": [1, 2.5, None, "é"]}}, "id": "c1"},
+            {"name": "g", "args": {}, "id": "c2", "type": "tool_call"},
+        ],
+        invalid_tool_calls=[InvalidToolCall(name="h", args='{"x": ', id="c3", error="bad", type="invalid_tool_call")],
+        additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
+    ),
+    "usage": AIMessage(
+        "x",
+        id="run-1",
+        usage_metadata={
+            "input_tokens": 5,
+            "output_tokens": 7,
+            "total_tokens": 12,
+            "input_token_details": {"cache_read": 3},
+            "output_token_details": {"reasoning": 2},
+        },
+        response_metadata={"model_name": "m", "logprobs": [{"token": "x", "logprob": -0.25}], "finish_reason": None},
+        additional_kwargs={"refusal": None, "nested": {"a": [{"b": False}]}},
+    ),
+    "tool": ToolMessage(
+        [{"type": "text", "text": "42"}],
+        id="1",
+        tool_call_id="c1",
+        name="f",
+        status="error",
+        artifact={"rows": [[1, "a"], [2, None]], "ok": True},
+    ),
+    "chat": ChatMessage(content="x", role="critic", id="1", name="n"),
+    "function": FunctionMessage(content="x", name="f", id="1"),
+    "unknown fields": HumanMessage("x", id="1", mood="good", tags=["a", {"b": 1}]),
+    "numbers": HumanMessage(
+        "x",
+        id="1",
+        additional_kwargs={"big": 10**400, "small": -(2**70), "inf": math.inf, "less": -math.inf, "z": -0.0},
+    ),
+    "lone surrogates": AIMessage(
+        "a\ud83d b\udc00",
+        id="1",
+        additional_kwargs={"\ud800": ["\udfff"]},
+        tool_calls=[{"name": "f", "args": {"x\ud800": "\ud800"}, "id": "c\ud800"}],
+    ),
+    "a lone surrogate as a name": HumanMessage("x", id="1", name="n\ud800"),
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_a_message_comes_back_as_it_was(memory: Memory, kind: str) -> None:
+    original = exactly(MESSAGES[kind])
+    (back,) = through(memory, MESSAGES[kind].model_copy(deep=True))
+    assert exactly(back) == original
+    (stored,) = memory.history.append([back], thread_id="t", resource_id="u")  # and goes in again unchanged
+    assert exactly(stored) == original
+    assert len(rows_of(memory)) == 1
+
+
+def test_the_halves_of_a_surrogate_pair_come_back_as_the_character(plain: Memory) -> None:
+    mine = HumanMessage("\ud83d\ude00", id="1")  # JSON knows no other way to write the character
+    through(plain, mine)
+    assert texts(through(plain, mine)) == ["😀"]
+
+
+def test_nan_comes_back_as_nan(plain: Memory) -> None:
+    (back,) = through(plain, HumanMessage("x", additional_kwargs={"n": math.nan}))
+    assert math.isnan(back.additional_kwargs["n"])
+
+
+def test_a_long_message_comes_back_whole(memory: Memory) -> None:
+    long = "".join(chr(0x20 + number % 0x3000) for number in range(200_000))
+    (back,) = through(memory, HumanMessage(long))
+    assert back.content == long
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+_run = count()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(), extra=st.dictionaries(st.text(max_size=5), _json, max_size=3), artifact=_json, args=_json)
+def test_any_json_in_a_message_comes_back(
+    memory: Memory, text: str, extra: dict[str, Any], artifact: Any, args: Any
+) -> None:
+    thread = f"t{next(_run)}"
+    extra.pop("lc_source", None)
+    mine: list[BaseMessage] = [
+        HumanMessage(text, id="1", additional_kwargs=extra, response_metadata=extra),
+        AIMessage(text, id="2", tool_calls=[{"name": text, "args": {"x": args}, "id": text}]),
+        ToolMessage(text, id="3", tool_call_id=text, artifact=artifact),
+    ]
+    before = [exactly(message) for message in mine]
+    memory.history.append(mine, thread_id=thread, resource_id="u")
+    assert [exactly(message) for message in memory.history.messages(thread)] == before
+
+
+# ---------------------------------------------------------------------- chunks and subclasses
+
+
+def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
+    parts = [
+        AIMessageChunk(content="Let me", id="run-1", response_metadata={"model_name": "m"}),
+        AIMessageChunk(content=" see", tool_call_chunks=[tool_call_chunk(name="f", args='{"x":', id="c1", index=0)]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(args=' [1, "é"]}', index=0)]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="g", args='{"bad', id="c2", index=1)]),
+        AIMessageChunk(
+            content="", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}, chunk_position="last"
+        ),
+    ]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole += part
+    (back,) = through(plain, whole)
+    assert type(back) is AIMessage
+    assert (back.content, back.id) == ("Let me see", "run-1")
+    assert back.tool_calls[0] == {"name": "f", "args": {"x": [1, "é"]}, "id": "c1", "type": "tool_call"}
+    assert [call["id"] for call in [*back.tool_calls, *back.invalid_tool_calls]] == ["c1", "c2"]
+    assert back.usage_metadata == {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    assert back.response_metadata == {"model_name": "m"}
+
+
+def test_append_returns_the_whole_message_and_sets_the_id_of_the_chunk(plain: Memory) -> None:
+    chunk = AIMessageChunk(content="a")
+    (stored,) = plain.history.append([chunk], thread_id="t", resource_id="u")
+    assert type(stored) is AIMessage
+    assert chunk.id == stored.id
+    plain.history.append([chunk], thread_id="t", resource_id="u")
+    assert plain.history.messages("t") == [stored]
+
+
+def test_chunks_of_other_kinds_become_full_messages(plain: Memory) -> None:
+    chunks = [
+        HumanMessageChunk(content="a", id="1"),
+        ToolMessageChunk(content="b", id="2", tool_call_id="c", artifact=[1]),
+    ]
+    back = through(plain, *chunks)
+    assert [type(message) for message in back] == [HumanMessage, ToolMessage]
+    assert cast("ToolMessage", back[1]).artifact == [1]
+    assert [row.message.content for row in plain.history.page("t", roles=["tool"])] == ["b"]
+
+
+class Greeting(HumanMessage):
+    """What an application might derive."""
+
+    mood: str = "good"
+
+
+class ProviderChunk(AIMessageChunk):
+    """What an integration might derive."""
+
+
+class Odd(BaseMessage):
+    """A kind of message that LangChain does not know."""
+
+    type: str = "odd"
+
+
+def test_a_subclass_comes_back_as_the_message_that_it_is_a_kind_of(plain: Memory) -> None:
+    (back,) = through(plain, Greeting(content="hi", id="1", mood="bad"))
+    assert type(back) is HumanMessage
+    assert back.model_dump() == {**HumanMessage("hi", id="1").model_dump(), "mood": "bad"}
+
+
+def test_a_subclass_of_a_chunk_becomes_a_full_message(plain: Memory) -> None:
+    (back,) = through(plain, ProviderChunk(content="hi", id="1"))
+    assert type(back) is AIMessage
+    assert plain.history.messages("t", roles=["ai"]) == [back]
+
+
+def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Memory) -> None:
+    through(plain, *said("a"))
+    with suppress(OptionError):
+        plain.history.append([Odd(content="x", id="odd")], thread_id="t", resource_id="u")
+    assert "a" in texts(plain.history.messages("t"))
+
+
+# ---------------------------------------------------------------------- what is not JSON
+
+
+class Report(BaseModel):
+    """A tool's artifact, or a parsed answer."""
+
+    title: str
+    rows: list[int]
+
+
+def test_pydantic_objects_come_back_as_their_json(plain: Memory) -> None:
+    report = Report(title="T", rows=[1])
+    back = through(
+        plain,
+        AIMessage("x", additional_kwargs={"parsed": report, "list": [report]}),
+        ToolMessage("y", tool_call_id="c", artifact=report),
+    )
+    assert back[0].additional_kwargs == {"parsed": report.model_dump(), "list": [report.model_dump()]}
+    assert cast("ToolMessage", back[1]).artifact == report.model_dump()
+
+
+@pytest.mark.parametrize("artifact", [object(), b"bytes", {"a": {1, 2}}, [lambda: 1], {(1, 2): 3}, 1j])
+def test_an_artifact_that_is_not_json_is_left_out_and_said(
+    plain: Memory, caplog: pytest.LogCaptureFixture, artifact: Any
+) -> None:
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        (back,) = through(plain, ToolMessage("42", id="m", tool_call_id="c", artifact=artifact))
+    assert back == ToolMessage("42", id="m", tool_call_id="c")
+    assert "message m: its artifact is not JSON and was not stored" in caplog.text
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_an_artifact_too_deep_for_json_is_left_out_and_said(plain: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    (back,) = through(plain, ToolMessage("42", id="m", tool_call_id="c", artifact=_nested(3000)))
+    assert back == ToolMessage("42", id="m", tool_call_id="c")
+    assert "not JSON" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["additional_kwargs", "response_metadata"])
+@pytest.mark.parametrize("bad", [{"bad": object()}, {"bad": {"deep": [b"x"]}}, {(1, 2): "x"}])
+def test_extras_that_are_not_json_are_left_out_and_said(
+    plain: Memory, caplog: pytest.LogCaptureFixture, place: str, bad: dict[Any, Any]
+) -> None:
+    (back,) = through(plain, AIMessage("x", id="m", **{place: {"good": [1], **bad}}))
+    assert getattr(back, place) == {"good": [1]}
+    assert f"message m: values in {place} are not JSON and were not stored" in caplog.text
+
+
+def test_extras_that_are_not_json_are_left_out_although_they_are_filterable(
+    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=["bad", "good"]))
+    (back,) = through(memory, HumanMessage("a cat", id="m", additional_kwargs={"bad": object(), "good": 1}))
+    assert back.additional_kwargs == {"good": 1}
+    assert memory.recall.search("cat", resource_id="u", metadata={"good": 1}).messages == [back]
+
+
+def test_the_message_that_was_passed_keeps_what_is_not_stored(plain: Memory) -> None:
+    artifact = object()
+    mine = ToolMessage("42", tool_call_id="c", artifact=artifact, additional_kwargs={"x": artifact})
+    (stored,) = plain.history.append([mine], thread_id="t", resource_id="u")
+    assert mine.artifact is artifact
+    assert mine.additional_kwargs == {"x": artifact}
+    assert plain.history.append([mine], thread_id="t", resource_id="u") == [stored]
+    assert len(rows_of(plain)) == 1
+
+
+def test_content_that_is_not_json_is_refused_and_nothing_is_stored(plain: Memory) -> None:
+    with pytest.raises(OptionError, match=r"message 'm' cannot be stored as JSON .* use JSON values in it"):
+        through(plain, HumanMessage("first"), HumanMessage([{"type": "image", "data": b"\xff"}], id="m"))
+    assert plain.threads.get("t") is None

@@ -1,0 +1,106 @@
+"""One process of many turns: it prints after each part what it holds.
+
+python -m tests.house.steady <url> sync|async <turns>
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from tests.helpers.embeddings import WordEmbeddings
+
+PARTS = 10  # as many times it is looked at; in the async run each part has an event loop of its own
+OF_A_THREAD = 10  # turns
+
+
+class Figures(NamedTuple):
+    turns: int
+    memory: int  # bytes, resident
+    descriptors: int
+    threads: int
+    connections: int
+
+
+class Forgetful(WordEmbeddings):
+    """A model that keeps no list of what it was asked."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self._vector(text) for text in texts]
+
+
+def resident() -> int:
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[0]) * 1024
+
+
+def figures(client: redis.Redis, turns: int) -> Figures:
+    gc.collect()
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return Figures(turns, resident(), descriptors, threading.active_count(), len(client.client_list()))
+
+
+def turn(number: int) -> dict[str, Any]:
+    thread = number // OF_A_THREAD
+    return {"thread_id": f"thread {thread}", "resource_id": f"user {thread % 50}"}
+
+
+def said(number: int) -> list[HumanMessage | AIMessage]:
+    return [HumanMessage(f"question {number} about topic{number % 97}"), AIMessage(f"answer {number}")]
+
+
+def in_sync(memory: Memory, numbers: range) -> None:
+    (tool,) = memory.tools(include=["update_working_memory"])
+    for number in numbers:
+        question, answer = said(number)
+        memory.context([question], **turn(number))
+        memory.save_turn([question, answer], **turn(number))
+        if not number % OF_A_THREAD:
+            note = {"memory": f"The user asked about topic{number % 97}."}
+            assert "available" not in tool.invoke(note, {"configurable": turn(number)})
+            memory.recall.search("topic1", resource_id=turn(number)["resource_id"], top_k=2)
+
+
+async def in_async(memory: Memory, numbers: range) -> None:
+    (tool,) = memory.tools(include=["update_working_memory"])
+    for number in numbers:
+        question, answer = said(number)
+        await memory.acontext([question], **turn(number))
+        await memory.asave_turn([question, answer], **turn(number))
+        if not number % OF_A_THREAD:
+            note = {"memory": f"The user asked about topic{number % 97}."}
+            assert "available" not in await tool.ainvoke(note, {"configurable": turn(number)})
+            await memory.recall.asearch("topic1", resource_id=turn(number)["resource_id"], top_k=2)
+
+
+def main(url: str, face: str, turns: int) -> None:
+    memory = Memory(
+        url,
+        embeddings=Forgetful(),
+        history=HistoryOptions(last_messages=10),
+        recall=RecallOptions(top_k=2),
+        working_memory=WorkingMemoryOptions(template="", max_bytes=2_000_000),
+    )
+    size = turns // PARTS
+    with redis.Redis.from_url(url) as client:
+        for part in range(PARTS):
+            numbers = range(part * size, (part + 1) * size)
+            if face == "sync":
+                in_sync(memory, numbers)
+            else:
+                asyncio.run(in_async(memory, numbers))
+            print(json.dumps(figures(client, numbers.stop)), flush=True)  # noqa: T201 - read by the test
+    memory.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,72 @@
+"""Every public operation by both faces: the sync call and its async twin give the same reply in the same number of round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from langchain_workingmem import Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import AsyncFace, public_methods, twins
+from tests.helpers.fault_bench import masked
+from tests.helpers.forget import forget
+from tests.helpers.operations import OPERATIONS, STORE_OPERATIONS, Caller, options
+from tests.helpers.trips import Trips, counted_trips
+
+# titles are made in the background, in their own time: threads/test_titles.py runs by both faces
+COMPARED = [name for name in OPERATIONS if name != "titles"]
+Told = dict[str, tuple[str, int]]  # the reply and the round trips of each operation
+
+
+def test_every_method_with_a_twin_is_in_the_list() -> None:
+    assert public_methods(Memory()) - {"close"} <= OPERATIONS.keys()
+    assert twins(RedisMemoryStore) - {"close"} <= STORE_OPERATIONS.keys()
+
+
+def told(memory: Any, store: Any, runner: asyncio.Runner | None, trips: Trips) -> Told:
+    """Call everything twice: the first time connections are opened and scripts are loaded, then round trips are counted."""
+    replies = {}
+    for thread in ("first", "second"):
+        caller = Caller(memory=memory, runner=runner, thread=thread, resource=f"u of {thread}")
+        calls: dict[str, Callable[[], Any]] = {
+            **{name: partial(OPERATIONS[name].call, caller) for name in COMPARED},
+            **{
+                f"store.{name}": partial(one.call, store, (thread,), "a", "b") for name, one in STORE_OPERATIONS.items()
+            },
+        }
+        for name, call in calls.items():
+            before = trips.count
+            replies[name] = masked(repr(call())), trips.count - before
+    return replies
+
+
+@pytest.fixture(scope="module")
+def by_both(server: EmbeddedRedis, loop_runner: asyncio.Runner) -> tuple[Told, Told]:
+    """Call a memory and a store by their sync face and by their async face, each under a key prefix of its own."""
+    replies = []
+    index: Any = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
+    with counted_trips() as trips:
+        for runner in (None, loop_runner):
+            prefix = f"t{uuid4().hex[:12]}"
+            memory: Any = Memory(server.url, key_prefix=prefix, **{**options(), "title": None})
+            store: Any = RedisMemoryStore(server.url, key_prefix=prefix, index=index)
+            if runner:
+                memory, store = AsyncFace(memory, runner), AsyncFace(store, runner)
+            replies.append(told(memory, store, runner, trips))
+            memory.close()
+            store.close()
+            forget(server.url, prefix)
+    return replies[0], replies[1]
+
+
+@pytest.mark.parametrize("name", [*COMPARED, *(f"store.{name}" for name in STORE_OPERATIONS)])
+def test_the_twin_gives_the_same_reply_in_as_many_round_trips(by_both: tuple[Told, Told], name: str) -> None:
+    sync, by_async = by_both
+    assert by_async[name] == sync[name]

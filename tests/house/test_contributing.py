@@ -1,0 +1,46 @@
+"""CONTRIBUTING.md names files, commands and fixtures: they exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+QUOTED = set(re.findall(r"`([^`\n]+)`", TEXT))
+PATHS = sorted(
+    name
+    for name in QUOTED
+    if re.fullmatch(r"[\w./-]+", name) and ("/" in name or name.endswith((".py", ".md", ".lua")))
+)
+LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", TEXT)
+
+
+@pytest.mark.parametrize("name", [*PATHS, *LINKS])
+def test_every_path_exists(name: str) -> None:
+    homes = [ROOT, ROOT / "langchain_workingmem", ROOT / "langchain_workingmem/plans/lua"]
+    assert any((home / name).exists() for home in homes), name
+
+
+def test_every_command_is_a_target_and_every_target_is_explained() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = set(re.findall(r"`make (?:\w+=\S+ )?(\w+)", TEXT))
+    assert named <= set(targets)
+    assert set(targets) - named == {"lint", "type", "clean"}  # `check` is both; `clean` is plain
+
+
+@pytest.mark.parametrize("name", ["memory", "plain", "store", "make_memory", "prefix", "trips"])
+def test_every_fixture_is_there(name: str) -> None:
+    assert f"`{name}" in TEXT
+    assert f"def {name}(" in (ROOT / "tests/conftest.py").read_text()
+
+
+def test_the_example_of_an_operation_is_where_it_is_said_to_be() -> None:
+    package = ROOT / "langchain_workingmem"
+    assert "def transfer(" in (package / "threads/operations.py").read_text()
+    assert 'Script("threads/transfer")' in (package / "threads/operations.py").read_text()
+    assert "async def atransfer(" in (package / "threads/api.py").read_text()
+    for test in ("test_threads", "test_thread_ids_and_cost", "public_operations", "operations"):
+        assert "threads.transfer" in (ROOT / f"tests/server/{test}.py").read_text()

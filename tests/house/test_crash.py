@@ -1,0 +1,83 @@
+"""kill -9 in the middle: what was acknowledged is there, and what was half done is healed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import kill_server
+from tests.helpers.embeddings import WordEmbeddings
+
+WRITER = """
+import sys
+from langchain_core.messages import HumanMessage
+from langchain_workingmem import Memory
+with Memory(sys.argv[1]) as memory:
+    for place in range(100_000):
+        memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+        print(place, flush=True)
+"""
+
+
+@pytest.mark.parametrize("appendfsync", ["always", "everysec"])
+def test_killing_the_server_costs_a_writer_nothing_but_time(
+    tmp_path: Path, appendfsync: Literal["always", "everysec"]
+) -> None:
+    with EmbeddedRedis(tmp_path / "data", appendfsync=appendfsync) as server, Memory(server.url) as memory:
+        under_way = [threading.Event() for _ in range(2)]
+
+        def write() -> None:
+            for place in range(600):
+                memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+                if place % 200 == 100 and place < 400:
+                    under_way[place // 200].set()
+
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(write)
+            for event in under_way:
+                assert event.wait(30)
+                kill_server(tmp_path / "data")
+                server.start()
+            writer.result()
+        rows = memory.history.page("t", limit=1000).items
+        assert [row.message.content for row in rows] == [str(place) for place in range(600)]
+        assert [row.seq for row in rows] == list(range(600))
+
+
+def test_killing_the_writer_loses_no_acknowledged_message(server: EmbeddedRedis, tmp_path: Path) -> None:
+    with (
+        EmbeddedRedis(tmp_path / "data") as private,
+        subprocess.Popen([sys.executable, "-c", WRITER, private.url], stdout=subprocess.PIPE, text=True) as writer,
+        Memory(private.url) as memory,
+    ):
+        assert writer.stdout is not None
+        acknowledged = [writer.stdout.readline().strip() for _ in range(200)]
+        writer.kill()
+        acknowledged += writer.stdout.read().split()
+        stored = [str(message.content) for message in memory.history.messages("t")]
+        assert stored[: len(acknowledged)] == acknowledged
+        assert memory.threads.get("t").message_count == len(stored)  # type: ignore[union-attr]
+
+
+def test_indexes_and_vectors_come_back_with_the_server(tmp_path: Path) -> None:
+    embeddings = WordEmbeddings()
+    with EmbeddedRedis(tmp_path / "data") as server:
+        memory = Memory(server.url, embeddings=embeddings, recall=RecallOptions())
+        texts = [f"message number {place} about topic{place % 7}" for place in range(300)]
+        memory.history.append([HumanMessage(text) for text in texts], thread_id="t", resource_id="u")
+        before = memory.recall.search("topic3", resource_id="u", top_k=40)
+        kill_server(tmp_path / "data")
+        server.start()
+        after = memory.recall.search("topic3", resource_id="u", top_k=40)
+        assert [hit.message.id for hit in after] == [hit.message.id for hit in before]
+        assert memory.recall.reindex(progress=False) == 0
+        memory.close()

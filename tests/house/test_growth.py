@@ -1,0 +1,217 @@
+"""Whoever writes a text decides how long memory works on it, so twice the text may take twice as long and no more."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import pkgutil
+import random
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import cache
+from time import thread_time_ns
+from types import FrameType, ModuleType
+
+import pytest
+
+import langchain_workingmem._documents
+import langchain_workingmem._text
+from langchain_workingmem._redis import queries as search
+from langchain_workingmem.items import filters
+from langchain_workingmem.items import searches as item_searches
+from langchain_workingmem.recall import authors, hits
+from langchain_workingmem.working_memory import answers, prompt
+from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
+
+WORDS = ("a", "dog", "of", "Nougat", "Grüße", "漢字", "_", "42", "x" * 50, "\n", "- **Location**:", '"', "[", "🐕")
+
+CHARACTERS = (*range(1, 0x3000), *range(0x1F300, 0x1F6FF), *[ord("\n")] * 500)
+
+
+def random_words(size: int) -> str:
+    return " ".join(random.Random(size).choices(WORDS, k=size // 2))[:size]
+
+
+def random_characters(size: int) -> str:
+    return "".join(map(chr, random.Random(size).choices(CHARACTERS, k=size)))
+
+
+def repeated(unit: str) -> Callable[[int], str]:
+    return lambda size: (unit * (size // len(unit) + 1))[:size]
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "random words": random_words,
+    "random characters": random_characters,
+    "underscores": repeated("_"),
+    "quotes": repeated('"'),
+    "escaped quotes": lambda size: '"' + repeated('\\"')(size - 1),
+    "brackets": repeated("["),
+    "brackets in pairs": repeated("{}"),
+    "backslashes": repeated("\\"),
+    "spaces": repeated(" "),
+    "spaces in a text": lambda size: f"a{' ' * (size - 2)}b",
+    "combining marks": repeated("\u0301\u0316"),
+    "zero width": repeated("\u200b\u200d"),
+    "tags": repeated("\U000e0041"),
+    "variation selectors": repeated("\ufe0f\U000e0100"),
+    "families": repeated("👩\u200d👩\u200d👧\u200d"),
+    "flags": repeated("\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"),
+    "Chinese": repeated("漢字"),
+    "one long line": repeated("a"),
+    "short words": repeated("a b "),
+    "blank lines": repeated("\n"),
+    "two lines in turn": repeated("a\nb\n"),
+    "a hundred lines in turn": repeated("".join(f"{at}\n" for at in range(100))),
+    "many lines": lambda size: "".join(f"{at}\n" for at in range(size // 4))[:size],
+    "lines of a template": repeated("- **Location**:\n"),
+    "dots": repeated("a."),
+    "escapes": repeated("&amp;lt;"),
+    "thoughts": repeated("<think>"),
+    "digits": repeated("1"),
+    "lone surrogates": repeated("\ud800"),
+}
+
+SMALL = 500
+LARGE = 32_000  # a text of this size that takes no time is answered
+BRIEF = 200_000  # nanoseconds from which on a measurement means something
+TIMES = 4  # as long is the other text
+MOST = 2 * TIMES  # times as much time, where a square would take 16
+TRIES = 3
+
+
+def modules() -> Iterator[ModuleType]:
+    for room in (langchain_workingmem._text, langchain_workingmem._documents):
+        for found in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            if found.name not in {
+                "langchain_workingmem._text.said",
+                "langchain_workingmem._text.copies",
+            }:  # of messages
+                yield importlib.import_module(found.name)
+    yield from (answers, authors, filters, hits, item_searches, prompt, search)
+
+
+def functions(module: ModuleType) -> Iterator[str]:
+    """Name the functions and methods that a module defines, private ones too, but for protocols and constructors."""
+    short = module.__name__.removeprefix("langchain_workingmem.")
+    for found in vars(module).values():
+        if getattr(found, "__module__", None) != module.__name__ or getattr(found, "_is_protocol", False):
+            continue
+        methods = vars(found).values() if inspect.isclass(found) else [found]
+        for one in methods:
+            function = inspect.unwrap(getattr(one, "__func__", one))
+            is_ours = inspect.isfunction(function) and function.__code__.co_filename == module.__file__
+            if is_ours and not function.__name__.startswith("__"):
+                yield f"{short}.{function.__qualname__}"
+
+
+def is_public(name: str) -> bool:
+    return not any(part.startswith("_") for part in name.split("."))
+
+
+def reached() -> set[str]:
+    """Name the functions that the recipes run through."""
+    files = {module.__file__: module.__name__.removeprefix("langchain_workingmem.") for module in modules()}
+    found = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (short := files.get(frame.f_code.co_filename)):
+            found.add(f"{short}.{frame.f_code.co_qualname}")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for recipe in RECIPES.values():
+            for kind in TEXTS:
+                recipe(text_of(kind, SMALL))
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def test_every_function_is_measured() -> None:
+    found = {name for module in modules() for name in functions(module)}
+    assert RECIPES.keys() | WITHOUT_TEXT <= found, "no such functions"
+    public = set(filter(is_public, found))
+    assert public - RECIPES.keys() - WITHOUT_TEXT == set(), "tests/house/growth_recipes.py says how each is called"
+    assert found - public - reached() - WITHOUT_TEXT == set(), "no recipe runs through them"
+
+
+def nanoseconds(recipe: Recipe, text: str) -> int:
+    began = thread_time_ns()  # of this thread: other jobs of the machine do not count
+    recipe(text)
+    return thread_time_ns() - began
+
+
+@cache
+def text_of(kind: str, size: int) -> str:
+    return TEXTS[kind](size)
+
+
+def growth(recipe: Recipe, kind: str) -> float:
+    """Say how many times as long a text of `TIMES` the size takes; 0 for what is too fast to tell."""
+    size = SMALL
+    while (spent := nanoseconds(recipe, text_of(kind, size))) < BRIEF and size < LARGE:
+        size *= 4
+    if spent < BRIEF:
+        return 0
+    ratio = nanoseconds(recipe, text_of(kind, TIMES * size)) / spent
+    for _ in range(TRIES):
+        if ratio <= MOST:
+            break
+        short, long = text_of(kind, size), text_of(kind, TIMES * size)
+        ratio = min(nanoseconds(recipe, long) for _ in range(2)) / min(nanoseconds(recipe, short) for _ in range(3))
+        size *= 2  # a square is steep at any size, while fetching memory from the system is at some
+    return ratio
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        ratios = {kind: growth(RECIPES[name], kind) for kind in TEXTS}
+    finally:
+        gc.enable()
+    assert {kind: round(ratio, 1) for kind, ratio in ratios.items() if ratio > MOST} == {}
+
+
+SIZE = 2_000  # characters
+FACTOR = 100  # bytes for each
+# What keeps the lines or the fields of two texts, or the parts of emoji: each is an object of 50 bytes and more, however short.
+MORE = dict.fromkeys(
+    (
+        "recall.authors.named",  # is given 4,000 characters at most
+        "working_memory.answers.describe_change",
+        "_documents.diffs.changes",
+        "_documents.formats.JsonFormat.absent",
+        "_documents.formats.JsonFormat.apply",
+        "_documents.formats.JsonFormat.replace",
+        "_documents.lines.matches",
+        "_documents.lines.unified",
+        "_text.rendering.recalled_block",
+        "working_memory.prompt.render_working_memory",
+        "_documents.schemas.shape",
+        "_documents.threeway.merge_fields",
+        "_documents.threeway.merge_text",
+        "_text.unicode.as_stored",
+    ),
+    4 * FACTOR,
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_memory_is_a_small_multiple_of_the_text(name: str) -> None:
+    peaks = {}
+    for kind in TEXTS:
+        text = text_of(kind, SIZE)
+        RECIPES[name](text_of(kind, SMALL))  # what is made once does not count
+        tracemalloc.start()
+        try:
+            RECIPES[name](text)
+            peaks[kind] = tracemalloc.get_traced_memory()[1] / SIZE
+        finally:
+            tracemalloc.stop()
+    assert {kind: round(peak) for kind, peak in peaks.items() if peak > MORE.get(name, FACTOR)} == {}

@@ -1,0 +1,96 @@
+"""Every id that is accepted works everywhere, whatever it looks like to Redis, to a query or to a file system."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from langchain_workingmem import Memory
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.operations import OPERATIONS, Caller, options, use
+from tests.house.test_isolation_everywhere import TELLING
+
+ALPHABET = "_.-~%*|{}()[]<>@$:;,=+!?#&/\\'\"` \t\na0A\u00e9e\u0301\u05d0\u202e\u200d\U0001f352\x7f"
+WORDS = [
+    *(
+        "the",
+        "a",
+        "of",
+        "and",
+        "or",
+        "not",
+        "ismissing",
+        "inf",
+        "-inf",
+        "nan",
+        "null",
+        "as",
+        "true",
+        "1",
+        "-1",
+        "1e5",
+        "0x1",
+    ),
+    *("_", "__", "_a", "a_", "*", "**", "{}", "@resource:{a}", "$r", "%5F", "%", "wm:thread:{a}", "..", "/", "=>[KNN"),
+    *("Jos\u00e9", "Jose\u0301", "x" * 512, "_" * 512, "%" * 512, "\u00e9" * 256, "\U0001f352" * 128),
+]
+ids = st.sampled_from(WORDS) | st.text(ALPHABET, min_size=1, max_size=6)
+quiet = {
+    "deadline": None,
+    "derandomize": True,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+
+
+@settings(max_examples=30, **quiet)  # type: ignore[arg-type]
+@given(thread=ids, resource=ids, messages=st.lists(ids, min_size=4, max_size=4, unique=True), author=st.none() | ids)
+@example("_", "_", ["_", "the", "*", "x" * 512], "_")
+@example("x" * 512, "_" * 512, ["-", ".", "~", "%"], "the")
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_every_operation_takes_every_id(
+    make_memory: Callable[..., Memory],
+    runner: asyncio.Runner | None,
+    raw: redis.Redis,
+    prefix: str,
+    scope: Any,
+    thread: str,
+    resource: str,
+    messages: list[str],
+    author: str | None,
+) -> None:
+    memory = make_memory(**options(scope), key_prefix=f"{prefix}{uuid4().hex[:6]}")
+    names: Any = {"thread": thread, "resource": resource, "said_under": tuple(messages), "author": author}
+    caller = Caller(memory=memory, runner=runner, secret="secret1x", **names)
+    for name, operation in OPERATIONS.items():
+        reply = operation.call(caller)
+        if name in TELLING:
+            assert caller.secret in repr([getattr(reply, "messages", ""), reply]), name
+    assert memory.threads.list(resource_id=resource).total == 0
+    assert memory.threads.list(resource_id=caller.beside("heir")).total == 1
+    assert not list(raw.scan_iter(f"{memory.core.state.keys.prefix}:tombstone:*"))
+    memory.history.append(caller.said(), **caller.ids)
+    assert [message.id for message in memory.history.messages(thread)] == messages[:2]
+
+
+labels = ids.filter(lambda label: "." not in label)
+
+
+@settings(max_examples=60, **quiet)  # type: ignore[arg-type]
+@given(
+    place=st.lists(labels, min_size=1, max_size=3).map(tuple), keys=st.lists(ids, min_size=2, max_size=2, unique=True)
+)
+@example(("_",), ["_", "the"])
+def test_a_store_takes_every_label_and_every_key(
+    make_store: Callable[..., RedisMemoryStore], prefix: str, place: tuple[str, ...], keys: list[str]
+) -> None:
+    assume(place[0] != "langgraph")
+    index = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
+    use(make_store(index=index, key_prefix=f"{prefix}{uuid4().hex[:6]}"), place, keys)

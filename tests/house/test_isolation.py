@@ -1,0 +1,177 @@
+"""Nobody sees what belongs to somebody else, however alike their names are."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.errors import ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import own
+
+Make = Callable[..., Memory]
+
+NAMES = [
+    *["a", "A", "b", "B", "ab", "aa", "a0"],
+    *["a|b", "a,b", "a;b", "a:b", "a::b", "a.b", "a/b", "a\\b", "a\\|b", "a&b", "a-b", "a_b", "_", "__", "a~b", "a+b"],
+    *["a b", " a", "a ", "a  b", "a\tb", "a\nb", "\ta", "a\u00a0b", "a\u200bb", "a\u3000b"],
+    *["a*", "*", "**", "?", "a?", "*a", "w'a*'", "%", "a%", "%a%", "%%a%%", "%61", "%2561", "a%20b", "a%7Cb", "a%2Cb"],
+    *["{a}", "{", "}", "a}b{", "a}", "{a", "{}", "{a|b}", "a} | @resource:{b"],
+    *["-a", "!a", "~a", "@a", "$a", "$vector", "(a|b)", "(a)", ")", "[a b]", "[", "<a>", "'a'", '"a"', "'", '"', "`a`"],
+    *[
+        "@resource:{a}",
+        "@resource:{*}",
+        "a}) | (@resource:{b",
+        "*=>[KNN 9 @vector $vector]",
+        "a=>{$weight:1}",
+        "#a",
+        "=a",
+    ],
+    *["\\", "\\\\", "\\a", "a\\", "a\\,b", "a\\}"],
+    *[
+        "🍒",
+        "🍓",
+        "👩‍👩‍👧",
+        "👩",
+        "ß",
+        "ss",
+        "ẞ",
+        "\u0131",
+        "I",
+        "i",
+        "\u0130",
+        "\u2126",
+        "\u03a9",
+        "\ufb01",
+        "fi",
+        "\u0430",
+        "\uff41",
+    ],
+    *[unicodedata.normalize(form, "José") for form in ("NFC", "NFD")],
+    *["null", "None", "nil", "true", "0", "-1", "1e3", "inf", "the", "of", "resource", "wm", "wm:thread:{a}"],
+    *["x" * 512, "x" * 511, "é" * 256, "é" * 255],
+]
+
+
+def secret(name: str) -> str:
+    return f"secret{NAMES.index(name)}x"
+
+
+def secrets_in(*replies: object) -> set[str]:
+    """Return whose secrets stand in replies."""
+    text = " ".join(map(repr, replies))
+    return {name for name in NAMES if secret(name) in text}
+
+
+def tell(memory: Memory, name: str, *, thread: str | None = None, resource: str | None = None) -> None:
+    words = [HumanMessage(f"the pin of mine is {secret(name)}", id="m0"), AIMessage(f"noted {secret(name)}", id="m1")]
+    thread = name if thread is None else thread
+    resource = name if resource is None else resource
+    memory.threads.create(thread_id=thread, resource_id=resource, title=secret(name), metadata={"pin": "mine"})
+    memory.history.append(words, thread_id=thread, resource_id=resource)
+
+
+@pytest.fixture(params=["semantic", "hybrid"])
+def crowded(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
+    """A memory where everybody, in a thread of the same name, has told a secret."""
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=request.param))
+    for name in NAMES:
+        tell(memory, name)
+    return memory
+
+
+def test_the_names_are_distinct() -> None:
+    assert len(set(NAMES)) == len(NAMES) >= 50
+    assert len({name.encode() for name in NAMES}) == len(NAMES)
+
+
+def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
+    for name, other in pairwise([*NAMES, NAMES[0]]):
+        for query in ("what is the pin of mine", secret(other), other):
+            for scope in ("resource", "thread"):
+                found = crowded.recall.search(
+                    query,
+                    resource_id=name,
+                    thread_id=name,
+                    scope=scope,
+                    top_k=50,
+                    message_range=5,
+                )
+                assert secrets_in(found, found.messages, found.as_text(), found.to_documents()) == {name}
+        assert secrets_in(crowded.recall.search("pin", thread_id=name, scope="thread", top_k=50)) == {name}
+        assert secrets_in(crowded.recall.search("pin", thread_id=name, top_k=50)) == {name}
+        assert secrets_in(crowded.context("the pin", thread_id=name, resource_id=name, top_k=50)) == {name}
+        context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], resource_id=name, top_k=50)
+        assert secrets_in(own(context.messages)) == set()
+        assert secrets_in(context.messages, context.system, context.recalled) == {name}
+        assert secrets_in(crowded.threads.list(resource_id=name)) == {name}
+        assert secrets_in(crowded.threads.list(resource_id=name, metadata={"pin": "mine"})) == {name}
+        assert secrets_in(crowded.history.for_resource(name)) == {name}
+        assert secrets_in(crowded.history.messages(name), crowded.history.page(name).items) == {name}
+
+
+def test_a_thread_of_somebody_else_is_refused_everywhere(crowded: Memory) -> None:
+    message = [HumanMessage("mine now", id="m0")]
+    for name, other in pairwise([*NAMES, NAMES[0]]):
+        theirs = {"thread_id": name, "resource_id": other}
+        tries: list[tuple[Any, Any, dict[str, Any]]] = [
+            (crowded.recall.search, "pin", theirs),
+            (crowded.recall.search, "pin", {**theirs, "scope": "thread"}),
+            (crowded.context, "the pin", theirs),
+            (crowded.context, "", theirs),
+            (crowded.save_turn, message, theirs),
+            (crowded.history.append, message, theirs),
+            (crowded.history.update, message, theirs),
+            (crowded.history.delete, ["m0"], theirs),
+            (crowded.history.messages, name, {"resource_id": other}),
+            (crowded.history.page, name, {"resource_id": other}),
+            (crowded.history.clear, name, {"resource_id": other}),
+            (crowded.threads.get, name, {"resource_id": other}),
+            (crowded.threads.delete, name, {"resource_id": other}),
+        ]
+        for method, argument, more in tries:
+            with pytest.raises(ThreadOwnershipError) as refusal:
+                method(argument, **more)
+            assert secrets_in(str(refusal.value)) == set()
+        assert secrets_in(crowded.history.messages(name)) == {name}
+
+
+def test_deleting_one_thread_leaves_those_with_similar_names(make_memory: Make) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    for name in NAMES:
+        tell(memory, name, resource="one owner")
+    left = set(NAMES)
+    for name in NAMES[::2]:
+        assert memory.threads.delete(name)
+        left.remove(name)
+    found = memory.recall.search("the pin of mine", resource_id="one owner", top_k=1000)
+    assert secrets_in(found) == left
+    assert secrets_in(memory.threads.list(resource_id="one owner", limit=1000)) == left
+
+
+def test_a_thread_handed_over_takes_its_secrets_along(make_memory: Make) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    tell(memory, "a")
+    tell(memory, "b")
+    memory.threads.transfer("a", resource_id="a", to="b")
+    assert secrets_in(memory.recall.search("pin", resource_id="a"), memory.threads.list(resource_id="a")) == set()
+    assert secrets_in(memory.recall.search("pin", resource_id="b")) == {"a", "b"}
+
+
+@pytest.mark.parametrize("other", ["{p}:", "{p}.", "{p}-x", "{p}:vector", "{p}:thread", "x:{p}", "{p}0"])
+def test_memories_with_similar_prefixes_do_not_see_each_other(make_memory: Make, prefix: str, other: str) -> None:
+    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
+    ours = make_memory(**options)
+    theirs = make_memory(**options, key_prefix=other.format(p=prefix))
+    tell(ours, "a", resource="same")
+    tell(theirs, "b", resource="same")
+    for memory, name in ((ours, "a"), (theirs, "b")):
+        assert secrets_in(memory.recall.search("pin", resource_id="same", top_k=9)) == {name}
+        assert secrets_in(memory.threads.list(resource_id="same")) == {name}
+        assert secrets_in(memory.history.for_resource("same")) == {name}

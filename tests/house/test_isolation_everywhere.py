@@ -1,0 +1,132 @@
+"""Every public operation, called by many whose names are made to be confused: no reply crosses, no call reaches over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, ThreadOwnershipError
+from tests.helpers.operations import OPERATIONS, Caller, options
+from tests.house.test_isolation import NAMES, secret, secrets_in
+
+Make = Callable[..., Memory]
+
+# What these return holds the caller's own secret, so that a crossing would show; the others return less than that.
+TELLING = {
+    *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
+    *("threads.source_of", "threads.lineage", "threads.clones_of"),
+    *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
+    *("threads.create (with working memory)", "history.messages (superseded)"),
+    *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
+    *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
+    *("update_working_memory", "get_working_memory", "export_resource"),
+}
+
+
+def callers(memory: Memory, runner: asyncio.Runner | None, names: list[str], shift: int) -> list[Caller]:
+    """Callers whose resource has the name of the thread of somebody else, if there is a shift."""
+    return [
+        Caller(memory=memory, runner=runner, thread=name, resource=other, secret=secret(name))
+        for name, other in zip(names, [*names[shift:], *names[:shift]], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", NAMES[::2], 0), ("thread", NAMES[1::2], 1)])
+def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
+    make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str], shift: int
+) -> None:
+    assert len(names) >= 40
+    everybody = callers(make_memory(**options(scope)), runner, names, shift)
+    for name, operation in OPERATIONS.items():
+        for caller in everybody:
+            found = secrets_in(getattr(reply := operation.call(caller), "messages", ""), reply)
+            expected = {caller.thread} if name in TELLING else set()
+            assert found == expected, (name, caller.thread)
+    deleted = [caller.memory.threads.get(caller.thread) for caller in everybody]
+    assert deleted == [None] * len(names)
+
+
+def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner: asyncio.Runner | None) -> None:
+    memory = make_memory(**options())
+    everybody = callers(memory, runner, NAMES[::2], 1)
+    before = list(OPERATIONS)[: list(OPERATIONS).index("threads.get")]
+    for operation in before:
+        for caller in everybody:
+            OPERATIONS[operation].call(caller)
+
+    def all_of(caller: Caller) -> list[Any]:
+        return [
+            memory.threads.get(caller.thread),
+            memory.history.messages(caller.thread),
+            memory.threads.list(resource_id=caller.resource),
+            memory.working_memory.revisions(resource_id=caller.resource),
+            memory.recall.search(caller.secret, resource_id=caller.resource).rows,
+        ]
+
+    active, passive = everybody[::2], everybody[1::2]
+    seen = [all_of(caller) for caller in passive]
+    for operation in list(OPERATIONS)[len(before) :]:
+        for caller in active:
+            OPERATIONS[operation].call(caller)
+    assert [all_of(caller) for caller in passive] == seen
+
+
+def reaching_over(stranger: Caller) -> list[Callable[[], Any]]:
+    """Calls on the thread of somebody else, beside those that `test_isolation` makes."""
+    memory, thread = stranger.memory, stranger.thread
+    resource: Any = {"resource_id": stranger.resource}
+    turn = {"messages": [HumanMessage("mine now", id="m0")]}
+    history = memory.chat_history(thread, stranger.resource)
+    return [
+        lambda: memory.threads.update(thread, title="mine", **resource),
+        lambda: memory.threads.clone(thread, **resource),
+        lambda: memory.threads.transfer(thread, to="me", **resource),
+        lambda: memory.threads.source_of(thread, **resource),
+        lambda: memory.threads.lineage(thread, **resource),
+        lambda: memory.threads.clones_of(thread, **resource),
+        lambda: memory.recall.reindex(progress=False, **stranger.ids),
+        lambda: stranger.invoke(memory.load_node(), turn),
+        lambda: stranger.invoke(memory.save_node(), turn),
+        lambda: stranger.invoke(memory.as_retriever(thread_id=thread, scope="thread", **resource), "pin"),
+        lambda: history.add_messages(turn["messages"]),
+        lambda: history.messages,
+        history.clear,
+    ]
+
+
+def reaching_into_working_memory(stranger: Caller) -> list[Callable[[], Any]]:
+    memory = stranger.memory.working_memory
+    return [
+        lambda: memory.get(**stranger.ids),
+        lambda: memory.update("mine", **stranger.ids),
+        lambda: memory.clear(**stranger.ids),
+        lambda: memory.revisions(**stranger.ids),
+        lambda: memory.revert(1, **stranger.ids),
+    ]
+
+
+@pytest.mark.parametrize(("scope", "names"), [("resource", NAMES[::2]), ("thread", NAMES[1::2])])
+def test_no_operation_reaches_into_the_thread_of_somebody_else(
+    make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str]
+) -> None:
+    memory = make_memory(**options(scope))
+    for caller in callers(memory, runner, names, 0):
+        for name in ("threads.create", "history.append", "working_memory.update"):
+            OPERATIONS[name].call(caller)
+    for stranger in callers(memory, runner, names, 1):
+        attempts = reaching_over(stranger)
+        if scope == "thread":
+            attempts += reaching_into_working_memory(stranger)
+            for tool, arguments in {"get": {}, "clear": {}, "update": {"memory": "mine"}}.items():
+                assert "does not belong to resource" in stranger.tool(f"{tool}_working_memory", **arguments)
+        for attempt in attempts:
+            with pytest.raises(ThreadOwnershipError) as refusal:
+                attempt()
+            assert secrets_in(str(refusal.value)) == set()
+        name = stranger.thread
+        assert secrets_in(memory.threads.get(name), *memory.history.messages(name)) == {name}
+        assert secrets_in(memory.working_memory.get(thread_id=name)) == {name}

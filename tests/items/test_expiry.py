@@ -1,0 +1,178 @@
+"""Items of the LangGraph store that expire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from langchain_workingmem import OptionError
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embedded import wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+Make = Callable[..., RedisMemoryStore]
+NS = ("memories", "maya")
+SECOND = 1 / 60  # in minutes
+TAGS: dict[str, Any] = {"tags": ["red fox", "blue sea", "old wine"]}
+
+
+def left(raw: redis.Redis, prefix: str) -> list[int]:
+    """Return how long each item and vector has to live, in ms; -1 is for ever."""
+    return [int(raw.pttl(key)) for key in raw.scan_iter(f"{prefix}:item*:{{*")]
+
+
+def expire_early(raw: redis.Redis, prefix: str) -> None:
+    """Let all that will expire do so now, as if the time had passed."""
+    seconds, micros = raw.time()
+    past = seconds * 1000 + micros // 1000 - 1
+    for key in raw.scan_iter(f"{prefix}:item*:{{*"):
+        if raw.pttl(key) >= 0:
+            raw.hset(key, "expires_at", str(past))
+
+
+def test_an_item_expires_with_all_its_vectors_and_its_namespace(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "short", TAGS, ttl=0.05 * SECOND)
+    store.put(("other",), "long", TAGS)
+    wait_until(lambda: store.get(NS, "short", refresh_ttl=False) is None)
+    assert [item.key for item in store.search((), query="red fox")] == ["long"]
+    assert [item.key for item in store.search(())] == ["long"]
+    assert store.list_namespaces() == [("other",)]
+    wait_until(lambda: len(left(raw, prefix)) == 3)
+    wait_until(lambda: raw.ft(f"{prefix}:items").search("*").total == 1)
+    wait_until(lambda: raw.ft(f"{prefix}:item-vectors").search("*").total == 3)
+
+
+def test_what_the_server_still_holds_of_an_expired_item_shortens_no_page(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    for number in range(12):
+        store.put((*NS, str(number)), str(number), TAGS | {"n": number}, ttl=SECOND * 3600 if number % 2 else None)
+    expire_early(raw, prefix)
+    even = [str(number) for number in range(10, -1, -2)]
+    for query in (None, "red fox"):
+        for wanted in (None, {"n": {"$gte": 0}}, {"n": {"$ne": -1}}):
+            pages = [
+                store.search(NS, query=query, filter=wanted, limit=2, offset=start, refresh_ttl=False)
+                for start in (0, 2, 4, 6)
+            ]
+            assert [len(page) for page in pages] == [2, 2, 2, 0]
+            assert sorted(item.key for page in pages for item in page) == sorted(even)
+    assert store.list_namespaces(limit=3, offset=3) == [(*NS, number) for number in ("4", "6", "8")]
+
+
+def test_a_read_gives_the_whole_time_again_unless_told_not_to(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", TAGS, ttl=10)
+
+    def age() -> None:
+        for key in raw.scan_iter(f"{prefix}:item*:{{*"):
+            raw.pexpire(key, 100_000)
+
+    def fresh() -> bool:
+        return all(590_000 < each <= 600_000 for each in left(raw, prefix))
+
+    assert fresh()
+    reads: list[Callable[[bool | None], Any]] = [
+        lambda refresh: store.get(NS, "k", refresh_ttl=refresh),
+        lambda refresh: store.search(NS, refresh_ttl=refresh),
+        lambda refresh: store.search(NS, query="red fox", refresh_ttl=refresh),
+        lambda refresh: store.search(NS, query="old wine", refresh_ttl=refresh),
+    ]
+    for read in reads:
+        age()
+        assert read(False)
+        assert not fresh()
+        assert read(None)
+        assert fresh()
+    item = store.get(NS, "k")
+    assert item is not None
+    assert item.created_at == item.updated_at
+
+
+def test_refreshing_leaves_evicted_vectors_gone(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", TAGS, ttl=10)
+    evicted, other = raw.scan_iter(f"{prefix}:item-vector:*")
+    raw.delete(evicted)
+    assert store.get(NS, "k") is not None
+    assert list(raw.scan_iter(f"{prefix}:item-vector:*")) == [other]
+
+
+def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store: Make, trips: Trips) -> None:
+    store = make_store()
+    store.put(NS, "k", {}, ttl=10)
+    store.put(("other",), "k", {})
+    assert trips.of(lambda: store.get(NS, "k")) == 1
+    assert trips.of(lambda: store.search(NS)) == 2
+    assert trips.of(lambda: store.search(NS, refresh_ttl=False)) == 1
+    assert trips.of(lambda: store.search(("other",))) == 1
+
+
+def test_what_a_search_by_vectors_costs(make_store: Make, embeddings: WordEmbeddings, trips: Trips) -> None:
+    def cost(query: str, limit: int, *, refresh: bool = False) -> int:
+        return trips.of(lambda: store.search(NS, query=query, limit=limit, refresh_ttl=refresh))
+
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", {"tags": ["old wine", "red fox", "fox", "fox den", "the fox"]}, ttl=10)
+    store.put(NS, "other", {"tags": ["blue sea"]}, ttl=10)
+    assert cost("old wine", 1) == 1
+    assert cost("fox", 1) == 1 + 1  # the first vector is not among the nearest
+    assert cost("fox", 1, refresh=True) == 1 + 1 + 1
+    assert cost("fox", 2) == 1 + 1 + 1  # all that are near belong to one item
+    assert cost("old wine", 5) == 1 + 1  # there may be items without vectors
+    assert cost("fox", 3, refresh=True) == 1 + 1 + 1 + 1  # both, and what is found lives on
+
+
+def test_the_default_applies_to_puts_that_say_nothing(make_store: Make, raw: redis.Redis, prefix: str) -> None:
+    store = make_store(ttl={"default_ttl": 1.5, "refresh_on_read": False})
+    store.put(NS, "k", {})
+    (remaining,) = left(raw, prefix)
+    assert 80_000 < remaining <= 90_000
+    store.put(NS, "k", {}, ttl=None)
+    assert left(raw, prefix) == [-1]
+    store.put(NS, "k", {}, ttl=0.5)
+    (remaining,) = left(raw, prefix)
+    assert 25_000 < remaining <= 30_000
+    raw.pexpire(next(raw.scan_iter(f"{prefix}:item:*")), 1000)
+    assert store.get(NS, "k")
+    assert store.search(NS)
+    assert max(left(raw, prefix)) <= 1000
+
+
+def test_an_update_without_a_time_lives_for_ever_vectors_included(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", TAGS, ttl=1)
+    store.put(NS, "k", TAGS)
+    assert left(raw, prefix) == [-1] * 3
+    assert [item.key for item in store.search(NS, query="old wine", filter={"tags": TAGS["tags"]})] == ["k"]
+
+
+def test_an_item_that_expired_is_new_when_it_is_put_again(store: RedisMemoryStore) -> None:
+    store.put(NS, "k", {}, ttl=0.02 * SECOND)
+    first = store.get(NS, "k")
+    assert first is not None
+    wait_until(lambda: store.get(NS, "k", refresh_ttl=False) is None)
+    store.put(NS, "k", {})
+    second = store.get(NS, "k")
+    assert second is not None
+    assert second.created_at > first.created_at
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), "5", True])
+def test_a_time_that_cannot_be_is_refused(minutes: Any) -> None:
+    with pytest.raises(OptionError, match="positive number of minutes"):
+        RedisMemoryStore(ttl={"default_ttl": minutes})

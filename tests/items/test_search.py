@@ -1,0 +1,317 @@
+"""Vector search in the LangGraph store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from langchain_workingmem import EmbeddingError, EmbeddingSizeError, OptionError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+Make = Callable[..., RedisMemoryStore]
+NS = ("memories", "maya")
+
+
+@pytest.fixture
+def vectors(make_store: Make, embeddings: WordEmbeddings) -> RedisMemoryStore:
+    """Embeds the field text."""
+    return make_store(index={"dims": 64, "embed": embeddings, "fields": ["text"]})
+
+
+def keys_of(items: Sequence[Any]) -> list[str]:
+    return [item.key for item in items]
+
+
+def fill(store: RedisMemoryStore) -> None:
+    store.put(NS, "dog", {"text": "a brown dog", "n": 1, "kind": "pet"})
+    store.put(NS, "cat", {"text": "a black cat", "n": 2, "kind": "pet"})
+    store.put(NS, "car", {"text": "a brown car", "n": 3, "kind": "thing"})
+    store.put(("memories", "tom"), "dog", {"text": "a brown dog", "n": 4, "kind": "pet"})
+    store.put(NS, "none", {"n": 5, "kind": "pet"})
+    store.put(NS, "off", {"text": "a brown dog", "n": 6, "kind": "thing"}, index=False)
+
+
+def test_the_most_similar_comes_first_and_what_has_no_vector_last(vectors: RedisMemoryStore) -> None:
+    fill(vectors)
+    found = vectors.search(NS, query="a brown dog")
+    assert keys_of(found) == ["dog", "car", "cat", "off", "none"]
+    assert found[0].score == pytest.approx(1, abs=1e-5)
+    scores = [item.score for item in found[:3] if item.score is not None]
+    assert scores == sorted(scores, reverse=True)
+    assert [item.score for item in found[3:]] == [None, None]
+
+
+def test_scores_are_cosine_similarities_also_negative_ones(make_store: Make) -> None:
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [{"east": [1.0, 0.0], "west": [-2.0, 0.0], "north": [0.0, 3.0]}[text] for text in texts]
+
+    store = make_store(index={"dims": 2, "embed": embed, "fields": ["text"]})
+    for text in ("east", "west", "north"):
+        store.put(NS, text, {"text": text})
+    found = store.search(NS, query="east")
+    assert keys_of(found) == ["east", "north", "west"]
+    assert [item.score for item in found] == pytest.approx([1, 0, -1])
+
+
+@pytest.mark.parametrize(
+    ("distance", "scores"),
+    [("inner_product", [2.0, 0.0, -4.0]), ("l2", [-1.0, -(5**0.5), -4.0]), ("cosine", [1, 0, -1])],
+)
+def test_other_distances_score_as_in_postgres(make_store: Make, distance: str, scores: list[float]) -> None:
+    places = {"query": [2.0, 0.0], "east": [1.0, 0.0], "west": [-2.0, 0.0], "north": [0.0, 1.0]}
+    store = make_store(
+        index={
+            "dims": 2,
+            "embed": lambda texts: [places[text] for text in texts],
+            "distance_type": distance,
+            "fields": ["text"],
+        }
+    )
+    for text in ("west", "north", "east"):
+        store.put(NS, text, {"text": text})
+    found = store.search(NS, query="query")
+    assert keys_of(found) == ["east", "north", "west"]
+    assert [item.score for item in found] == pytest.approx(scores, abs=1e-5)
+
+
+def test_filters_and_vectors_go_together(vectors: RedisMemoryStore) -> None:
+    fill(vectors)
+    assert keys_of(vectors.search(NS, query="a brown dog", filter={"kind": "pet"})) == ["dog", "cat", "none"]
+    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gte": 2}, "kind": "pet"})) == ["cat", "none"]
+    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 2}}, limit=2)) == ["car", "off"]
+    assert keys_of(vectors.search((), query="a brown dog", filter={"n": 4})) == ["dog"]
+    assert vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 6}}) == []
+
+
+@pytest.mark.parametrize("wanted", [None, {"kind": {"$ne": "x"}}, {"n": {"$gte": 0}}])
+def test_pages_put_together_are_the_whole(vectors: RedisMemoryStore, wanted: dict[str, Any] | None) -> None:
+    for number in range(30):
+        index: Any = None if number % 3 else False
+        vectors.put(
+            NS, str(number), {"text": f"word{number % 7} word{number}", "n": number, "kind": "pet"}, index=index
+        )
+    whole = vectors.search(NS, query="word3 word17", filter=wanted, limit=100)
+    assert len(whole) == 30
+    assert [item.score is None for item in whole] == [False] * 20 + [True] * 10
+    for size in (1, 7, 20):
+        pages = [
+            vectors.search(NS, query="word3 word17", filter=wanted, limit=size, offset=start)
+            for start in range(0, 30, size)
+        ]
+        assert keys_of([item for page in pages for item in page]) == keys_of(whole)
+    assert vectors.search(NS, query="word3", limit=5, offset=30) == []
+    assert vectors.search(NS, query="word3", limit=0) == []
+
+
+@pytest.mark.parametrize("size", [10**6, 10**12, 2**52])
+def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMemoryStore, size: int) -> None:
+    fill(vectors)
+    for query in (None, "a brown dog"):
+        for wanted in (None, {"n": {"$gt": 0}}):
+            assert len(vectors.search(NS, query=query, filter=wanted, limit=size)) == 5
+            assert vectors.search(NS, query=query, filter=wanted, limit=size, offset=size) == []
+            assert len(vectors.search(NS, query=query, filter=wanted, limit=size, offset=3)) == 2
+    assert len(vectors.list_namespaces(limit=size)) == 2
+    assert vectors.list_namespaces(offset=size) == []
+
+
+def test_an_item_counts_with_the_best_of_its_fields(make_store: Make, embeddings: WordEmbeddings) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["title", "tags[*]", "meta.note"]})
+    store.put(NS, "many", {"title": "green tree", "tags": ["red fox", "blue sea"], "meta": {"note": "old wine"}})
+    store.put(NS, "one", {"title": "red bird"})
+    for query in ("green tree", "red fox", "blue sea", "old wine"):
+        found = store.search(NS, query=query)
+        assert keys_of(found) == ["many", "one"]
+        assert found[0].score == pytest.approx(1, abs=1e-5)
+        assert found[0].value["title"] == "green tree"
+    assert keys_of(store.search(NS, query="red bird", limit=1)) == ["one"]
+    assert keys_of(store.search(NS, query="red bird", limit=1, offset=1)) == ["many"]
+
+
+def test_a_few_items_with_many_vectors_hide_nobody(make_store: Make, embeddings: WordEmbeddings) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "greedy", {"tags": [f"red fox {number}" for number in range(50)]})
+    store.put(NS, "modest", {"tags": ["red"]})
+    assert keys_of(store.search(NS, query="red fox", limit=2)) == ["greedy", "modest"]
+
+
+def test_an_update_replaces_all_vectors(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    store.put(NS, "k", {"tags": ["red fox", "blue sea", "old wine"]})
+    store.put(NS, "k", {"tags": ["green tree"]})
+    assert store.search(NS, query="red fox")[0].score == pytest.approx(0, abs=0.5)
+    assert len(list(raw.scan_iter(f"{prefix}:item*:{{*"))) == 1
+    store.put(NS, "k", {"tags": ["red fox", "blue sea"]})
+    store.put(NS, "k", {"tags": []})
+    assert [item.score for item in store.search(NS, query="red fox")] == [None]
+    store.put(NS, "k", {"tags": ["red fox", "blue sea"]})
+    store.delete(NS, "k")
+    assert store.search(NS, query="red fox") == []
+    assert list(raw.scan_iter(f"{prefix}:item*:{{*")) == []
+
+
+def test_each_put_may_name_its_own_paths(vectors: RedisMemoryStore, embeddings: WordEmbeddings) -> None:
+    vectors.put(NS, "a", {"text": "red fox", "other": "blue sea"}, index=["other"])
+    vectors.put(NS, "b", {"text": "red fox", "other": "blue sea"}, index=["other", "text"])
+    vectors.put(NS, "c", {"text": "red fox", "other": "blue sea"}, index=["$"])
+    assert [item.score for item in vectors.search(NS, query="blue sea")][:2] == pytest.approx([1, 1], abs=1e-5)
+    assert keys_of(vectors.search(NS, query="red fox", limit=1)) == ["b"]
+    assert '{"other": "blue sea", "text": "red fox"}' in embeddings.calls[2]
+    with pytest.raises(OptionError, match="index='text': use a list of paths"):
+        vectors.put(NS, "d", {"text": "x"}, index="text")  # type: ignore[arg-type]
+
+
+def test_without_fields_the_whole_value_is_embedded(make_store: Make, embeddings: WordEmbeddings) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings})
+    store.put(NS, "k", {"b": "fox", "a": "ü"})
+    assert embeddings.calls[-1] == ['{"a": "ü", "b": "fox"}']
+
+
+def test_blank_texts_are_not_embedded(vectors: RedisMemoryStore, embeddings: WordEmbeddings) -> None:
+    before = len(embeddings.calls)
+    vectors.put(NS, "blank", {"text": " \n"})
+    assert len(embeddings.calls) == before
+    assert [(item.key, item.score) for item in vectors.search(NS, query="x")] == [("blank", None)]
+    assert keys_of(vectors.search(NS, query="  ")) == ["blank"]
+
+
+def test_what_has_no_direction_has_no_score(make_store: Make) -> None:
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[0.0, 0.0] if text == "zero" else [1.0, len(text)] for text in texts]
+
+    store = make_store(index={"dims": 2, "embed": embed, "fields": ["text"]})
+    store.put(NS, "zero", {"text": "zero"})
+    store.put(NS, "some", {"text": "some"})
+    assert [item.score for item in store.search(NS, query="some")] == [pytest.approx(1), None]
+    assert [(item.key, item.score) for item in store.search(NS, query="zero")] == [("some", None), ("zero", None)]
+
+
+def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(
+    vectors: RedisMemoryStore, embeddings: WordEmbeddings, trips: Trips
+) -> None:
+    from langgraph.store.base import PutOp, SearchOp
+
+    vectors.setup()
+    embeddings.calls.clear()
+    before = trips.count
+    vectors.batch([PutOp(NS, str(number), {"text": f"word {number}"}) for number in range(100)])
+    assert (trips.count - before, len(embeddings.calls)) == (1, 1)
+    assert trips.of(lambda: vectors.search(NS, query="word 7")) == 1
+    embeddings.calls.clear()
+    vectors.batch([SearchOp(NS, query=f"word {number} x", limit=3) for number in range(20)])
+    assert sum(map(len, embeddings.calls)) == 20
+
+
+# ------------------------------------------------------------------ models
+
+
+@pytest.mark.both_faces
+def test_functions_objects_and_names_embed(make_store: Make, embeddings: WordEmbeddings, face: str) -> None:
+    async def alone(texts: Sequence[str]) -> list[list[float]]:
+        return embeddings.embed_documents(list(texts))
+
+    embeds: list[Any] = [embeddings, lambda texts: embeddings.embed_documents(list(texts))]
+    for embed in [*embeds, alone] if face == "async" else embeds:
+        store = make_store(index={"dims": 64, "embed": embed, "fields": ["text"]})
+        store.put(NS, "k", {"text": "red fox"})
+        assert store.search(NS, query="red fox")[0].score == pytest.approx(1, abs=1e-5)
+    local = make_store(key_prefix="local", index={"dims": 256, "embed": "local"})
+    local.put(NS, "k", {"text": "a dog"})
+    assert local.search(NS, query="puppy")[0].score is not None
+    local.delete(NS, "k")
+
+
+def test_an_async_function_alone_does_not_serve_sync_callers(server: EmbeddedRedis, prefix: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+    store = RedisMemoryStore(server.url, key_prefix=prefix, index={"dims": 2, "embed": embed})
+    with pytest.raises(EmbeddingError, match="async function"):
+        store.put(NS, "k", {"text": "x"})
+    asyncio.run(store.aput(NS, "k", {"text": "x"}))
+    assert store.get(NS, "k") is not None
+    store.close()
+
+
+def test_when_the_model_fails_the_old_item_stays_as_it_was(
+    vectors: RedisMemoryStore, embeddings: WordEmbeddings
+) -> None:
+    vectors.put(NS, "k", {"text": "red fox"})
+    embeddings.broken = RuntimeError("quota")
+    with pytest.raises(EmbeddingError, match="quota"):
+        vectors.put(NS, "k", {"text": "blue sea"})
+    with pytest.raises(EmbeddingError, match="quota"):
+        vectors.search(NS, query="unheard of")
+    embeddings.broken = None
+    (item,) = vectors.search(NS, query="red fox")
+    assert item.value == {"text": "red fox"}
+    assert item.score == pytest.approx(1, abs=1e-5)
+
+
+def test_vectors_of_another_size_are_refused_before_anything_is_written(
+    make_store: Make, embeddings: WordEmbeddings
+) -> None:
+    store = make_store(index={"dims": 65, "embed": embeddings})
+    with pytest.raises(EmbeddingSizeError, match=r"65 dimensions, the model gives 64, index\['dims'\]"):
+        store.put(NS, "k", {"text": "x"})
+    assert store.get(NS, "k") is None
+
+
+def test_an_index_of_another_size_or_kind_is_refused(make_store: Make, embeddings: WordEmbeddings) -> None:
+    make_store(index={"dims": 64, "embed": embeddings}).setup()
+    with pytest.raises(EmbeddingSizeError, match="another key_prefix"):
+        make_store(index={"dims": 32, "embed": WordEmbeddings(32)}).setup()
+    with pytest.raises(OptionError, match="use what was used"):
+        make_store(index={"dims": 64, "embed": embeddings, "distance_type": "l2"}).setup()
+    without_size = make_store(index={"embed": embeddings})
+    without_size.put(NS, "k", {"text": "x"})
+    assert without_size.search(NS, query="x")[0].score is not None
+
+
+def test_items_from_before_the_index_are_found_without_a_score(make_store: Make, embeddings: WordEmbeddings) -> None:
+    make_store().put(NS, "old", {"text": "red fox"})
+    store = make_store(index={"dims": 64, "embed": embeddings})
+    store.put(NS, "new", {"text": "blue sea"})
+    assert [(item.key, item.score is None) for item in store.search(NS, query="red fox")] == [
+        ("new", False),
+        ("old", True),
+    ]
+    assert keys_of(make_store().search(NS, query="red fox")) == ["new", "old"]  # no index, no vector search
+
+
+def test_attaching_needs_an_index_of_vectors(make_store: Make, embeddings: WordEmbeddings) -> None:
+    with pytest.raises(OptionError, match="create_index=False"):
+        make_store(index={"dims": 64, "embed": embeddings}, create_index=False).put(NS, "k", {"text": "x"})
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({"dims": 64}, "'embed': None"),
+        ({"dims": 64, "embed": 5}, "use an Embeddings object, a function"),
+        ({"dims": 0, "embed": len}, r"index\['dims'\]=0"),
+        ({"dims": 64, "embed": len, "fields": "text"}, r"index\['fields'\]='text'"),
+        ({"dims": 64, "embed": len, "distance_type": "hamming"}, "distance_type"),
+        ({"dims": 64, "embed": "unheard-of"}, "provider:model"),
+    ],
+)
+def test_an_index_that_cannot_work_is_refused(index: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        RedisMemoryStore(index=index)
+
+
+def test_options_of_other_stores_are_said_to_be_unused(caplog: pytest.LogCaptureFixture) -> None:
+    index: Any = {"dims": 2, "embed": WordEmbeddings(2), "text_fields": ["a"], "ann_index_config": {}}
+    store = RedisMemoryStore(index=index)
+    assert "ann_index_config" in caplog.text
+    assert store.index_config == index
+    assert store.embeddings is index["embed"]

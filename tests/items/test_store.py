@@ -1,0 +1,393 @@
+"""The LangGraph store: items, batches, namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import HumanMessage
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from pydantic import BaseModel
+
+from langchain_workingmem import Memory, OptionError, RecallOptions, RedisReplyError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+from tests.house.test_isolation import NAMES
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., RedisMemoryStore]
+NS = ("memories", "maya")
+
+
+def value_of(store: RedisMemoryStore, key: str, namespace: tuple[str, ...] = NS) -> Any:
+    item = store.get(namespace, key)
+    return item and item.value
+
+
+# ------------------------------------------------------------------ items
+
+
+def test_an_item_is_what_was_put(store: RedisMemoryStore) -> None:
+    assert store.get(NS, "dog") is None
+    store.put(NS, "dog", {"name": "Nougat"})
+    item = store.get(NS, "dog")
+    assert item is not None
+    assert (item.namespace, item.key, item.value) == (NS, "dog", {"name": "Nougat"})
+    assert item.created_at == item.updated_at
+    assert item.created_at.tzinfo is not None
+    assert store.get((*NS, "x"), "dog") is None
+    assert store.get(NS[:1], "dog") is None
+
+
+def test_an_update_replaces_the_value_and_keeps_the_time_of_creation(store: RedisMemoryStore) -> None:
+    store.put(NS, "dog", {"name": "Nougat", "age": 3})
+    first = store.get(NS, "dog")
+    store.put(NS, "dog", {"name": "Nougat II"})
+    second = store.get(NS, "dog")
+    assert first is not None
+    assert second is not None
+    assert second.value == {"name": "Nougat II"}
+    assert second.created_at == first.created_at
+    assert second.updated_at > first.updated_at
+
+
+def test_a_deleted_item_is_gone_and_deleting_again_is_nothing(
+    store: RedisMemoryStore, raw: redis.Redis, prefix: str
+) -> None:
+    store.put(NS, "dog", {"name": "Nougat"})
+    store.delete(NS, "dog")
+    store.delete(NS, "dog")
+    assert store.get(NS, "dog") is None
+    store.put(NS, "dog", {"name": "Nougat"})
+    store.put(NS, "dog", cast("Any", None))
+    assert store.get(NS, "dog") is None
+    assert list(raw.scan_iter(f"{prefix}:item*")) == []
+
+
+class Pet(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"": ""},
+        {"deep": {"er": [{"est": [None, True, 1, 1.5, "x"]}]}},
+        {"big": 2**70, "small": -(2**70), "tiny": 5e-324, "huge": 1.7e308},
+        {"é": "日本語 🍒", "nul": "a\0b", "surrogate": "\ud800"},
+        {"empty": [], "dict": {}, "text": "x" * 100_000},
+    ],
+)
+def test_every_value_of_json_survives(store: RedisMemoryStore, value: dict[str, Any]) -> None:
+    store.put(NS, "k", value)
+    assert value_of(store, "k") == value
+    assert [item.value for item in store.search(NS)] == [value]
+
+
+def test_a_model_is_stored_as_its_fields(store: RedisMemoryStore) -> None:
+    store.put(NS, "k", {"pet": Pet(name="Nougat")})
+    assert value_of(store, "k") == {"pet": {"name": "Nougat"}}
+
+
+@pytest.mark.parametrize("key", ["", "k", "K", "a b", "a\0b", "{a}", "*", "日本", "\ud800", "x" * 10_000, "k.l", "0"])
+def test_any_string_is_a_key(store: RedisMemoryStore, key: str) -> None:
+    store.put(NS, key, {"key": key})
+    assert value_of(store, key) == {"key": key}
+    assert [item.key for item in store.search(NS)] == [key]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": object()}, "'k' in .*maya.* is not JSON .*object"),
+        ({"a": {1: "x"}}, "key 1 is no str"),
+        ({"a": [{None: "x"}]}, "key None is no str"),
+        ({"a": [float("nan")]}, "'k' in .*maya.* is not JSON .*range"),
+        ({"a": {"b": float("-inf")}}, "'k' in .*maya.* is not JSON .*range"),
+        ("text", "is a str: use a dict"),
+        ([], "is a list: use a dict"),
+    ],
+)
+def test_what_json_cannot_carry_is_refused_and_nothing_is_written(
+    store: RedisMemoryStore, value: Any, message: str
+) -> None:
+    store.put(NS, "k", {"old": 1})
+    with pytest.raises(OptionError, match=message):
+        store.put(NS, "k", value)
+    assert value_of(store, "k") == {"old": 1}
+
+
+def test_a_value_that_contains_itself_is_refused(store: RedisMemoryStore) -> None:
+    value: dict[str, Any] = {}
+    value["me"] = value
+    with pytest.raises(OptionError, match="is not JSON"):
+        store.put(NS, "k", value)
+
+
+# ------------------------------------------------------------------ batches
+
+
+def test_results_come_in_the_order_of_the_operations_and_reads_see_what_was_before(store: RedisMemoryStore) -> None:
+    store.put(NS, "a", {"n": 1})
+    ops: list[Op] = [
+        PutOp(NS, "a", {"n": 2}),
+        GetOp(NS, "a"),
+        PutOp(NS, "b", {"n": 3}),
+        SearchOp(NS),
+        ListNamespacesOp(),
+        PutOp(("other",), "c", {"n": 4}),
+        GetOp(NS, "b"),
+        PutOp(NS, "b", {"n": 5}),
+        PutOp(("other",), "c", None),
+    ]
+    replies = cast("list[Any]", store.batch(ops))
+    assert [replies[place] for place in (0, 2, 5, 6, 7, 8)] == [None] * 6
+    assert replies[1].value == {"n": 1}
+    assert [item.key for item in replies[3]] == ["a"]
+    assert replies[4] == [NS]
+    assert value_of(store, "a") == {"n": 2}
+    assert value_of(store, "b") == {"n": 5}  # the last one won
+    assert store.get(("other",), "c") is None
+    assert store.batch([]) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        PutOp(("a.b",), "k", {}),
+        PutOp(("",), "k", {}),
+        PutOp(cast("Any", (1,)), "k", {}),
+        GetOp(("a\0",), "k"),
+        SearchOp(("a.b",)),
+        SearchOp(NS, {"a": {"$in": [1]}}),
+        SearchOp(NS, limit=-1),
+        SearchOp(NS, offset=-1),
+        ListNamespacesOp((MatchCondition(cast("Any", "infix"), ("a",)),)),
+        ListNamespacesOp((MatchCondition("prefix", ("a.b",)),)),
+        ListNamespacesOp(limit=-1),
+        ListNamespacesOp(max_depth=0),
+        PutOp(NS, "k", {"a": {1, 2}}),
+        PutOp(NS, "k", {}, ttl=0),
+        PutOp(NS, "k", {}, ttl=-1),
+        PutOp(NS, "k", {}, ttl=float("inf")),
+        PutOp(NS, "k", {}, ttl=cast("Any", "1")),
+        cast("Op", ("put", "k")),
+    ],
+)
+def test_one_bad_operation_stops_the_batch_before_anything_is_written(store: RedisMemoryStore, bad: Op) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - InvalidNamespaceError or OptionError
+        store.batch([PutOp(NS, "good", {}), bad])
+    assert store.get(NS, "good") is None
+
+
+def test_the_root_namespaces_of_langgraph_are_refused(store: RedisMemoryStore) -> None:
+    for namespace in [(), ("langgraph", "x"), ("a", "")]:
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {})
+
+
+def test_operations_cost_one_round_trip(store: RedisMemoryStore, trips: Trips) -> None:
+    assert trips.of(lambda: store.put(NS, "k", {"n": 1})) == 1
+    assert trips.of(lambda: store.get(NS, "k")) == 1
+    assert trips.of(lambda: store.search(NS, filter={"n": 1})) == 1
+    assert trips.of(lambda: store.list_namespaces(prefix=NS[:1])) == 1
+    assert trips.of(lambda: store.delete(NS, "k")) == 1
+    assert trips.of(lambda: store.batch([PutOp(NS, str(number), {"n": number}) for number in range(100)])) == 1
+    assert trips.of(lambda: store.batch([GetOp(NS, str(number)) for number in range(100)])) == 1
+    assert trips.of(lambda: store.batch([SearchOp(NS, {"n": number}) for number in range(100)])) == 1
+    assert trips.of(lambda: store.batch([GetOp(NS, "1"), SearchOp(NS), PutOp(NS, "1", {})])) == 2
+
+
+# ------------------------------------------------------------------ namespaces
+
+
+def test_namespaces_are_exact_segments_of_any_characters(store: RedisMemoryStore) -> None:
+    labels = [name for name in NAMES if "." not in name]
+    store.batch([PutOp((label, "box"), "k", {"of": label}) for label in labels])
+    store.batch([PutOp(("box", label), "k", {"of": label}) for label in labels])
+    searches = store.batch([SearchOp((label,)) for label in labels])
+    for label, found in zip(labels, cast("list[Any]", searches), strict=True):
+        assert [(item.namespace, item.value) for item in found] == [((label, "box"), {"of": label})]
+    for label, item in zip(
+        labels, cast("list[Any]", store.batch([GetOp(("box", label), "k") for label in labels])), strict=True
+    ):
+        assert item.value == {"of": label}
+    expected = sorted([(label, "box") for label in labels] + [("box", label) for label in labels])
+    assert store.list_namespaces(limit=1000) == expected
+    for label in labels:
+        if label != "*":
+            assert store.list_namespaces(prefix=(label,)) == [(label, "box")]
+            assert store.list_namespaces(suffix=(label,)) == [("box", label)]
+
+
+def test_namespaces_are_listed_by_prefix_suffix_wildcard_and_depth(store: RedisMemoryStore) -> None:
+    names = [("a", "x", "1"), ("a", "x", "2"), ("a", "y", "1"), ("b", "x", "1"), ("a",), ("a", "x", "1", "deep")]
+    store.batch([PutOp(name, "k", {}) for name in names])
+    assert store.list_namespaces() == sorted(names)
+    assert store.list_namespaces(prefix=("a", "x")) == [("a", "x", "1"), ("a", "x", "1", "deep"), ("a", "x", "2")]
+    assert store.list_namespaces(prefix=("*", "x"), suffix=("1",)) == [("a", "x", "1"), ("b", "x", "1")]
+    assert store.list_namespaces(suffix=("x", "*")) == [("a", "x", "1"), ("a", "x", "2"), ("b", "x", "1")]
+    assert store.list_namespaces(max_depth=2) == [("a",), ("a", "x"), ("a", "y"), ("b", "x")]
+    assert store.list_namespaces(max_depth=2, limit=2, offset=1) == [("a", "x"), ("a", "y")]
+    assert store.list_namespaces(prefix=("c",)) == []
+    store.delete(("a", "y", "1"), "k")
+    assert ("a", "y", "1") not in store.list_namespaces()
+
+
+def test_more_namespaces_and_items_than_any_cap_are_listed(store: RedisMemoryStore) -> None:
+    count = 12_000
+    for start in range(0, count, 1000):
+        store.batch([PutOp(("all", str(place)), "k", {"n": place, "s": "x"}) for place in range(start, start + 1000)])
+    assert len(store.list_namespaces(limit=count + 1)) == count
+    assert len(store.list_namespaces(prefix=("all", "*"), limit=100, offset=11_950)) == 50
+    assert [item.value["n"] for item in store.search(("all",), limit=3, offset=11_000)] == [999, 998, 997]
+    assert len(store.search(("all",), limit=count + 1, filter={"s": "x"})) == count
+    assert [item.value["n"] for item in store.search(("all",), filter={"n": {"$lt": 100}}, limit=2, offset=97)] == [
+        2,
+        1,
+    ]
+    assert store.search(("all",), filter={"n": {"$lt": 0}}) == []
+
+
+# ------------------------------------------------------------------ sync and async callers
+
+
+async def test_calls_at_once_share_a_round_trip_and_a_call_of_the_model(
+    server: EmbeddedRedis, prefix: str, trips: Trips, embeddings: WordEmbeddings
+) -> None:
+    async with RedisMemoryStore.from_conn_string(
+        server.url, key_prefix=prefix, index={"dims": 64, "embed": embeddings}
+    ) as store:
+        await store.aput(NS, "first", {"text": "warm"})
+        before = trips.count
+        embeddings.calls.clear()
+        await asyncio.gather(*(store.aput(NS, str(place), {"text": f"word {place}"}) for place in range(100)))
+        assert trips.count - before == 1
+        assert [len(call) for call in embeddings.calls] == [100]
+        items = await asyncio.gather(*(store.aget(NS, str(place)) for place in range(100)))
+        assert [item and item.value["text"] for item in items] == [f"word {place}" for place in range(100)]
+        assert trips.count - before == 2
+
+
+async def test_of_calls_at_once_each_has_its_own_error(server: EmbeddedRedis, prefix: str) -> None:
+    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
+        replies = await asyncio.gather(
+            store.aput(NS, "a", {"n": 1}),
+            store.aput(NS, "b", {"n": object()}),
+            store.asearch(NS, filter={"n": {"$near": 1}}),
+            store.aput(NS, "c", {"n": 3}),
+            return_exceptions=True,
+        )
+        assert [type(reply) for reply in replies] == [type(None), OptionError, OptionError, type(None)]
+        assert {item.key for item in await store.asearch(NS)} == {"a", "c"}
+
+
+async def test_a_cancelled_call_leaves_the_others_alone(server: EmbeddedRedis, prefix: str) -> None:
+    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
+        await store.asetup()
+        doomed = asyncio.create_task(store.aput(NS, "a", {}))
+        kept = asyncio.create_task(store.aput(NS, "b", {}))
+        await asyncio.sleep(0)
+        doomed.cancel()
+        await kept
+        assert doomed.cancelled() or doomed.cancelling()
+        assert await store.aget(NS, "b") is not None
+
+
+async def test_a_sync_call_in_the_event_loop_of_an_async_store_is_refused(server: EmbeddedRedis, prefix: str) -> None:
+    async with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
+        with pytest.raises(asyncio.InvalidStateError, match="await the async one"):
+            store.put(NS, "k", {})
+        await asyncio.to_thread(store.put, NS, "k", {"n": 1})
+        item = await store.aget(NS, "k")
+        assert item is not None
+    with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as other:
+        assert other.get(NS, "k") == item  # a notebook runs its cells in an event loop too
+        assert await other.aget(NS, "k") == item
+        await other.aclose()
+
+
+def test_one_store_serves_one_event_loop_after_another(server: EmbeddedRedis, prefix: str) -> None:
+    with RedisMemoryStore.from_conn_string(server.url, key_prefix=prefix) as store:
+        for place in range(3):
+            asyncio.run(store.aput(NS, str(place), {}))
+        assert len(store.search(NS)) == 3
+
+
+def test_borrowed_clients_stay_open(server: EmbeddedRedis, make_store: Make, face: str, prefix: str) -> None:
+    with redis.Redis.from_url(server.url, decode_responses=True, protocol=3) as client:
+        store = RedisMemoryStore(client=client, key_prefix=prefix)
+        store.put(NS, "k", {"é": [1.5]})
+        assert [item.value for item in store.search(NS, filter={"é": [1.5]})] == [{"é": [1.5]}]
+        assert store.list_namespaces() == [NS]
+        store.close()
+        assert client.ping()
+
+
+def test_a_client_beside_a_url_is_refused() -> None:
+    with pytest.raises(OptionError, match="one or the other"):
+        RedisMemoryStore("redis://localhost", client=redis.Redis())
+
+
+# ------------------------------------------------------------------ beside others
+
+
+def test_it_shares_the_server_with_a_memory_of_the_same_prefix(
+    store: RedisMemoryStore, make_memory: Callable[..., Memory], embeddings: WordEmbeddings
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions())
+    memory.history.append([HumanMessage("hello there")], thread_id="maya", resource_id="maya")
+    store.put(("maya",), "k", {"text": "hello there"})
+    assert memory.threads.list().total == 1
+    assert len(memory.recall.search("hello", resource_id="maya").hits) == 1
+    assert store.list_namespaces() == [("maya",)]
+    memory.threads.delete("maya")
+    assert store.get(("maya",), "k") is not None
+
+
+def test_stores_of_other_prefixes_see_nothing(make_store: Make, prefix: str) -> None:
+    make_store().put(NS, "k", {})
+    for other in (f"{prefix}:", f"{prefix}:item", f"{prefix}x", prefix[:-1]):
+        store = make_store(key_prefix=other)
+        assert store.get(NS, "k") is None
+        assert store.search(()) == []
+        assert store.list_namespaces() == []
+
+
+def test_an_index_that_somebody_dropped_is_made_again(store: RedisMemoryStore, raw: redis.Redis, prefix: str) -> None:
+    store.put(NS, "k", {"n": 1})
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:items")  # type: ignore[no-untyped-call]
+    raw.script_flush()
+    assert [item.key for item in store.search(NS, filter={"n": 1})] == ["k"]
+    assert store.list_namespaces() == [NS]
+
+
+def test_attaching_creates_no_index(make_store: Make, raw: redis.Redis, prefix: str) -> None:
+    attached = make_store(create_index=False)
+    attached.put(NS, "k", {"n": 1})
+    with pytest.raises(OptionError, match="create_index=False"):
+        attached.search(NS)
+    make_store().setup()
+    assert [item.key for item in attached.search(NS)] == ["k"]
+
+
+def test_another_refusal_of_the_server_is_said(store: RedisMemoryStore, raw: redis.Redis, prefix: str) -> None:
+    store.put(NS, "k", {})
+    (key,) = raw.scan_iter(f"{prefix}:item:*")
+    raw.delete(key)
+    raw.set(key, "no hash")
+    with pytest.raises(RedisReplyError, match="WRONGTYPE"):
+        store.get(NS, "k")
+
+
+def test_the_representation_names_the_prefix_and_no_password(prefix: str) -> None:
+    store = RedisMemoryStore("redis://:secret@localhost", key_prefix=prefix)
+    assert repr(store) == f"<RedisMemoryStore '{prefix}'>"

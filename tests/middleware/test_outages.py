@@ -1,0 +1,331 @@
+"""Agents without their Redis: a turn waits once, the next ones do not, and memory comes back by itself."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis.asyncio.connection
+import redis.connection
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
+from langchain_workingmem._engine.breaker import PAUSE
+from langchain_workingmem._engine.effects import FEW
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.tools import AWAY
+from tests.helpers.embedded import free_port
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
+
+pytestmark = pytest.mark.both_faces
+
+WAIT = timedelta(seconds=1)
+REFUSED = 1 + FEW  # attempts of the one call that is made: it may have met a connection that had been closed
+AT_ONCE = 3  # seconds, generously: with pauses after each failure or a timeout for each call it would be more
+
+
+class Attempts:
+    """Counts how often a connection is asked for, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def of(self, call: Callable[[], Any]) -> int:
+        before, began = self.count, time.monotonic()
+        call()
+        assert time.monotonic() - began < AT_ONCE
+        return self.count - before
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
+    counter = Attempts()
+    connect: Any = redis.connection.Connection._connect
+    aconnect: Any = redis.asyncio.connection.Connection._connect
+
+    def counted(self: Any) -> Any:
+        counter.count += 1
+        return connect(self)
+
+    async def acounted(self: Any) -> Any:
+        counter.count += 1
+        return await aconnect(self)
+
+    monkeypatch.setattr(redis.connection.Connection, "_connect", counted)
+    monkeypatch.setattr(redis.asyncio.connection.Connection, "_connect", acounted)
+    return counter
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["refused", "silent"])
+def dead(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """Where no Redis answers, and how often one call of an agent tries."""
+    if request.param == "refused":
+        yield f"redis://127.0.0.1:{free_port()}", REFUSED
+        return
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        yield f"redis://127.0.0.1:{mute.getsockname()[1]}", 1
+
+
+def without_redis(bench: Bench, clock: Clock, url: str, **options: Any) -> Memory:
+    settings = {"working_memory": WorkingMemoryOptions(tools=("get", "update")), "timeout": WAIT, "on_error": "log"}
+    memory = bench.recalling(redis_url=url, **(settings | options))
+    memory.core.breaker.clock = clock
+    return memory
+
+
+def busy() -> list[Any]:
+    """A turn of four model calls and seven tools, five of them of memory."""
+    look: tuple[str, dict[str, Any]] = ("search_memory", {"query": "dogs"})
+    read: tuple[str, dict[str, Any]] = ("get_working_memory", {})
+    write: tuple[str, dict[str, Any]] = ("update_working_memory", {"memory": "Ann has a dog"})
+    elsewhere: tuple[str, dict[str, Any]] = ("weather", {"city": "Oslo"})
+    return [
+        calling(look, read, elsewhere, id="a"),
+        calling(write, elsewhere, id="b"),
+        calling(look, read, id="c"),
+        "hi",
+    ]
+
+
+# ------------------------------------------------------------------ a turn
+
+
+def test_a_turn_waits_once_and_the_next_one_not_at_all(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+) -> None:
+    url, once = dead
+    memory = without_redis(bench, clock, url)
+    model = Scripted.says(*busy(), *busy(), *busy())
+    agent = agent_of(model, memory, tools=[weather])
+    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
+    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == 0
+    clock.now += PAUSE
+    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
+    assert len(bench.embeddings.calls) == 1  # what is remembered is not asked for, and nothing else is embedded
+    assert said(model.seen[0]) == ["human: hello"]
+
+
+def test_the_tools_tell_the_model_to_go_on(bench: Bench, clock: Clock, dead: tuple[str, int]) -> None:
+    agent = agent_of(Scripted.says(*busy()), without_redis(bench, clock, dead[0]), tools=[weather])
+    result = bench.run(agent, ask("hello"))
+    answers = [str(message.content) for message in result["messages"] if isinstance(message, ToolMessage)]
+    assert answers == [AWAY, AWAY, "sunny in Oslo", AWAY, "sunny in Oslo", AWAY, AWAY]
+    assert result["messages"][-1].text == "hi"
+
+
+def test_a_turn_waits_once_however_long_it_takes(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+) -> None:
+    @tool
+    def ponder() -> str:
+        """Take time."""
+        clock.now += 2 * PAUSE
+        return "done"
+
+    url, once = dead
+    script = [calling(("ponder", {}), ("search_memory", {"query": "dogs"}), id=str(at)) for at in range(4)]
+    agent = agent_of(Scripted.says(*script, "hi", "again"), without_redis(bench, clock, url), tools=[ponder])
+    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
+    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
+
+
+def test_the_middleware_decides_for_its_tools(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+) -> None:
+    url, once = dead
+    memory = without_redis(bench, clock, url, on_error="raise")
+    soft = create_agent(Scripted.says(*busy()), [weather], middleware=[MemoryMiddleware(memory, on_error="log")])
+    assert attempts.of(lambda: bench.run(soft, ask("hello"))) == once
+    hard = create_agent(Scripted.says("hi"), [], middleware=[MemoryMiddleware(memory)])
+    before = attempts.count
+    with pytest.raises(RedisConnectionError):
+        bench.run(hard, ask("hello"))
+    assert attempts.count > before
+
+
+# ------------------------------------------------------------------ memory goes and comes back
+
+
+@pytest.fixture
+def present(bench: Bench, clock: Clock) -> Memory:
+    """A memory on a server that works."""
+    return without_redis(bench, clock, bench.url)
+
+
+def fail(memory: Memory, thread_id: str = "elsewhere") -> None:
+    """Let another conversation meet a failure."""
+    memory.core.breaker.fail(thread_id, "begins")
+
+
+def stored(memory: Memory) -> list[str]:
+    return said(memory.history.messages("t"))
+
+
+def test_the_first_turn_behind_the_pause_finds_memory_again(
+    bench: Bench, present: Memory, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agent_of(Scripted.says("one", "two", "three"), present)
+    fail(present)
+    bench.run(agent, ask("first"))
+    assert "Redis has failed, and is asked again every 5 s" in caplog.text
+    clock.now += PAUSE
+    bench.run(agent, ask("second"))
+    assert "Redis answers again" in caplog.text
+    assert stored(present) == ["human: second", "ai: two"]
+    bench.run(agent, ask("third"))
+    assert stored(present)[-2:] == ["human: third", "ai: three"]
+
+
+def test_what_fails_in_the_middle_of_a_turn_ends_memory_for_this_turn(
+    bench: Bench, present: Memory, attempts: Attempts, clock: Clock
+) -> None:
+    @tool
+    def outage() -> str:
+        """Something happens."""
+        fail(present)
+        return "done"
+
+    @tool
+    def ponder() -> str:
+        """Take time."""
+        clock.now += 2 * PAUSE
+        return "done"
+
+    look: tuple[str, dict[str, Any]] = ("search_memory", {"query": "dogs"})
+    calls = [calling(("outage", {}), id="a"), calling(("ponder", {}), id="b"), calling(look, id="c")]
+    result = bench.run(agent_of(Scripted.says(*calls, "hi"), present, tools=[outage, ponder]), ask("hello"))
+    assert [m.content for m in result["messages"] if isinstance(m, ToolMessage)] == ["done", "done", AWAY]
+    assert present.core.breaker.open_for is not None
+    assert stored(present) == ["human: hello", "ai: outage#a-0"]
+
+
+def test_a_turn_that_began_without_memory_is_saved_when_redis_is_back_at_its_end(bench: Bench, present: Memory) -> None:
+    @tool
+    def repair() -> str:
+        """Somebody else gets an answer."""
+        present.threads.get("other")
+        return "done"
+
+    fail(present)
+    agent = agent_of(Scripted.says(calling(("repair", {}), id="a"), "hi"), present, tools=[repair])
+    bench.run(agent, ask("hello"))
+    assert stored(present) == ["human: hello", "ai: repair#a-0", "tool: done", "ai: hi"]
+
+
+def test_direct_calls_always_try_and_their_success_closes_the_breaker(
+    bench: Bench, present: Memory, attempts: Attempts
+) -> None:
+    fail(present)
+    found = {finding.check: finding for finding in present.doctor()}["circuit breaker"]
+    assert (found.level, found.remedy) == ("warning", "none when Redis answers: the first reply closes it")
+    assert "open for 0 s" in found.message
+    assert present.core.breaker.open_for is None
+    assert "circuit breaker" not in {finding.check for finding in present.doctor()}
+    fail(present)
+    present.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="ann")
+    bench.run(agent_of(Scripted.says("hi"), present), ask("again"))
+    assert stored(present) == ["human: hello", "human: again", "ai: hi"]
+
+
+def test_direct_calls_to_a_dead_server_do_not_open_it(
+    bench: Bench, clock: Clock, attempts: Attempts, dead: tuple[str, int]
+) -> None:
+    memory = without_redis(bench, clock, dead[0])
+    fail(memory)
+    before = attempts.count
+    with pytest.raises(RedisConnectionError):
+        memory.history.messages("t")
+    assert attempts.count > before
+    checks = [finding.check for finding in memory.doctor()]
+    assert checks == ["connection", "circuit breaker"]
+
+
+# ------------------------------------------------------------------ graphs and bare tools
+
+
+def test_nodes_go_without_memory_as_well(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, once = dead
+    memory = without_redis(bench, clock, url)
+    model = Scripted.says("one", "two")
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        clock.now += 2 * PAUSE
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = (
+        StateGraph(MessagesState)
+        .add_node("load", memory.load_node())
+        .add_node("model", answer)
+        .add_node("save", memory.save_node())
+        .add_edge(START, "load")
+        .add_edge("load", "model")
+        .add_edge("model", "save")
+        .compile()
+    )
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
+    assert "the graph goes on without memory" in caplog.text
+    assert "the turn is not saved" in caplog.text
+    assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
+    assert [said(seen) for seen in model.seen] == [["human: hello"]] * 2
+
+
+def test_a_graph_that_only_saves_asks_again(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+) -> None:
+    url, once = dead
+    save = without_redis(bench, clock, url).save_node()
+    said_so = {"messages": [HumanMessage("hello", id="1")]}
+    assert attempts.of(lambda: bench.run(save, said_so)) == once
+    assert attempts.of(lambda: bench.run(save, said_so)) == 0
+    clock.now += PAUSE
+    assert attempts.of(lambda: bench.run(save, said_so)) == once
+
+
+def test_bare_tools_ask_again_every_few_seconds(
+    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
+) -> None:
+    url, once = dead
+    memory = without_redis(bench, clock, url)
+    node = ToolNode(memory.tools())
+    graph = StateGraph(MessagesState).add_node("tools", node).add_edge(START, "tools").compile()
+    call = {"messages": [calling(("search_memory", {"query": "dogs"}), id="a")]}
+    assert attempts.of(lambda: bench.run(graph, call)) == once
+    assert attempts.of(lambda: bench.run(graph, call)) == 0
+    clock.now += PAUSE
+    assert attempts.of(lambda: bench.run(graph, call)) == once
+    assert bench.run(graph, call, CONFIG)["messages"][-1].content == AWAY
+
+
+def test_with_on_error_raise_nodes_raise(bench: Bench, clock: Clock, dead: tuple[str, int]) -> None:
+    memory = without_redis(bench, clock, dead[0], on_error="raise", timeout=timedelta(milliseconds=50))
+    for node in (memory.load_node(), memory.save_node()):
+        with pytest.raises(RedisConnectionError):
+            bench.run(node, {"messages": [HumanMessage("hello")]})
+    assert memory.core.breaker.open_for is None

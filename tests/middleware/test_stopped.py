@@ -1,0 +1,133 @@
+"""What a user said is kept when nobody waits for the answer: a closed stream, a cancelled task, an approval to come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_workingmem import HistoryOptions, Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.embedded import wait_until
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
+from tests.history.test_windows import accept
+
+pytestmark = pytest.mark.both_faces
+
+
+def texts(memory: Memory, thread: str = "t") -> list[str]:
+    return [str(message.text) for message in memory.history.messages(thread)]
+
+
+def speaks(chunk: Any) -> bool:
+    """Tell whether the model is heard in what is streamed."""
+    return isinstance(chunk, tuple) or "model" in chunk
+
+
+async def heard(stream: Any) -> None:
+    async for chunk in stream:
+        if speaks(chunk):
+            break
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("mode", ["messages", "updates"])
+def test_a_stream_that_is_closed_keeps_what_the_user_said(bench: Bench, mode: Any) -> None:
+    memory = bench.memory()
+    agent = agent_of(Scripted.says("a long answer", "you have an allergy"), memory)
+    if bench.face == "sync":
+        stream = agent.stream(ask("I am allergic to nuts"), CONFIG, stream_mode=mode)
+        next(filter(speaks, stream))
+        stream.close()
+    else:
+        bench.runner.run(heard(agent.astream(ask("I am allergic to nuts"), CONFIG, stream_mode=mode)))
+    wait_until(lambda: texts(memory)[:1] == ["I am allergic to nuts"])
+    bench.run(agent, ask("What am I allergic to?"))
+    assert texts(memory)[0] == "I am allergic to nuts"
+    assert texts(memory)[-2:] == ["What am I allergic to?", "you have an allergy"]
+
+
+async def test_a_cancelled_call_keeps_what_the_user_said(server: EmbeddedRedis, prefix: str) -> None:
+    memory, started = Memory(server.url, key_prefix=prefix), asyncio.Event()
+
+    class Slow(Scripted):
+        async def _agenerate(self, *_: Any, **__: Any) -> Any:
+            started.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(agent_of(Slow.says("never"), memory).ainvoke(ask("I am allergic to nuts"), CONFIG))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [message.text for message in await memory.history.amessages("t")] == ["I am allergic to nuts"]
+    await memory.aclose()
+
+
+def test_another_thread_knows_what_waits_for_an_approval(bench: Bench) -> None:
+    memory = bench.recalling()
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "Molly")
+    others: list[Any] = [MemoryMiddleware(memory), HumanInTheLoopMiddleware({"weather": True})]
+    agent = create_agent(model, [weather], checkpointer=InMemorySaver(), middleware=others)
+    assert "__interrupt__" in bench.run(agent, ask("my cat is named Molly"))
+    bench.run(agent, ask("how is my cat named?"), configured("other", "ann"))
+    assert "my cat is named Molly" in remembered(model.seen[-1])
+
+
+def test_what_another_middleware_shows_the_model_is_not_saved(bench: Bench) -> None:
+    class Injecting(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
+
+    memory = bench.memory()
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "done")
+    bench.run(create_agent(model, [weather], middleware=[Injecting(), MemoryMiddleware(memory)]), ask("hi"))
+    assert all(said(seen)[-1] == "human: FILES" for seen in model.seen)
+    assert "FILES" not in texts(memory)
+    assert len(texts(memory)) == 4
+
+
+def test_a_result_that_is_given_keeps_its_call(bench: Bench) -> None:
+    """The tools run at the client, and each request brings one result."""
+    memory = bench.memory(history=HistoryOptions(last_messages=4))
+    load = memory.load_node(into="context")
+    turn: list[Any] = [HumanMessage("go")]
+    for at in range(5):
+        memory.save_turn([*turn, calling(("weather", {"city": "Oslo"}), id=f"c{at}")], thread_id="t", resource_id="ann")
+        turn = [ToolMessage("sunny", tool_call_id=f"c{at}-0")]
+        shown = bench.run(load, {"messages": turn})["context"].messages
+        accept(shown)
+        assert said(shown)[-2:] == [f"ai: weather#c{at}-0", "tool: sunny"]
+
+
+def test_a_model_sees_the_user_first(bench: Bench) -> None:
+    """Bedrock refuses a conversation that begins with an answer, Gemini one that begins with a call."""
+    memory = bench.memory(history=HistoryOptions(roles=["ai", "tool"]))
+    memory.save_turn(
+        [
+            HumanMessage("weather?"),
+            calling(("weather", {"city": "Oslo"}), id="a"),
+            weather.invoke({"type": "tool_call", "id": "a", "name": "weather", "args": {"city": "Oslo"}}),
+            AIMessage("fine"),
+        ],
+        thread_id="t",
+        resource_id="ann",
+    )
+    model = Scripted.says("ok", "ok", "ok")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask("and now?"))
+    assert said(model.seen[0]) == ["human: and now?"]
+    whole = agent_of(model, bench.memory(history=HistoryOptions(last_messages=1, step=1)))
+    bench.run(whole, ask("and tomorrow?"))
+    assert said(model.seen[1]) == ["human: and now?", "ai: ok", "human: and tomorrow?"]
+    bench.run(agent, {"messages": [AIMessage("Welcome back!"), HumanMessage("hello")]}, configured("new", "ann"))
+    assert said(model.seen[2]) == ["ai: Welcome back!", "human: hello"]  # what the state holds is the program's

@@ -1,0 +1,122 @@
+"""`MemoryMiddleware` alone: what of a turn is stored, however the turn ends."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+
+from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, breaks, calling, final, said, weather
+from tests.middleware.samples import stored
+
+pytestmark = pytest.mark.both_faces
+
+# ---------------------------------------------------------------------- what is stored
+
+
+def test_streamed_answers_are_stored_whole(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), AIMessage("it is sunny", id="b"))
+    bench.stream(agent_of(model, memory, tools=[weather]), ask("weather?"), stream_mode="messages")
+    found = memory.history.messages("t")
+    assert said(found) == ["human: weather?", "ai: weather#a-0", "tool: sunny in Oslo", "ai: it is sunny "]
+    assert [type(message) for message in found][3] is AIMessage
+    assert isinstance(found[1], AIMessage)
+    assert found[1].tool_calls[0]["args"] == {"city": "Oslo"}
+
+
+def test_parallel_calls_are_stored_once_and_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    both = [calling(("weather", {"city": f"{at}a"}), ("weather", {"city": f"{at}b"}), id=f"c{at}") for at in (1, 2)]
+    model = Scripted.says(both[0], both[1], "done", "bye")
+    agent = agent_of(model, memory, tools=[weather], checkpointer=saver)
+    bench.run(agent, ask("go"))
+    bench.run(agent, ask("thanks"))
+    expected = ["human: go"]
+    for at in (1, 2):
+        expected += [f"ai: weather#c{at}-0 weather#c{at}-1", f"tool: sunny in {at}a", f"tool: sunny in {at}b"]
+    expected += ["ai: done", "human: thanks"]
+    assert said(model.seen[3]) == expected
+    assert stored(memory) == [*expected, "ai: bye"]
+
+
+def test_the_result_of_a_tool_that_answers_directly_is_stored(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("final", {"text": "x"}), id="a"), "bye")
+    agent = agent_of(model, memory, tools=[final], checkpointer=saver)
+    bench.run(agent, ask("go"))
+    assert stored(memory) == ["human: go", "ai: final#a-0", "tool: direct x"]
+    bench.run(agent, ask("thanks"))
+    assert said(model.seen[1]) == ["human: go", "ai: final#a-0", "tool: direct x", "human: thanks"]
+
+
+class Sky(BaseModel):
+    """How the sky is."""
+
+    color: str
+
+
+def test_structured_output_is_stored_with_its_result(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("Sky", {"color": "blue"}), id="a"), calling(("Sky", {"color": "red"}), id="b"))
+    agent = agent_of(model, memory, response_format=ToolStrategy(Sky), checkpointer=saver)
+    first = bench.run(agent, ask("sky?"))
+    assert first["structured_response"] == Sky(color="blue")
+    assert memory.history.messages("t") == first["messages"]
+    bench.run(agent, ask("and now?"))
+    assert model.seen[1][:3] == first["messages"]
+    assert [line.split()[0] for line in stored(memory)] == ["human:", "ai:", "tool:"] * 2
+
+
+def test_structured_output_that_does_not_fit_is_tried_again(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("Sky", {"colour": "blue"}), id="a"), calling(("Sky", {"color": "red"}), id="b"))
+    result = bench.run(agent_of(model, memory, response_format=ToolStrategy(Sky)), ask("sky?"))
+    assert memory.history.messages("t") == result["messages"]
+    assert len(result["messages"]) == 5
+
+
+def test_what_the_user_said_is_stored_when_the_model_fails(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    model = Scripted.says(ModelDownError("down"), "sorry")
+    agent = agent_of(model, memory, checkpointer=saver)
+    with pytest.raises(ModelDownError):
+        bench.run(agent, ask("one"))
+    assert stored(memory) == ["human: one"]
+    bench.run(agent, ask("two"))
+    assert said(model.seen[1]) == ["human: one", "human: two"]
+    assert stored(memory) == ["human: one", "human: two", "ai: sorry"]
+
+
+def test_results_are_stored_when_the_model_fails_behind_a_tool(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), ModelDownError("down"))
+    with pytest.raises(ModelDownError):
+        bench.run(agent_of(model, memory, tools=[weather]), ask("one"))
+    assert stored(memory) == ["human: one", "ai: weather#a-0", "tool: sunny in Oslo"]
+
+
+def test_a_tool_that_ends_the_run_leaves_a_thread_that_can_go_on(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory()
+    model = Scripted.says(calling(("breaks", {"text": "x"}), id="a", text="I try"), "sorry")
+    agent = agent_of(model, memory, tools=[breaks], checkpointer=saver)
+    with pytest.raises(RuntimeError, match="broken x"):
+        bench.run(agent, ask("one"))
+    bench.run(agent, ask("two"))
+    assert said(model.seen[1]) == ["human: one", "ai: I try", "human: two"]
+    assert stored(memory) == ["human: one", "ai: I try breaks#a-0", "human: two", "ai: sorry"]
+
+
+def test_marked_messages_are_not_stored(bench: Bench) -> None:
+    memory = bench.memory()
+    marked = HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"})
+    bench.run(agent_of(Scripted.says("yes"), memory), {"messages": [marked, HumanMessage("go on")]})
+    assert stored(memory) == ["human: go on", "ai: yes"]
+
+
+def test_several_messages_of_the_user_are_one_turn(bench: Bench) -> None:
+    memory = bench.memory()
+    bench.run(agent_of(Scripted.says("yes"), memory), {"messages": [HumanMessage("a"), HumanMessage("b")]})
+    assert stored(memory) == ["human: a", "human: b", "ai: yes"]

@@ -1,0 +1,130 @@
+"""Recall in chats between persons who have names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import HybridWeights, Memory, RecallOptions
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+Make = Callable[..., Memory]
+CHAT = [
+    ("ann", "my dog had its birthday"),
+    ("ben", "ann said so, what a lovely thing for the dog of ann"),
+    ("ben", "my dog likes the birthday of ann"),
+    ("ann", "we ate cake"),
+]
+
+
+def say(memory: Memory, *, resource_id: str = "u", thread_id: str = "t") -> None:
+    messages = [HumanMessage(text, id=f"{thread_id}{at}", name=name) for at, (name, text) in enumerate(CHAT)]
+    memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+
+
+def test_a_question_that_names_a_person_finds_what_that_person_said(memory: Memory, embeddings: WordEmbeddings) -> None:
+    say(memory)
+    found = memory.recall.search("What is Ann's dog?", resource_id="u", top_k=1)
+    assert [hit.message.id for hit in found.hits] == ["t0"]
+    assert embeddings.calls[-1] == ["What is my dog?"]
+    assert memory.recall.search("What is Ben's dog?", resource_id="u", top_k=1).hits[0].message.id == "t2"
+
+
+def test_a_question_that_names_all_or_none_is_asked_as_it_is(memory: Memory, embeddings: WordEmbeddings) -> None:
+    say(memory)
+    for question in ("What is the dog of Ann and Ben?", "Whose dog?"):
+        memory.recall.search(question, resource_id="u")
+        assert embeddings.calls[-1] == [question]
+
+
+def test_meaning_alone_does_not_look_at_names(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(search="semantic"))
+    say(memory)
+    memory.recall.search("What is Ann's dog?", resource_id="u")
+    assert embeddings.calls[-1] == ["What is Ann's dog?"]
+
+
+def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(
+        embeddings=embeddings, recall=RecallOptions(weights=HybridWeights(author=1, neighbours=0, length=0))
+    )
+    say(memory)
+    found = memory.recall.search("birthday of Ben", resource_id="u", top_k=4)
+    assert [hit.message.name for hit in found.hits] == ["ben", "ben", "ann", "ann"]
+
+
+def test_names_cost_a_third_round_trip_once(memory: Memory, trips: Trips) -> None:
+    say(memory)
+    memory.recall.search("warm up", resource_id="nobody")
+    before = trips.count
+    memory.recall.search("Where is the cake of Ann?", resource_id="u")
+    assert trips.count - before == 3
+    assert trips.of(lambda: memory.recall.search("Where is the dog of Ann?", resource_id="u")) == 2
+    assert trips.of(lambda: memory.context("What of Ben's dog?", thread_id="new", resource_id="u")) == 2
+
+
+def test_names_of_one_resource_mean_nothing_to_another(memory: Memory, embeddings: WordEmbeddings) -> None:
+    say(memory)
+    memory.recall.search("What is Ann's dog?", resource_id="u")
+    memory.history.append([HumanMessage("a dog", name="eve")], thread_id="x", resource_id="other")
+    embeddings.calls.clear()
+    memory.recall.search("Which is Ann's dog?", resource_id="other")
+    memory.recall.search("Where is Ann's dog?", thread_id="x", scope="thread")
+    assert embeddings.calls == [["Which is Ann's dog?"], ["Where is Ann's dog?"]]
+
+
+@pytest.mark.parametrize("name", ["a|b,{c}*", 'x~y:z/"q"', "José María", "李雷", "n" * 200])
+def test_an_author_of_any_name_can_be_found_edited_and_deleted(memory: Memory, name: str) -> None:
+    memory.history.append(
+        [HumanMessage("my red fox", id="1", name=name), HumanMessage("a red fox", id="2")],
+        thread_id="t",
+        resource_id="u",
+    )
+    assert {hit.message.id for hit in memory.recall.search("red fox", resource_id="u").hits} == {"1", "2"}
+    memory.history.update([HumanMessage("my blue sea", id="1", name=name)], thread_id="t")
+    memory.threads.clone("t", new_thread_id="c")
+    memory.threads.transfer("c", resource_id="u", to="v")
+    (hit, *_) = memory.recall.search("blue sea", resource_id="v", top_k=1).hits
+    assert hit.message.name == name
+    memory.threads.delete("c")
+    memory.history.delete(["1"], thread_id="t")
+    assert [hit.message.id for hit in memory.recall.search("blue sea red fox", resource_id="u").hits] == ["2"]
+    assert memory.recall.search("blue sea", resource_id="v").hits == []
+
+
+def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory: Memory) -> None:
+    say(memory)
+    memory.history.append(
+        [
+            AIMessage("", tool_calls=[{"name": "look up", "args": {}, "id": "call"}]),
+            ToolMessage("sunny", tool_call_id="call", name="look up"),
+        ],
+        thread_id="t",
+        resource_id="u",
+    )
+    assert len(memory.history.messages("t", roles=["human"])) == len(CHAT)
+    assert [message.text for message in memory.history.messages("t", roles=["tool"])] == ["sunny"]
+    assert [finding.level for finding in memory.doctor() if finding.check == "vectors"] == ["ok"]
+
+
+def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
+    say(memory)
+    memory.recall.search("What is Ann's dog?", resource_id="u")
+    known = memory.core.state.authors
+    assert set(known.get("u") or ()) == {"ann", "ben"}
+    memory.delete_resource("u")
+    assert known.get("u") is None
+
+
+def test_a_process_that_has_just_begun_ranks_as_one_that_knows_the_authors(make_memory: Make) -> None:
+    def ranked(memory: Memory) -> list[tuple[str | None, float]]:
+        hits = memory.recall.search("What is Ann's dog?", resource_id="u", top_k=4).hits
+        return [(hit.message.id, hit.score) for hit in hits]
+
+    old, new = (make_memory(embeddings=WordEmbeddings()) for _ in range(2))
+    say(old)
+    old.recall.search("warm up", resource_id="u")
+    assert ranked(old) == ranked(new) == ranked(new)

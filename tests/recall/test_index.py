@@ -1,0 +1,365 @@
+"""The vector index: healing, rebuilding, caches, borrowed clients."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem.errors import ThreadNotFoundError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from langchain_workingmem.embedded import EmbeddedRedis
+
+Make = Callable[..., Memory]
+
+FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
+
+
+def say(memory: Memory, *texts: str, thread: str = "t", resource: str = "ann") -> None:
+    messages = [HumanMessage(text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
+    memory.history.append(messages, thread_id=thread, resource_id=resource)
+
+
+def ids(found: RecallResult) -> set[str | None]:
+    return {hit.message.id for hit in found.hits}
+
+
+def found(memory: Memory, query: str = "cherry", top_k: int = 50) -> set[str | None]:
+    return ids(memory.recall.search(query, resource_id="ann", top_k=top_k, message_range=0))
+
+
+def stored(memory: Memory, thread: str = "t") -> set[str | None]:
+    return {message.id for message in memory.history.messages(thread)}
+
+
+def vectors(raw: Any, prefix: str, thread: str = "*") -> list[bytes]:
+    pattern = "*" if thread == "*" else f"{{{thread}}}:*"
+    return sorted(raw.scan_iter(match=f"{prefix}:vector:{pattern}", count=1000))
+
+
+def heal(memory: Memory, **only: Any) -> int:
+    return memory.recall.reindex(progress=False, **only)
+
+
+# ---------------------------------------------------------------------- recall off
+
+
+def test_without_recall_no_model_is_called(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=False)
+    say(memory, *FRUIT)
+    memory.context("cherry", thread_id="t", resource_id="ann")
+    assert embeddings.calls == []
+
+
+def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix: str) -> None:
+    plain.setup()
+    say(plain, *FRUIT)
+    assert f"{prefix}:threads".encode() in raw.execute_command("FT._LIST")
+    assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
+    assert vectors(raw, prefix) == []
+
+
+@pytest.mark.parametrize("model", [None, WordEmbeddings()])
+def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, model: Any) -> None:
+    memory = make_memory(embeddings=model, recall=False)
+    say(memory, *FRUIT)
+    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
+        memory.recall.search("cherry", resource_id="ann")
+    with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
+        heal(memory)
+
+
+def test_a_model_turns_recall_on(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings)
+    say(memory, *FRUIT)
+    assert memory.core.state.recall == RecallOptions()
+    assert found(memory)
+
+
+def test_without_a_model_recall_is_off() -> None:
+    for off in (None, False):
+        assert Memory(recall=off).core.state.recall is None
+
+
+def test_a_model_that_is_not_needed_is_not_made() -> None:
+    assert Memory(embeddings="nobody:knows", recall=False).core.state.model == ""
+
+
+def test_recall_without_a_model_is_refused_at_once() -> None:
+    with pytest.raises(OptionError, match="embeddings="):
+        Memory(recall=RecallOptions(), embeddings=None)
+
+
+@pytest.mark.parametrize("wrong", [True, 0, {}, {"top_k": 3}])
+def test_what_are_no_options_of_recall_is_refused(wrong: Any, embeddings: WordEmbeddings) -> None:
+    with pytest.raises(OptionError, match=r"recall is of type .*: pass RecallOptions"):
+        Memory(embeddings=embeddings, recall=wrong)
+
+
+def test_messages_saved_while_recall_was_off_are_taken_in(plain: Memory, memory: Memory) -> None:
+    say(plain, *FRUIT)
+    assert found(memory) == set()
+    assert heal(memory) == 5
+    assert len(found(memory)) == 5
+
+
+# ---------------------------------------------------------------------- vectors follow messages
+
+
+def test_saving_twice_never_doubles_vectors(memory: Memory, raw: Any, prefix: str, embeddings: WordEmbeddings) -> None:
+    say(memory, *FRUIT)
+    before = vectors(raw, prefix)
+    say(memory, *FRUIT)
+    assert vectors(raw, prefix) == before
+    assert len(before) == 5
+
+
+def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any, prefix: str) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(chunk_tokens=5))
+    say(memory, "cherry cake and a lot of cream. " * 5, "plum")
+    memory.history.update([HumanMessage("pear", id="t-0")], thread_id="t")
+    assert len(vectors(raw, prefix)) == 2
+    (hit,) = memory.recall.search("pear", resource_id="ann", threshold=0.9)
+    assert hit.message.content == "pear"
+    assert not memory.recall.search("cherry cream", resource_id="ann", threshold=0.4)
+
+
+def test_an_edit_to_nothing_takes_the_vectors_away(memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, "cherry")
+    memory.history.update([AIMessage("", id="t-0")], thread_id="t")
+    assert vectors(raw, prefix) == []
+    assert found(memory) == set()
+
+
+def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    memory.history.delete(["t-0", "t-2"], thread_id="t")
+    assert len(vectors(raw, prefix)) == 3
+    assert found(memory) == {"t-1", "t-3", "t-4"}
+
+
+def test_a_cleared_thread_has_no_vectors(memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    memory.history.clear("t")
+    assert vectors(raw, prefix) == []
+    assert found(memory) == set()
+
+
+def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    say(memory, "cherry", thread="other")
+    memory.threads.delete("t")
+    assert len(vectors(raw, prefix)) == 1
+    assert found(memory) == {"other-0"}
+
+
+# ---------------------------------------------------------------------- reindex
+
+
+def test_reindex_without_messages_is_zero(memory: Memory) -> None:
+    assert heal(memory) == 0
+
+
+def test_reindex_of_an_unknown_thread_is_refused(memory: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError):
+        heal(memory, thread_id="nowhere")
+
+
+@pytest.mark.parametrize(("only", "wanted"), [({"thread_id": "b"}, {"b-0"}), ({"resource_id": "bob"}, {"c-0"})])
+def test_reindex_of_a_part_touches_only_that(
+    plain: Memory, memory: Memory, only: dict[str, Any], wanted: set[str]
+) -> None:
+    say(plain, "cherry", thread="a")
+    say(plain, "cherry", thread="b")
+    say(plain, "cherry", thread="c", resource="bob")
+    assert heal(memory, **only) == 1
+    assert found(memory) | ids(memory.recall.search("cherry", resource_id="bob")) == wanted
+
+
+def test_reindex_goes_through_more_than_one_batch(plain: Memory, memory: Memory) -> None:
+    say(plain, *[f"cherry {at}" for at in range(250)])
+    assert heal(memory) == 250
+    assert heal(memory) == 0
+    assert len(found(memory, top_k=300)) == 250
+
+
+def test_messages_without_text_are_not_counted(plain: Memory, memory: Memory) -> None:
+    call = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
+    plain.history.append([HumanMessage("cherry", id="h"), call], thread_id="t", resource_id="ann")
+    assert heal(memory) == 1
+    assert heal(memory) == 0
+
+
+def test_progress_writes_a_bar(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    say(plain, *FRUIT)
+    memory.recall.reindex(progress=True)
+    err = capsys.readouterr().err
+    assert "reindex" in err
+    assert "5/5" in err
+
+
+def test_without_progress_nothing_is_written(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    say(plain, *FRUIT)
+    memory.recall.reindex(progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_reindex_beside_writers_loses_nothing(
+    plain: Memory, memory: Memory, server: EmbeddedRedis, prefix: str, raw: Any
+) -> None:
+    say(plain, *[f"cherry {at}" for at in range(300)])
+    edited = [f"t-{at}" for at in range(0, 300, 3)]
+    deleted = [f"t-{at}" for at in range(1, 300, 3)]
+    errors: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as other:
+                for at, (edit, delete) in enumerate(zip(edited, deleted, strict=True)):
+                    other.history.update([HumanMessage("plum", id=edit)], thread_id="t")
+                    other.history.delete([delete], thread_id="t")
+                    other.history.append([HumanMessage("quince", id=f"n-{at}")], thread_id="t", resource_id="ann")
+        except BaseException as error:  # noqa: BLE001  # shown by the test
+            errors.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        heal(memory)
+    writer.join()
+    heal(memory)
+    assert errors == []
+    assert heal(memory) == 0
+    left = {message.id: message.content for message in plain.history.messages("t")}
+    assert len(left) == 300
+    hits = memory.recall.search("plum quince", resource_id="ann", top_k=400, message_range=0).hits
+    assert {hit.message.id: hit.message.content for hit in hits} == left
+    assert len(vectors(raw, prefix)) == 300
+
+
+# ---------------------------------------------------------------------- an index that goes away
+
+
+@pytest.mark.parametrize("search", ["semantic", "hybrid"])
+def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, search: Any) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=search))
+    say(memory, *FRUIT)
+    assert len(found(memory)) == 5
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
+    assert len(found(memory)) == 5
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
+    context = memory.context("cherry", thread_id="u", resource_id="ann")
+    assert len(context.recalled) == 4
+
+
+def test_an_index_dropped_while_nobody_looked_is_made_again(
+    make_memory: Make, memory: Memory, raw: Any, prefix: str
+) -> None:
+    say(memory, *FRUIT)
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
+    later = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    assert len(found(later)) == 5
+
+
+# ---------------------------------------------------------------------- the cache
+
+
+def test_a_text_is_embedded_once(memory: Memory, embeddings: WordEmbeddings) -> None:
+    for _ in range(3):
+        say(memory, "cherry", "plum")
+        found(memory, "pear")
+    assert sorted(text for call in embeddings.calls for text in call) == ["cherry", "pear", "plum"]
+
+
+def test_a_turn_is_one_call_of_the_model(memory: Memory, embeddings: WordEmbeddings) -> None:
+    say(memory, *FRUIT)
+    assert embeddings.calls == [FRUIT]
+
+
+def test_without_a_cache_every_text_is_embedded_again(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=0))
+    say(memory, "cherry", "cherry")
+    found(memory)
+    found(memory)
+    assert embeddings.calls == [["cherry"], ["cherry"], ["cherry"]]
+
+
+def test_the_cache_forgets_what_was_used_longest_ago(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=2))
+    for query in ("a1", "b2", "a1", "c3", "a1", "b2"):
+        found(memory, query)
+    assert embeddings.calls == [["a1"], ["b2"], ["c3"], ["b2"]]
+
+
+# ---------------------------------------------------------------------- borrowed clients
+
+
+@pytest.fixture(
+    params=[{"protocol": 2}, {"protocol": 3}, {"protocol": 2, "decode_responses": True}, {"decode_responses": True}],
+    ids=str,
+)
+def borrowed(
+    request: pytest.FixtureRequest, server: EmbeddedRedis, loop_runner: asyncio.Runner
+) -> Iterator[dict[str, Any]]:
+    client = redis.Redis.from_url(server.url, **request.param)
+    async_client = redis.asyncio.Redis.from_url(server.url, **request.param)
+    yield {"client": client, "async_client": async_client}
+    client.close()
+    loop_runner.run(async_client.aclose())
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("search", ["semantic", "hybrid"])
+def test_a_borrowed_client_of_any_protocol_serves(make_memory: Make, borrowed: dict[str, Any], search: Any) -> None:
+    recall = RecallOptions(search=search, filterable=("k",))
+    memory = make_memory(embeddings=WordEmbeddings(), recall=recall, **borrowed)
+    memory.threads.create(thread_id="t", resource_id="ann", title="Früchte")
+    say(memory, *FRUIT)
+    result = memory.recall.search("cherry cake slice", resource_id="ann", exclude_message_ids=["t-0"])
+    assert ids(result) == {"t-1", "t-2", "t-3", "t-4"}
+    assert result.hits[0].message.id == "t-2"
+    assert result.hits[0].similarity == pytest.approx(1, abs=1e-3)
+    assert result.hits[0].thread_title == "Früchte"
+    assert len(memory.context("cherry", thread_id="new", resource_id="ann").recalled) == 4
+    assert heal(memory) == 0
+    assert len(memory.threads.list(resource_id="ann")) == 1
+
+
+@pytest.mark.both_faces
+def test_a_borrowed_client_is_not_closed(
+    borrowed: dict[str, Any], face: str, loop_runner: asyncio.Runner, prefix: str
+) -> None:
+    memory = Memory(**borrowed, key_prefix=prefix)
+    client = borrowed["client" if face == "sync" else "async_client"]
+    if face == "sync":
+        memory.setup()
+        connection = client.connection_pool.get_connection()
+    else:
+        loop_runner.run(memory.asetup())
+        connection = loop_runner.run(client.connection_pool.get_connection())
+    if face == "sync":
+        memory.close()
+        assert connection._sock is not None
+        client.connection_pool.release(connection)
+    else:
+        loop_runner.run(memory.aclose())
+        assert connection.is_connected
+        loop_runner.run(client.connection_pool.release(connection))
+
+
+# ---------------------------------------------------------------------- cost
+
+
+def test_an_append_is_one_round_trip(memory: Memory, trips: Trips) -> None:
+    assert trips.of(lambda: say(memory, *FRUIT)) == 1

@@ -1,0 +1,320 @@
+"""The vector index and its model: models that fail, models that change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions
+from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
+
+# ---------------------------------------------------------------------- a model that fails
+
+
+class Faulty(WordEmbeddings):
+    """Answers with whatever `answer` makes of the vectors, once it is set."""
+
+    answer: Callable[[list[list[float]]], Any] | None = None
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors = super().embed_documents(texts)
+        return self.answer(vectors) if self.answer else vectors
+
+
+FAULTS: dict[str, Callable[[list[list[float]]], Any]] = {
+    "nan": lambda rows: [[float("nan")] * len(row) for row in rows],
+    "infinity": lambda rows: [[float("inf"), *row[1:]] for row in rows],
+    "ragged": lambda rows: [rows[0][:-1], *rows[1:]],
+    "too few": lambda rows: rows[:-1],
+    "too many": lambda rows: [*rows, rows[0]],
+    "none at all": lambda rows: [],
+    "None": lambda rows: None,
+    "rows of None": lambda rows: [None for _ in rows],
+    "empty rows": lambda rows: [[] for _ in rows],
+    "nested rows": lambda rows: [[row] for row in rows],
+    "words": lambda rows: [["a", "b"] for _ in rows],
+}
+
+
+@pytest.fixture
+def faulty() -> Faulty:
+    return Faulty()
+
+
+@pytest.fixture
+def on_faulty(make_memory: Make, faulty: Faulty) -> Memory:
+    memory = make_memory(embeddings=faulty, recall=RecallOptions())
+    say(memory, "hello", thread="first")
+    return memory
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_useless_vectors_are_an_error_and_the_messages_are_stored(
+    on_faulty: Memory, faulty: Faulty, fault: Callable[[list[list[float]]], Any]
+) -> None:
+    faulty.answer = fault
+    with pytest.raises(EmbeddingError):
+        say(on_faulty, *FRUIT)
+    assert len(stored(on_faulty)) == 5
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_useless_vectors_are_not_remembered_once_the_model_is_well(
+    on_faulty: Memory, faulty: Faulty, fault: Callable[[list[list[float]]], Any]
+) -> None:
+    faulty.answer = fault
+    with pytest.raises(EmbeddingError):
+        say(on_faulty, *FRUIT)
+    faulty.answer = None
+    assert heal(on_faulty) == 5
+    assert len(found(on_faulty)) == 6
+
+
+def longer(rows: list[list[float]]) -> list[list[float]]:
+    return [[*row, 0.1] for row in rows]
+
+
+def test_a_vector_of_another_size_is_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
+    faulty.answer = longer
+    with pytest.raises(EmbeddingSizeError):
+        say(on_faulty, "cherry", thread="wrong")
+    faulty.answer = None
+    say(on_faulty, "cherry", thread="right")
+    assert heal(on_faulty) == 1
+    assert len(found(on_faulty)) == 3
+
+
+def test_vectors_of_two_sizes_are_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
+    faulty.answer = longer
+    with pytest.raises(EmbeddingError, match=r"64.*65"):
+        say(on_faulty, "hello", "cherry", thread="known and new")
+    faulty.answer = None
+    assert heal(on_faulty) == 2
+    assert len(found(on_faulty)) == 3
+
+
+@pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
+def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: Faulty, texts: list[str]) -> None:
+    memory = make_memory(embeddings=faulty, recall=RecallOptions())
+    faulty.answer = longer  # from the beginning
+    say(memory, "hello", thread="first")
+    heal(memory)
+    faulty.answer = None
+    with pytest.raises((EmbeddingError, EmbeddingSizeError)):
+        say(memory, "plum", *texts)
+    assert heal(memory) == 2 + len(texts)
+    assert len(found(memory)) == 2 + len(texts)
+
+
+def test_a_model_that_raises_is_an_error_and_the_message_is_stored(memory: Memory, embeddings: WordEmbeddings) -> None:
+    embeddings.broken = RuntimeError("no quota")
+    with pytest.raises(EmbeddingError, match="no quota") as raised:
+        say(memory, *FRUIT)
+    assert "reindex" in str(raised.value.__notes__)
+    assert len(stored(memory)) == 5
+    embeddings.broken = None
+    assert heal(memory) == 5
+    assert len(found(memory)) == 5
+
+
+def test_with_on_error_log_the_messages_come_back(
+    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
+    embeddings.broken = RuntimeError("no quota")
+    message = HumanMessage("cherry", id="1")
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        assert memory.history.append([message], thread_id="t", resource_id="ann") == [message]
+    assert "no quota" in caplog.text
+    assert "reindex" in caplog.text
+    embeddings.broken = None
+    assert heal(memory) == 1
+    assert found(memory) == {"1"}
+
+
+def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
+    memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
+) -> None:
+    say(memory, "cherry")
+    embeddings.broken = RuntimeError("down")
+    with pytest.raises(EmbeddingError):
+        say(memory, "a pear instead")
+    assert vectors(raw, prefix) == []
+    embeddings.broken = None
+    assert found(memory) == set()
+    assert heal(memory) == 1
+    assert memory.recall.search("pear", resource_id="ann").hits[0].message.content == "a pear instead"
+
+
+def test_saving_an_equal_message_while_the_model_fails_keeps_its_vectors(
+    make_memory: Make, embeddings: WordEmbeddings
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=0))
+    say(memory, "cherry")
+    embeddings.broken = RuntimeError("down")
+    with pytest.raises(EmbeddingError):
+        say(memory, "cherry")
+    embeddings.broken = None
+    assert found(memory) == {"t-0"}
+
+
+def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmbeddings) -> None:
+    say(memory, "cherry")
+    embeddings.broken = RuntimeError("no quota")
+    with pytest.raises(EmbeddingError, match="no quota"):
+        memory.recall.search("pear", resource_id="ann")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_values_that_float16_cannot_hold_are_an_error(make_memory: Make, faulty: Faulty) -> None:
+    memory = make_memory(embeddings=faulty, recall=RecallOptions(index=IndexOptions(dtype="float16", distance="ip")))
+    faulty.answer = lambda rows: [[1e6 * value for value in row] for row in rows]
+    with pytest.raises(EmbeddingError):
+        say(memory, "cherry")
+    assert stored(memory) == {"t-0"}
+
+
+# ---------------------------------------------------------------------- a model that changes
+
+
+def test_another_size_is_an_error_and_the_message_is_stored(make_memory: Make, memory: Memory) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
+    with pytest.raises(EmbeddingSizeError, match=r"64.*32.*reindex") as raised:
+        say(changed, "cherry", thread="new")
+    assert (raised.value.expected, raised.value.actual) == (64, 32)
+    assert stored(changed, "new") == {"new-0"}
+    with pytest.raises(EmbeddingSizeError, match="reindex"):
+        found(changed)
+
+
+def test_reindex_rebuilds_for_another_size(make_memory: Make, memory: Memory) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
+    with pytest.raises(EmbeddingSizeError):
+        say(changed, "cherry", thread="new")
+    assert heal(changed) == 6
+    assert len(found(changed)) == 6
+    assert heal(changed) == 0
+    with pytest.raises(EmbeddingSizeError):  # the old model notices too
+        found(memory)
+
+
+def test_reindex_embeds_again_for_another_model_of_the_same_size(make_memory: Make, memory: Memory) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(model="better words"), recall=RecallOptions())
+    assert heal(changed) == 5
+    assert heal(changed) == 0
+    assert len(found(changed)) == 5
+
+
+def test_reindex_by_force_embeds_everything_again(make_memory: Make, memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    say(memory, "cherry", thread="other")
+    before = [raw.hget(key, "vector") for key in vectors(raw, prefix)]
+    changed = Other()
+    memory = make_memory(embeddings=changed, recall=RecallOptions())  # under the same name
+    assert heal(memory) == 0
+    assert heal(memory, thread_id="other", force=True) == 1
+    assert heal(memory, force=True) == 6
+    after = [raw.hget(key, "vector") for key in vectors(raw, prefix)]
+    assert len(after) == len(before) == 6
+    assert not set(after) & set(before)
+    assert len(found(memory)) == 6
+
+
+class Other(WordEmbeddings):
+    """Other weights under the same name."""
+
+    def _vector(self, text: str) -> list[float]:
+        return super()._vector(text)[::-1]
+
+
+def test_another_model_of_the_same_size_is_said_in_the_log(
+    make_memory: Make, memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(model="better words"), recall=RecallOptions())
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        found(changed)
+    assert "better words" in caplog.text
+    assert "reindex" in caplog.text
+
+
+def test_reindex_of_a_part_refuses_another_size(make_memory: Make, memory: Memory) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
+    with pytest.raises(EmbeddingSizeError):
+        heal(changed, resource_id="ann")
+    assert len(found(memory)) == 5
+
+
+OTHER_INDEXES: list[dict[str, Any]] = [
+    {"algorithm": "hnsw"},
+    {"algorithm": "hnsw", "m": 32, "ef_construction": 64},
+    {"distance": "ip"},
+    {"distance": "l2"},
+    {"dtype": "float16"},
+    {"algorithm": "hnsw", "dtype": "float16", "distance": "l2"},
+]
+
+
+@pytest.mark.parametrize("index", OTHER_INDEXES, ids=str)
+def test_other_index_options_need_reindex_which_finds_all(
+    make_memory: Make, memory: Memory, index: dict[str, Any]
+) -> None:
+    say(memory, *FRUIT)
+    changed = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=IndexOptions(**index)))
+    with pytest.raises(OptionError, match="reindex"):
+        found(changed)
+    heal(changed)
+    assert len(found(changed)) == 5
+
+
+@pytest.mark.parametrize("options", [{"roles": ("ai",)}, {"chunk_tokens": 2}, {"filterable": ("k",)}], ids=str)
+def test_reindex_takes_in_other_options(
+    make_memory: Make, memory: Memory, raw: Any, prefix: str, options: dict[str, Any]
+) -> None:
+    messages = [HumanMessage("cherry cake", id="h"), AIMessage("cherry pie", id="a", additional_kwargs={"k": 1})]
+    memory.history.append(messages, thread_id="t", resource_id="ann")
+    changed = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(**options))
+    heal(changed)
+    assert heal(changed) == 0
+    if "roles" in options:
+        assert found(changed) == {"a"}
+    elif "filterable" in options:
+        assert ids(changed.recall.search("cherry", resource_id="ann", metadata={"k": 1})) == {"a"}
+    else:
+        assert len(vectors(raw, prefix)) == 4
+
+
+class Deleting(WordEmbeddings):
+    """A model during whose work somebody deletes a thread."""
+
+    delete: Callable[[], object] | None = None
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.delete is not None and any("second" in text for text in texts):
+            self.delete()
+        return super().embed_documents(texts)
+
+
+def test_reindex_goes_on_when_a_thread_is_deleted_meanwhile(
+    make_memory: Callable[..., Memory], raw: redis.Redis, prefix: str
+) -> None:
+    plain = make_memory()
+    for name in ("first", "second", "third"):
+        plain.history.append([HumanMessage(f"the {name} one")], thread_id=name, resource_id="u")
+    model = Deleting()
+    other = Memory(client=raw, key_prefix=prefix)
+    model.delete = lambda: other.threads.delete("second")
+    memory = make_memory(embeddings=model, recall=RecallOptions())
+    memory.recall.reindex(progress=False)
+    assert {hit.thread_id for hit in memory.recall.search("one", resource_id="u")} == {"first", "third"}

@@ -1,0 +1,364 @@
+"""Recall: which messages a question brings back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import BaseModel
+
+from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+
+Make = Callable[..., Memory]
+
+FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
+
+
+def say(memory: Memory, *texts: str, thread: str = "t", resource: str = "ann") -> list[str]:
+    """Save texts as messages of a person and of a model in turns, and return their ids."""
+    kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
+    messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
+    memory.history.append(messages, thread_id=thread, resource_id=resource)
+    return [f"{thread}-{at}" for at in range(len(texts))]
+
+
+def ids(found: RecallResult) -> list[str | None]:
+    return [hit.message.id for hit in found.hits]
+
+
+@pytest.fixture(params=["semantic", "hybrid"])
+def either(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    """A memory with recall, once by vectors alone and once with BM25."""
+    return make_memory(embeddings=embeddings, recall=RecallOptions(search=request.param))
+
+
+# ---------------------------------------------------------------------- what is found
+
+
+def test_the_nearest_message_comes_first(either: Memory) -> None:
+    say(either, *FRUIT)
+    assert ids(either.recall.search("cherry cake slice", resource_id="ann"))[0] == "t-2"
+
+
+def test_a_hit_is_the_message_that_was_stored(memory: Memory) -> None:
+    message = AIMessage("cherry cake", id="m", name="baker", additional_kwargs={"oven": {"hot": True}})
+    memory.history.append([message], thread_id="t", resource_id="ann")
+    assert memory.recall.search("cherry", resource_id="ann").hits[0].message == message
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 5, 50])
+def test_top_k_bounds_the_hits(either: Memory, top_k: int) -> None:
+    say(either, *FRUIT)
+    assert len(either.recall.search("cherry", resource_id="ann", top_k=top_k)) == min(top_k, 5)
+
+
+def test_scores_fall_from_hit_to_hit(either: Memory) -> None:
+    say(either, *FRUIT)
+    scores = [hit.score for hit in either.recall.search("cherry cake jar", resource_id="ann", top_k=5)]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("count", [25, 1500])
+def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
+    texts = [f"pear number {at}" for at in range(count + 10)]
+    say(either, *texts)
+    found = either.recall.search("pear", resource_id="ann", top_k=count, message_range=0)
+    assert len(set(ids(found))) == count
+
+
+UNUSABLE: list[tuple[str, Any]] = [
+    *[("top_k", value) for value in (0, -1, 1.5, "x", True)],
+    *[("message_range", value) for value in (-1, (1, -1), (1, 2, 3), (0.5, 1), "ab", True)],
+    *[("threshold", value) for value in (-0.1, 1.1, math.nan, "x")],
+    *[("scope", value) for value in ("all", "", 1)],
+    *[("roles", value) for value in ([], "robot", ["human", "robot"])],
+    ("exclude_message_ids", 5),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), UNUSABLE)
+def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=name):
+        memory.recall.search("pear", resource_id="ann", **{name: value})
+
+
+def test_a_question_must_be_a_string(memory: Memory) -> None:
+    with pytest.raises(OptionError, match="str"):
+        memory.recall.search(HumanMessage("pear"), resource_id="ann")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- scope
+
+
+def test_scope_resource_reaches_all_threads_of_the_resource(either: Memory) -> None:
+    say(either, "cherry cake", thread="one")
+    say(either, "cherry jam", thread="two")
+    assert {hit.thread_id for hit in either.recall.search("cherry", resource_id="ann")} == {"one", "two"}
+
+
+def test_scope_thread_stays_in_the_thread(either: Memory) -> None:
+    say(either, "cherry cake", thread="one")
+    say(either, "cherry jam", thread="two")
+    found = either.recall.search("cherry", thread_id="two", resource_id="ann", scope="thread")
+    assert ids(found) == ["two-0"]
+
+
+def test_a_thread_alone_stands_for_its_owner(memory: Memory) -> None:
+    say(memory, "cherry cake", thread="one")
+    say(memory, "cherry jam", thread="two")
+    say(memory, "cherry secret", thread="three", resource="bob")
+    assert sorted(map(str, ids(memory.recall.search("cherry", thread_id="two")))) == ["one-0", "two-0"]
+
+
+def test_scope_thread_needs_no_resource(memory: Memory) -> None:
+    say(memory, "cherry cake")
+    assert ids(memory.recall.search("cherry", thread_id="t", scope="thread")) == ["t-0"]
+
+
+def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
+    with pytest.raises(IdError, match="resource_id"):
+        memory.recall.search("cherry")
+    with pytest.raises(IdError, match="thread_id"):
+        memory.recall.search("cherry", resource_id="ann", scope="thread")
+
+
+def test_an_unknown_thread_alone_has_no_owner(memory: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError):
+        memory.recall.search("cherry", thread_id="nowhere")
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> None:
+    say(memory, "cherry cake")
+    with pytest.raises(ThreadOwnershipError):
+        memory.recall.search("cherry", thread_id="t", resource_id="bob", scope=scope)
+
+
+# ---------------------------------------------------------------------- filters
+
+
+def test_threshold_zero_keeps_every_hit(either: Memory) -> None:
+    say(either, *FRUIT)
+    assert len(either.recall.search("cherry", resource_id="ann", threshold=0, top_k=9)) == 5
+
+
+def test_threshold_one_keeps_the_same_text_only(memory: Memory) -> None:
+    say(memory, *FRUIT)
+    assert ids(memory.recall.search("cherry cake slice", resource_id="ann", threshold=1)) == ["t-2"]
+
+
+def test_threshold_leaves_out_what_is_less_similar(either: Memory) -> None:
+    say(either, *FRUIT)
+    found = either.recall.search("cherry cake", resource_id="ann", threshold=0.5, top_k=9)
+    assert ids(found) == ["t-2"]
+    assert all(hit.similarity >= 0.5 for hit in found)
+
+
+def test_times_are_inclusive(memory: Memory) -> None:
+    for text in FRUIT:
+        memory.history.append([HumanMessage(text, id=text)], thread_id="t", resource_id="ann")
+    times = [row.stored_at for row in memory.history.page("t").items]
+
+    def found(since: int, until: int) -> set[str | None]:
+        result = memory.recall.search("jam", resource_id="ann", since=times[since], until=times[until], top_k=9)
+        return set(ids(result))
+
+    assert found(1, 3) == set(FRUIT[1:4])
+    assert found(2, 2) == {FRUIT[2]}
+    assert found(3, 1) == set()
+
+
+def test_a_time_just_beside_a_message_leaves_it_out(memory: Memory) -> None:
+    say(memory, "cherry")
+    (row,) = memory.history.page("t").items
+    tick = timedelta(microseconds=1)
+    assert not memory.recall.search("cherry", resource_id="ann", since=row.stored_at + tick)
+    assert not memory.recall.search("cherry", resource_id="ann", until=row.stored_at - tick)
+
+
+def test_roles_choose_whose_messages_are_hits(either: Memory) -> None:
+    say(either, *FRUIT)
+    for role, wanted in {"human": {"t-0", "t-2", "t-4"}, "assistant": {"t-1", "t-3"}}.items():
+        assert set(ids(either.recall.search("jam", resource_id="ann", roles=[role], top_k=9))) == wanted
+
+
+def test_only_the_roles_of_the_options_are_searched(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(roles=("ai",)))
+    say(memory, *FRUIT)
+    assert set(ids(memory.recall.search("jam", resource_id="ann", top_k=9))) == {"t-1", "t-3"}
+
+
+class Taste(BaseModel):
+    sweet: bool
+
+
+@pytest.mark.parametrize("place", ["additional_kwargs", "metadata", "response_metadata"])
+@pytest.mark.parametrize("value", ["sweet", "a, b|c", 7, True, None, ["x"], {"y": 1}, "ü"])
+def test_metadata_filters_by_value_and_type(
+    make_memory: Make, embeddings: WordEmbeddings, place: str, value: Any
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
+
+    def tasting(id: str, value: Any) -> BaseMessage:
+        if place == "response_metadata":
+            return AIMessage("jam", id=id, response_metadata={"taste": value})
+        data = {"taste": value}
+        return AIMessage("jam", id=id, additional_kwargs={"metadata": data} if place == "metadata" else data)
+
+    messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam", id="none")]
+    memory.history.append(messages, thread_id="t", resource_id="ann")
+    assert ids(memory.recall.search("jam", resource_id="ann", metadata={"taste": value})) == ["yes"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], Taste(sweet=True)])
+def test_a_message_whose_metadata_nobody_can_look_for_is_stored(
+    make_memory: Make, embeddings: WordEmbeddings, value: Any
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
+    message = HumanMessage("jam", id="1", additional_kwargs={"taste": value})
+    memory.history.append([message], thread_id="t", resource_id="ann")
+    assert ids(memory.recall.search("jam", resource_id="ann")) == ["1"]
+
+
+def test_several_metadata_keys_must_all_match(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("a", "b")))
+    messages = [HumanMessage("jam", id=f"{a}{b}", additional_kwargs={"a": a, "b": b}) for a in (1, 2) for b in (1, 2)]
+    memory.history.append(messages, thread_id="t", resource_id="ann")
+    assert ids(memory.recall.search("jam", resource_id="ann", metadata={"a": 1, "b": 2})) == ["12"]
+
+
+def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> None:
+    with pytest.raises(OptionError, match=r"taste.*filterable=.*reindex"):
+        memory.recall.search("jam", resource_id="ann", metadata={"taste": 1})
+
+
+def test_excluded_messages_are_no_hits(either: Memory) -> None:
+    say(either, *FRUIT)
+    found = either.recall.search("cherry cake slice", resource_id="ann", exclude_message_ids=["t-2", "t-0"], top_k=3)
+    assert set(ids(found)) == {"t-1", "t-3", "t-4"}
+
+
+def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
+    say(either, *["cherry cake"] * 300, *[f"cherry {at}" for at in range(20)])
+    gone = [f"t-{at}" for at in range(300)]
+    found = either.recall.search("cherry cake", resource_id="ann", exclude_message_ids=gone, top_k=15)
+    assert len(found) == 15
+    assert not set(gone) & set(ids(found))
+
+
+# ---------------------------------------------------------------------- long messages
+
+
+@pytest.fixture
+def chunky(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    """A memory that cuts after about 40 characters."""
+    return make_memory(embeddings=embeddings, recall=RecallOptions(chunk_tokens=10, message_range=0))
+
+
+def test_a_hit_on_any_piece_is_one_hit_on_the_message(chunky: Memory) -> None:
+    pieces = [f"{word} {word} {word} {word}" for word in ("alpha", "bravo", "carol", "delta", "echoo", "foxes")]
+    say(chunky, ". ".join(pieces), "nothing of interest")
+    for word in ("alpha", "carol", "foxes"):
+        found = chunky.recall.search(word, resource_id="ann", top_k=1)
+        assert ids(found) == ["t-0"]
+        assert found.hits[0].similarity > 0.5
+
+
+def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> None:
+    say(chunky, "cherry cake cherry cake cherry cake. " * 60, *[f"cherry {at}" for at in range(6)])
+    found = chunky.recall.search("cherry cake", resource_id="ann", top_k=5)
+    assert len(set(ids(found))) == 5
+    assert ids(found)[0] == "t-0"
+
+
+def test_the_pieces_of_excluded_messages_do_not_push_others_out(chunky: Memory) -> None:
+    say(chunky, "cherry cake cherry cake cherry cake. " * 60, *[f"cherry {at}" for at in range(6)])
+    found = chunky.recall.search("cherry cake", resource_id="ann", top_k=6, exclude_message_ids=["t-0"])
+    assert len(set(ids(found))) == 6
+
+
+# ---------------------------------------------------------------------- questions of every kind
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t\u3000"])
+def test_a_blank_question_finds_nothing_and_asks_no_model(
+    either: Memory, embeddings: WordEmbeddings, query: str
+) -> None:
+    say(either, *FRUIT)
+    embeddings.calls.clear()
+    assert not either.recall.search(query, resource_id="ann")
+    assert embeddings.calls == []
+
+
+ODD_QUESTIONS = {
+    "emoji": "🍒🎂",
+    "family emoji": "👩‍👩‍👧‍👦",
+    "cjk": "樱桃蛋糕怎么做",
+    "arabic": "كعكة الكرز",
+    "thai": "เค้กเชอร์รี่",
+    "stop words": "the a of and is to",
+    "one stop word": "the",
+    "punctuation": "?!,.;:-_=+*/\\|()[]{}<>@#$%^&~`'\"",
+    "underscores": "_ __ ___",
+    "tag injection": "@resource:{*}",
+    "or injection": "cherry) | (@resource:{bob})",
+    "knn injection": "*=>[KNN 10 @vector $vector]",
+    "negation": "-cherry",
+    "quotes": "\"cherry' `cake",
+    "wildcard": "cherr* %cherry% w'cher?y'",
+    "attribute": "cherry => { $weight: 0 }",
+    "backslash": "cherry\\",
+    "nul": "cherry\0cake",
+    "lone surrogate": "cherry \ud83c",
+    "10,000 words": " ".join(f"word{at}" for at in range(10_000)),
+    "10,000 letters": "c" * 10_000,
+    "numbers": "2024 -1 1e5 [0 inf]",
+}
+
+
+@pytest.mark.parametrize("query", ODD_QUESTIONS.values(), ids=ODD_QUESTIONS)
+def test_any_text_is_a_question(either: Memory, query: str) -> None:
+    say(either, *FRUIT)
+    say(either, "the secret of bob", thread="b", resource="bob")
+    found = either.recall.search(query, resource_id="ann", top_k=9)
+    assert {hit.thread_id for hit in found} == {"t"}
+    assert len(found) == 5  # each message has a vector, and all vectors have a distance
+
+
+RARE = ["xk7742", "xk7742 of the", "the xk7742", "what was the number of xk7742?", "what about xk7742 _ please"]
+
+
+@pytest.mark.parametrize("query", RARE)
+@pytest.mark.parametrize(("search", "is_found"), [("semantic", False), ("hybrid", True)])
+def test_hybrid_finds_a_rare_word_that_the_vectors_miss(
+    make_memory: Make, search: Any, is_found: bool, query: str
+) -> None:
+    class Blind(WordEmbeddings):
+        """All texts look the same to it."""
+
+        def _vector(self, text: str) -> list[float]:
+            return super()._vector("anything")
+
+    memory = make_memory(embeddings=Blind(), recall=RecallOptions(search=search))
+    pears = [f"pear {at}" for at in range(60)]
+    say(memory, *pears[:30], "ticket XK7742 was filed", *pears[30:])
+    found = memory.recall.search(query, resource_id="ann", top_k=5)
+    assert ("t-30" in ids(found)) is is_found
+
+
+# ---------------------------------------------------------------------- cost
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_search_is_two_round_trips(either: Memory, trips: Trips, scope: Any) -> None:
+    say(either, *FRUIT, thread="one")
+    say(either, *FRUIT, thread="two")
+    search = either.recall.search
+    assert trips.of(lambda: search("jam", thread_id="one", resource_id="ann", scope=scope, top_k=9)) == 2

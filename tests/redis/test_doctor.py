@@ -1,0 +1,237 @@
+"""The doctor: what is healthy, what is wrong, what helps, and that it neither changes nor demands anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Diagnosis, Finding, IndexOptions, Memory, RecallOptions
+from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem._redis import doctor as plans
+from tests.helpers.embedded import free_port, wait_until
+from tests.helpers.embeddings import WordEmbeddings
+
+Make = Callable[..., Memory]
+Start = Callable[..., int]
+
+CHECKS = ["server", "search", "persistence", "eviction", "memory", "threads index", "vectors index", "model", "vectors"]
+
+
+def look(memory: Memory, check: str) -> Finding:
+    (found,) = [finding for finding in memory.doctor() if finding.check == check]
+    assert (found.remedy is None) == (found.level == "ok")
+    return found
+
+
+def tell(memory: Memory, *texts: str, thread: str = "t") -> None:
+    memory.history.append([HumanMessage(text) for text in texts], thread_id=thread, resource_id="u")
+
+
+def test_a_healthy_memory(memory: Memory) -> None:
+    tell(memory, "hello")
+    found = memory.doctor()
+    assert [finding.check for finding in found] == CHECKS
+    assert {finding.level for finding in found} == {"ok"}
+    assert found.level == "ok"
+    assert len(found) == len(CHECKS)
+    assert look(memory, "search").message == "Search 2.10.5"
+    assert look(memory, "vectors").message == "0 of 1 messages (all) lack vectors of the present settings"
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_client_of_either_protocol_sees_the_same(make_memory: Make, server: Any, protocol: int) -> None:
+    memory = make_memory(f"{server.url}?protocol={protocol}", embeddings=WordEmbeddings(), recall=RecallOptions())
+    memory.setup()
+    assert [(finding.check, finding.level) for finding in memory.doctor()] == [(check, "ok") for check in CHECKS]
+
+
+def test_a_database_that_has_not_been_used_yet_is_no_error(memory: Memory, plain: Memory, make_memory: Make) -> None:
+    guest = make_memory(create_index=False)
+    for one, indexes in (
+        (memory, ["threads index", "vectors index"]),
+        (plain, ["threads index"]),
+        (guest, ["threads index"]),
+    ):
+        found = one.doctor()
+        assert found.level in {"ok", "warning"}  # whatever the server's own settings deserve
+        made = {finding.check: finding for finding in found if finding.check.endswith("index")}
+        assert list(made) == indexes
+        assert {finding.level for finding in made.values()} == {"ok"}
+        assert all(finding.message.startswith("not made yet: made at first use") for finding in made.values())
+    assert look(guest, "threads index").message.endswith("by a program that may create it")
+
+
+def test_nothing_is_made_by_looking(memory: Memory, raw: Any, prefix: str) -> None:
+    memory.doctor()
+    assert not raw.keys(f"{prefix}*")
+
+
+def test_indexes_that_are_gone_are_errors(memory: Memory, raw: Any, prefix: str) -> None:
+    tell(memory, "hello")
+    for index in ("threads", "vectors"):
+        raw.execute_command("FT.DROPINDEX", f"{prefix}:{index}")
+    for check in ("threads index", "vectors index"):
+        assert look(memory, check).level == "error"
+        assert "memory.setup()" in str(look(memory, check).remedy)
+
+
+def test_messages_without_an_index_are_an_error(make_memory: Make) -> None:
+    guest = make_memory(create_index=False)
+    tell(guest, "hello")
+    assert look(guest, "threads index").level == "error"
+
+
+def test_of_a_very_large_server_only_a_part_is_looked_at(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MOST_STEPS", 0)
+    found = look(memory, "threads index")
+    assert (found.level, found.remedy) == ("unknown", "run memory.setup() as a user that may create indexes")
+    assert "made at first use, unless it was dropped" in found.message
+
+
+def test_a_memory_without_recall_misses_no_vectors(plain: Memory) -> None:
+    tell(plain, "hello")
+    assert plain.doctor().level == "ok"
+    assert look(plain, "vectors index").message == "none: semantic recall was never used here"
+
+
+# ---------------------------------------------------------------------- vectors and the model
+
+
+def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEmbeddings, plain: Memory) -> None:
+    tell(memory, "one")
+    tell(plain, "two", "three")
+    plain.history.append([AIMessage("four")], thread_id="t", resource_id="u")
+    found = look(memory, "vectors")
+    assert (found.level, found.message) == (
+        "warning",
+        "3 of 4 messages (all) lack vectors of the present settings",
+    )
+    assert "reindex" in str(found.remedy)
+    assert look(plain, "vectors").message == "3 of 4 messages (all) lack vectors; 1 settings made the others"
+    memory.recall.reindex(progress=False)
+    assert look(memory, "vectors").level == look(plain, "vectors").level == "ok"
+
+
+def test_messages_that_are_never_embedded_lack_nothing(make_memory: Make, plain: Memory) -> None:
+    plain.history.append([AIMessage("only the user counts")], thread_id="t", resource_id="u")
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(roles=("human",)))
+    memory.setup()
+    assert look(memory, "vectors").message == "0 of 0 messages (all) lack vectors of the present settings"
+
+
+def test_many_messages_are_a_sample(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MOST_MESSAGES", 2)
+    tell(memory, "1", "2")
+    assert "of 2 messages (all)" in look(memory, "vectors").message
+    tell(memory, "3")
+    assert "of 2 messages (a sample, the newest)" in look(memory, "vectors").message
+    monkeypatch.setattr(plans, "MOST_THREADS", 1)
+    tell(memory, "1", thread="other")
+    assert "of 1 messages (a sample, the newest)" in look(memory, "vectors").message
+
+
+def test_another_model_is_told_apart_by_size_and_by_name(memory: Memory, make_memory: Make) -> None:
+    tell(memory, "hello")
+    larger = make_memory(embeddings=WordEmbeddings(128), recall=RecallOptions())
+    assert look(larger, "model").level == "error"
+    assert "64 dimensions, the model words gives 128" in look(larger, "model").message
+    renamed = make_memory(embeddings=WordEmbeddings(model="other"), recall=RecallOptions())
+    assert look(renamed, "model").level == "warning"
+    assert "made by words, the model is now other" in look(renamed, "model").message
+    assert look(renamed, "vectors").message.startswith("1 of 1 messages")
+
+
+def test_other_index_options_are_an_error(memory: Memory, make_memory: Make) -> None:
+    memory.setup()
+    other = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=IndexOptions(algorithm="hnsw")))
+    assert look(other, "model").level == "error"
+    assert "reindex" in str(look(other, "model").remedy)
+
+
+def test_a_model_that_fails_is_a_finding(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=0))
+    memory.setup()
+    embeddings.broken = RuntimeError("quota")
+    assert look(memory, "model").level == "error"
+    assert "quota" in look(memory, "model").message
+
+
+def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory, raw: Any, prefix: str) -> None:
+    memory.setup()
+    settings = json.loads(raw.get(f"{prefix}:vectors:settings") or "")
+    raw.set(f"{prefix}:vectors:settings", json.dumps({**settings, "dims": 32}))
+    found = look(memory, "vectors index")
+    assert (found.level, found.remedy) == ("error", "run memory.recall.reindex()")
+    assert "holds vectors of 64 dimensions, not 32" in found.message
+
+
+def test_documents_that_could_not_be_indexed_are_counted(memory: Memory, raw: Any, prefix: str) -> None:
+    memory.setup()
+    raw.hset(f"{prefix}:vector:{{t}}:0:0:1", "vector", b"short")
+    wait_until(lambda: look(memory, "vectors index").level == "warning")
+    assert "1 could not be indexed" in look(memory, "vectors index").message
+
+
+# ---------------------------------------------------------------------- the server
+
+
+def with_search(start: Start, *arguments: str) -> str:
+    modules = [word for module in chosen_engine().modules for word in ("--loadmodule", str(module))]
+    return f"redis://127.0.0.1:{start(*modules, *arguments)}"
+
+
+def test_a_server_that_forgets_and_evicts(start: Start, make_memory: Make) -> None:
+    url = with_search(start, "--save", "", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    memory = make_memory(url)
+    memory.setup()
+    assert look(memory, "persistence").message == "off: a restart loses everything"
+    assert "throws memories away" in look(memory, "eviction").message
+    assert "of 100 MiB" in look(memory, "memory").message
+    assert memory.doctor().level == "warning"
+    with redis.Redis.from_url(url) as client:
+        client.config_set("save", "60 1")
+        client.config_set("maxmemory", 2**20)
+        client.config_set("maxmemory-policy", "noeviction")
+    assert look(memory, "persistence").message.startswith("snapshots only")
+    assert look(memory, "memory").level == "warning"
+    assert look(memory, "eviction").level == "ok"
+
+
+def test_a_replica_is_an_error(start: Start, make_memory: Make) -> None:
+    memory = make_memory(f"redis://127.0.0.1:{start('--replicaof', f'127.0.0.1 {free_port()}')}")
+    assert "connect to the master" in str(look(memory, "server").remedy)
+
+
+def test_a_server_without_search_is_an_error_that_says_so_once(start: Start, make_memory: Make) -> None:
+    found = make_memory(f"redis://127.0.0.1:{start()}").doctor()
+    assert [finding.check for finding in found if finding.level == "error"] == ["search"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_no_server_is_a_finding_that_hides_the_password(make_memory: Make) -> None:
+    memory = make_memory(f"redis://ann:hunter2@127.0.0.1:{free_port()}?retry_on_timeout=0")
+    found = memory.doctor()
+    assert [(finding.check, finding.level) for finding in found] == [("connection", "error")]
+    assert "hunter2" not in repr(found)
+
+
+# ---------------------------------------------------------------------- rights
+
+
+@pytest.mark.parametrize("granted", ["-@all", "-@all +get ~*", "-@all +get +ft.search ~*"])
+def test_what_the_user_may_not_see_is_unknown(
+    granted: str, memory: Memory, make_memory: Make, raw: Any, server: Any, prefix: str
+) -> None:
+    tell(memory, "hello")
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">p", *granted.split())
+    guest = make_memory(f"{server.url}?username={prefix}&password=p")
+    found: Diagnosis = guest.doctor()
+    assert {finding.level for finding in found} == {"ok", "unknown"}
+    assert all(finding.remedy for finding in found if finding.level == "unknown")
+    assert found.level == "ok"
+    raw.acl_deluser(prefix)

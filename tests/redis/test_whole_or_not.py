@@ -1,0 +1,162 @@
+"""A script decides before it writes: when something in it fails, nothing has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.history.branch import Branch
+from langchain_workingmem.history.operations import save_messages
+from tests.helpers.embeddings import WordEmbeddings
+
+Make = Callable[..., Memory]
+IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+SAID = [HumanMessage("one", id="q"), AIMessage("two", id="a"), HumanMessage("three", id="b")]
+
+WRITES: dict[str, Callable[[Memory], object]] = {
+    "append": lambda memory: memory.history.append([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
+    "save_turn": lambda memory: memory.save_turn([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
+    "save another answer": lambda memory: memory.core.run(
+        save_messages(
+            memory.core,
+            [AIMessage("other", id="c")],
+            "t",
+            "u",
+            branch=Branch(kind="state", left=["b"], aliases={"x": "q"}, anchor="q", question="q"),
+        )
+    ),
+    "update": lambda memory: memory.history.update([HumanMessage("changed", id="q")], thread_id="t"),
+    "refuse": lambda memory: memory.core.run(history.refuse_messages(memory.core.state, "t", "u", ["q"])),
+    "delete one": lambda memory: memory.history.delete(["q"], thread_id="t"),
+    "clear": lambda memory: memory.history.clear("t"),
+    "truncate": lambda memory: memory.history.truncate("t", after="q"),
+    "threads.update": lambda memory: memory.threads.update("t", title="new", metadata={"a": 1}),
+    "threads.delete": lambda memory: memory.threads.delete("t"),
+    "transfer": lambda memory: memory.threads.transfer("t", resource_id="u", to="v"),
+    "create": lambda memory: memory.threads.create(thread_id="fresh", resource_id="u"),
+    "remember": lambda memory: memory.working_memory.update("milk", **IDS),
+    "forget": lambda memory: memory.working_memory.clear(**IDS),
+    "revert": lambda memory: memory.working_memory.revert(1, **IDS),
+    "clone": lambda memory: memory.threads.clone("t", new_thread_id="fresh"),
+    "import": lambda memory: memory.import_resource(
+        [
+            {"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "u"},
+            {"kind": "thread", "id": "t"},
+            {
+                "kind": "message",
+                "thread_id": "t",
+                "message": {"type": "human", "data": {"content": "late", "id": "late", "type": "human"}},
+            },
+        ]
+    ),
+}
+
+
+ROOM = {
+    "clear",
+    "threads.delete",
+    "delete one",
+    "truncate",
+    "save another answer",
+    "update",
+    "refuse",
+}  # begin by making some
+
+
+@pytest.fixture
+def full(make_memory: Make) -> Memory:
+    """A thread that has something under each of its names."""
+    memory = make_memory(
+        embeddings=WordEmbeddings(8),
+        recall=RecallOptions(),
+        working_memory=WorkingMemoryOptions(template="", scope="thread"),
+        ttl=timedelta(days=1),
+    )
+    memory.history.append([*SAID, AIMessage("four", id="gone")], **IDS)
+    memory.history.truncate("t", after="b")
+    memory.core.run(
+        save_messages(
+            memory.core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"})
+        )
+    )
+    memory.working_memory.update("tea", **IDS)
+    memory.working_memory.update("coffee", **IDS)
+    return memory
+
+
+def everything(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
+    return {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(f"{prefix}:*", count=1000)}
+
+
+def put_back(raw: redis.Redis, prefix: str, before: dict[bytes, Any]) -> None:
+    for key in set(raw.scan_iter(f"{prefix}:*", count=1000)) - set(before):
+        raw.delete(key)
+    for key, (value, ends) in before.items():
+        raw.restore(key, max(ends, 0), value, replace=True, absttl=True)
+
+
+def refusal(call: Callable[[], object]) -> WorkingMemError | None:
+    try:
+        call()
+    except WorkingMemError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_meets_something_foreign_changes_nothing(
+    full: Memory, raw: redis.Redis, prefix: str, name: str
+) -> None:
+    keys = Keys(prefix).of("fresh" if name in {"create", "clone"} else "t")
+    whole, refused = everything(raw, prefix), 0
+    # these have a second half: a clone is deleted again, an import stays
+    beside = {"clone": {keys.memory, keys.revisions}, "import": {keys.trash}}.get(name, set())
+    for key in {*keys.all} - {keys.vector} - beside:
+        raw.delete(key)
+        raw.set(key, "of another program")
+        before = everything(raw, prefix)
+        if refusal(lambda: WRITES[name](full)) is not None:
+            refused += 1
+            assert everything(raw, prefix) == before, key
+        put_back(raw, prefix, whole)
+    assert refused >= 6
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_to_a_full_server_changes_nothing(full: Memory, raw: Any, prefix: str, name: str) -> None:
+    before = everything(raw, prefix)
+    raw.config_set("maxmemory", "1")
+    try:
+        error = refusal(lambda: WRITES[name](full))
+    finally:
+        raw.config_set("maxmemory", "0")
+    if error is None:
+        assert name in ROOM
+    else:
+        assert str(error).startswith("OOM")
+        assert everything(raw, prefix) == before
+
+
+def test_working_memory_that_lost_its_document_goes_on_behind_its_revisions(
+    full: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    """As a server leaves it that evicts keys."""
+    raw.delete(Keys(prefix).of("t").memory)
+    assert full.working_memory.get(**IDS).revision == 0
+    assert full.working_memory.update("milk", **IDS).revision == 3
+    assert [state.text for state in full.working_memory.revisions(**IDS)] == ["milk", "tea\n\ncoffee", "tea"]
+
+
+def test_an_import_takes_the_place_of_revisions_without_a_document(full: Memory, raw: redis.Redis, prefix: str) -> None:
+    records = list(full.export_resource("u"))
+    raw.delete(Keys(prefix).of("t").memory)
+    full.import_resource(records)
+    assert [state.text for state in full.working_memory.revisions(**IDS)] == ["tea\n\ncoffee", "tea"]

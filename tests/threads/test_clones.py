@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import (
+    EmbeddingError,
+    IdError,
+    Memory,
+    OptionError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
+from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.runners import Runner
+from langchain_workingmem._engine.tracing import Trace
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.history.rows import Wanted
+from langchain_workingmem.threads import clones
+from langchain_workingmem.threads.clones import CLONE_BATCH
+from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
+from tests.threads.test_threads import all_threads, ids
+
+if TYPE_CHECKING:
+    from langchain_workingmem.embedded import EmbeddedRedis
+    from tests.helpers.embeddings import WordEmbeddings
+
+# ---------------------------------------------------------------------- clone
+
+
+@pytest.fixture
+def source(memory: Memory) -> Memory:
+    """A thread t of 450 messages, some of them long, with tools, deleted or edited."""
+    memory.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": 1, "b": {"c": [2]}})
+    call = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}])
+    messages = [*said(*(f"{number} words" for number in range(447))), HumanMessage("long " * 1000, id="long")]
+    memory.history.append(
+        [*messages, call, ToolMessage("42", id="result", tool_call_id="c")], thread_id="t", resource_id="u"
+    )
+    memory.history.append(said("gone"), thread_id="t", resource_id="u")
+    memory.history.delete(["gone", "7 words"], thread_id="t")
+    memory.history.append(said("at last a cat"), thread_id="t", resource_id="u")
+    return memory
+
+
+def test_clone_copies_everything_in_batches_without_the_model(
+    source: Memory, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
+) -> None:
+    before, rows, calls = thread_of(source), rows_of(source), len(embeddings.calls)
+    clone = source.threads.clone("t", new_thread_id="c")
+    copies = rows_of(source, "c")
+    assert len(embeddings.calls) == calls
+    assert [row.stored_at for row in copies] == [row.stored_at for row in rows]
+    assert [row.message.model_copy(update={"id": None}) for row in copies] == [
+        row.message.model_copy(update={"id": None}) for row in rows
+    ]
+    assert clone.message_ids == {
+        str(row.message.id): str(copy.message.id) for row, copy in zip(rows, copies, strict=True)
+    }
+    assert list(clone.message_ids) == [row.message.id for row in rows]
+    assert len(set(clone.message_ids.values()) | set(clone.message_ids)) == 900
+    assert clone.thread == source.threads.get("c")
+    assert (clone.thread.resource_id, clone.thread.title, clone.thread.metadata) == ("u", "T", before.metadata)
+    assert (clone.thread.message_count, clone.thread.clone_of) == (450, "t")
+    assert thread_of(source) == before
+    found = vectors(raw, prefix).items()
+    assert sorted(text for key, text in found if "{c}" in key) == sorted(text for key, text in found if "{t}" in key)
+
+
+def test_recall_finds_a_clone_and_leaves_its_source_alone(source: Memory) -> None:
+    clone = source.threads.clone("t", new_thread_id="c")
+    (hit,) = source.recall.search("cat", thread_id="c", scope="thread", top_k=1).hits
+    assert (hit.thread_id, hit.message.content) == ("c", "at last a cat")
+    assert hit.message.id == clone.message_ids["at last a cat"]
+    source.threads.delete("t")
+    assert {hit.thread_id for hit in source.recall.search("cat", resource_id="u").hits} == {"c"}
+
+
+def test_a_clone_lives_on_by_itself(source: Memory) -> None:
+    clone = source.threads.clone("t", new_thread_id="c", last_messages=2)
+    append(source, "new", thread_id="c")
+    rows = rows_of(source, "c")
+    assert [row.message.content for row in rows] == ["42", "at last a cat", "new"]
+    assert [row.seq for row in rows] == [0, 1, 2]
+    assert rows[1].stored_at < rows[2].stored_at
+    source.history.delete(list(clone.message_ids.values()), thread_id="c")
+    assert thread_of(source, "c").message_count == 1
+    assert thread_of(source).message_count == 450
+
+
+def test_clone_copies_the_part_that_is_chosen(source: Memory) -> None:
+    rows = rows_of(source)
+    old = [str(row.message.id) for row in rows]
+    since, until = rows[100].stored_at, rows[400].stored_at
+    step = timedelta(microseconds=1)
+    for choice, expected in [
+        ({"last_messages": 3}, old[-3:]),
+        ({"last_messages": 0}, []),
+        ({"last_messages": 430}, old[-430:]),
+        ({"last_messages": 1000}, old),
+        ({"since": since, "until": until}, old[100:401]),
+        ({"since": since + step, "until": until - step}, old[101:400]),
+        ({"until": until, "last_messages": 2}, old[399:401]),
+        ({"message_ids": [old[440], old[3], "unknown"]}, [old[3], old[440]]),
+        ({"message_ids": []}, []),
+        ({"message_ids": {old[0], old[200]}, "since": since}, [old[200]]),
+    ]:
+        clone = source.threads.clone("t", resource_id="u", **choice)  # type: ignore[arg-type]
+        assert list(clone.message_ids) == expected
+        copies = rows_of(source, clone.thread.id)
+        assert [row.message.id for row in copies] == list(clone.message_ids.values())
+        assert clone.thread.message_count == len(expected)
+
+
+def test_clone_changes_title_and_metadata_as_it_is_told(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": 1, "b": 2})
+    clone = plain.threads.clone("t", title="New", metadata={"b": None, "c": [3]})
+    assert (clone.thread.title, clone.thread.metadata) == ("New", {"a": 1, "c": [3]})
+    assert clone.message_ids == {}
+    assert ids(plain.threads.list(metadata={"c": [3], "a": 1})) == [clone.thread.id]
+    assert thread_of(plain).metadata == {"a": 1, "b": 2}
+
+
+def test_clone_onto_a_thread_that_exists_is_refused(plain: Memory) -> None:
+    append(plain, *map(str, range(450)))
+    append(plain, "mine", thread_id="c", resource_id="v")
+    with pytest.raises(ThreadExistsError, match="thread 'c' exists"):
+        plain.threads.clone("t", new_thread_id="c")
+    assert texts(plain.history.messages("c", resource_id="v")) == ["mine"]
+    with pytest.raises(IdError, match="new_thread_id is the thread itself"):
+        plain.threads.clone("t", new_thread_id="t")
+    assert thread_of(plain).message_count == 450
+
+
+@pytest.mark.parametrize("size", [199, 200, 201, 400])
+def test_clone_is_exact_where_batches_end(plain: Memory, size: int) -> None:
+    append(plain, *map(str, range(size)))
+    clone = plain.threads.clone("t", new_thread_id="c")
+    assert texts(plain.history.messages("c")) == [str(number) for number in range(size)]
+    assert clone.thread.message_count == size
+
+
+@pytest.mark.parametrize("way", ["transfer", "delete"])
+def test_a_clone_that_fails_on_the_way_is_deleted_again(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str, way: str
+) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+        append(memory, *map(str, range(450)))
+        runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
+        names = map(str, count())
+        wanted = Wanted.of(limit=CLONE_BATCH)
+        plan = clones.clone(memory._space, "t", "c", None, None, None, wanted, None, lambda: next(names))
+
+        def drive() -> None:
+            effect = next(plan)
+            while True:
+                reply = runner._perform(effect, None, Trace())
+                if memory.threads.get("c"):  # the first batch is there
+                    with suppress(WorkingMemError):
+                        memory.threads.delete("t") if way == "delete" else memory.threads.transfer(
+                            "t", resource_id="u", to="v"
+                        )
+                effect = plan.send(reply)
+
+        with pytest.raises(ThreadNotFoundError if way == "delete" else ThreadOwnershipError):
+            drive()
+        assert memory.threads.get("c") is None
+
+
+def test_clone_of_no_thread_is_an_error(plain: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
+        plain.threads.clone("nowhere")
+    assert all_threads(plain) == []
+
+
+@pytest.mark.parametrize("choice", [{"last_messages": -1}, {"last_messages": True}, {"message_ids": "abc"}])
+def test_an_impossible_clone_is_refused(plain: Memory, choice: dict[str, Any]) -> None:
+    append(plain, "a", "b", "c")
+    with pytest.raises(OptionError, match=r"use an int of at least 0|pass a list of ids"):
+        plain.threads.clone("t", **choice)
+    assert all_threads(plain) == ["t"]
+
+
+def test_clone_copies_as_much_metadata_as_create_takes(plain: Memory) -> None:
+    metadata = {f"key {number}": number for number in range(5000)}
+    plain.threads.create(resource_id="u", thread_id="t", metadata=metadata)
+    assert plain.threads.clone("t").thread.metadata == metadata
+
+
+def test_clone_copies_messages_whose_vectors_were_evicted(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    append(memory, "a", "b")
+    raw.delete(next(iter(vectors(raw, prefix))))
+    clone = memory.threads.clone("t")
+    assert texts(memory.history.messages(clone.thread.id)) == ["a", "b"]
+
+
+def test_clone_copies_messages_that_have_no_vectors_yet(memory: Memory, embeddings: WordEmbeddings) -> None:
+    embeddings.broken = RuntimeError("down")
+    with suppress(EmbeddingError):
+        append(memory, "a cat")
+    embeddings.broken = None
+    clone = memory.threads.clone("t", new_thread_id="c")
+    assert texts(memory.history.messages("c")) == ["a cat"]
+    memory.recall.reindex(thread_id="c", progress=False)
+    (hit,) = memory.recall.search("cat", thread_id="c", scope="thread").hits
+    assert hit.message.id == clone.message_ids["a cat"]
+
+
+# ---------------------------------------------------------------------- where clones come from
+
+
+def test_lineage_leads_from_the_first_source_to_the_thread(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="a}|,b")
+    plain.threads.clone("a}|,b", new_thread_id="b")
+    plain.threads.clone("b", new_thread_id="c")
+    plain.threads.clone("a}|,b", new_thread_id="d")
+    assert ids(plain.threads.lineage("c", resource_id="u")) == ["a}|,b", "b", "c"]
+    assert ids(plain.threads.lineage("a}|,b")) == ["a}|,b"]
+    assert ids(plain.threads.clones_of("a}|,b")) == ["b", "d"]
+    assert ids(plain.threads.clones_of("c", resource_id="u")) == []
+    assert plain.threads.source_of("c") == plain.threads.get("b")
+    assert plain.threads.source_of("a}|,b") is None
+
+
+def test_lineage_ends_where_a_source_is_gone(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="a")
+    plain.threads.clone("a", new_thread_id="b")
+    plain.threads.clone("b", new_thread_id="c")
+    plain.threads.delete("a")
+    assert ids(plain.threads.lineage("c")) == ["b", "c"]
+    assert plain.threads.source_of("b") is None
+    assert ids(plain.threads.clones_of("a")) == ["b"]
+
+
+def test_lineage_ends_where_a_thread_took_the_id_of_its_source(
+    plain: Memory, server: EmbeddedRedis, prefix: str
+) -> None:
+    plain.threads.create(resource_id="u", thread_id="a")
+    plain.threads.clone("a", new_thread_id="b")
+    plain.threads.delete("a")
+    plain.threads.clone("b", new_thread_id="a")
+
+    def end_it() -> None:
+        with redis.Redis.from_url(server.url) as client:
+            client.delete(*(Keys(prefix).of(name).thread for name in "ab"))
+
+    watchdog = threading.Timer(0.5, end_it)
+    watchdog.start()
+    try:
+        assert ids(plain.threads.lineage("a")) == ["b", "a"]
+    finally:
+        watchdog.cancel()
+        watchdog.join()
+
+
+def test_lineage_ends_where_a_source_belongs_to_somebody_else(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="a")
+    plain.threads.clone("a", new_thread_id="b")
+    plain.threads.transfer("a", resource_id="u", to="v")
+    assert ids(plain.threads.lineage("b", resource_id="u")) == ["b"]
+    assert plain.threads.source_of("b", resource_id="u") is None
+
+
+def test_the_source_of_no_thread_is_an_error(plain: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
+        plain.threads.source_of("nowhere")

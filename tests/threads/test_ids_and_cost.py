@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from langchain_workingmem import IdError, Memory, ThreadOwnershipError, WorkingMemoryOptions
+from tests.history.test_history import append, thread_of
+from tests.redis.test_keys import BAD_IDS
+from tests.threads.test_threads import all_threads, ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.helpers.trips import Trips
+
+# ---------------------------------------------------------------------- ids and owners
+
+CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
+    "get": lambda memory, thread, owner: memory.threads.get(thread, resource_id=owner),
+    "update": lambda memory, thread, owner: memory.threads.update(thread, resource_id=owner, title="new"),
+    "delete": lambda memory, thread, owner: memory.threads.delete(thread, resource_id=owner),
+    "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, resource_id=owner, to="v"),
+    "clone": lambda memory, thread, owner: memory.threads.clone(thread, resource_id=owner),
+    "source_of": lambda memory, thread, owner: memory.threads.source_of(thread, resource_id=owner),
+    "clones_of": lambda memory, thread, owner: memory.threads.clones_of(thread, resource_id=owner),
+    "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, resource_id=owner),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("owner", ["U", "u ", "*"])
+def test_another_owner_is_refused_and_nothing_happens(plain: Memory, name: str, owner: str) -> None:
+    append(plain, "a")
+    before = thread_of(plain)
+    with pytest.raises(ThreadOwnershipError, match=r"or hand the thread over with threads\.transfer\(\)") as caught:
+        CALLS[name](plain, "t", owner)
+    assert isinstance(caught.value, PermissionError)
+    assert (caught.value.thread_id, caught.value.resource_id) == ("t", owner)
+    assert "'u'" not in str(caught.value)  # who owns it is not said
+    assert (thread_of(plain), all_threads(plain)) == (before, ["t"])
+
+
+@pytest.mark.parametrize("id", BAD_IDS)
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_thread_ids_are_refused(plain: Memory, name: str, id: Any) -> None:
+    with pytest.raises(IdError, match="thread_id"):
+        CALLS[name](plain, id, "u")
+
+
+@pytest.mark.parametrize("id", [id for id in BAD_IDS if id is not None])
+def test_bad_resource_ids_are_refused(plain: Memory, id: Any) -> None:
+    append(plain, "a")
+    for call in CALLS.values():
+        with pytest.raises(IdError, match=r"resource.id"):
+            call(plain, "t", id)
+    with pytest.raises(IdError, match=r"resource.id"):
+        plain.threads.list(resource_id=id)
+    assert all_threads(plain) == ["t"]
+
+
+@pytest.mark.parametrize("id", BAD_IDS)
+def test_create_refuses_bad_ids(plain: Memory, id: Any) -> None:
+    with pytest.raises(IdError, match="resource_id"):
+        plain.threads.create(resource_id=id)
+    if id is not None:  # then it gets one
+        with pytest.raises(IdError, match="thread_id"):
+            plain.threads.create(resource_id="u", thread_id=id)
+    assert all_threads(plain) == []
+
+
+def test_transfer_needs_to_know_the_present_owner(plain: Memory) -> None:
+    append(plain, "a")
+    with pytest.raises(IdError, match="resource_id is missing"):
+        plain.threads.transfer("t", resource_id=None, to="v")  # type: ignore[arg-type]
+    assert thread_of(plain).resource_id == "u"
+
+
+@pytest.mark.parametrize("id", [id for id in BAD_IDS if id is not None])
+def test_clone_refuses_bad_new_ids(plain: Memory, id: Any) -> None:
+    append(plain, "a")
+    with pytest.raises(IdError, match="new_thread_id"):
+        plain.threads.clone("t", new_thread_id=id)
+
+
+# ---------------------------------------------------------------------- cost
+
+
+def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
+    fresh = count()
+    for number in range(12):
+        append(memory, "a", thread_id=f"t{number}")
+    for source, copy in pairwise(["t0", "a", "b", "c"]):
+        memory.threads.clone(source, new_thread_id=copy)
+    names = iter([f"t{number}" for number in range(2, 12)])
+    costs = {
+        "create": trips.of(lambda: memory.threads.create(resource_id="u", thread_id=f"n{next(fresh)}")),
+        "get": trips.of(lambda: memory.threads.get("t0")),
+        "list": trips.of(lambda: memory.threads.list(resource_id="u", metadata={"k": 1}, limit=3)),
+        "update": trips.of(lambda: memory.threads.update("t0", title="x", metadata={"k": None})),
+        "delete": trips.of(lambda: memory.threads.delete(next(names))),
+        "transfer": trips.of(lambda: memory.threads.transfer("t1", resource_id="u", to="u")),
+        "clones_of": trips.of(lambda: memory.threads.clones_of("t0")),
+        "source_of": trips.of(lambda: memory.threads.source_of("c")),
+        "lineage": trips.of(lambda: memory.threads.lineage("c")),
+        "clone": trips.of(lambda: memory.threads.clone("t0")),
+    }
+    assert costs == dict.fromkeys(costs, 1) | {"clones_of": 2, "source_of": 2, "lineage": 4, "clone": 3}
+
+
+def test_a_clone_of_working_memory_is_two_round_trips_more(make_memory: Callable[..., Memory], trips: Trips) -> None:
+    notes = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
+    notes.threads.create(resource_id="u", thread_id="bare")
+    notes.threads.create(resource_id="u", thread_id="t", working_memory="likes tea")
+    assert trips.of(lambda: notes.threads.clone("bare")) == 3 + 1
+    assert trips.of(lambda: notes.threads.clone("t")) == 3 + 2
+
+
+def test_a_server_that_forgot_the_scripts_is_taught_them_again(plain: Memory, raw: redis.Redis) -> None:
+    for call in (
+        lambda: plain.threads.create(resource_id="u", thread_id="t", title="T"),
+        lambda: plain.threads.update("t", metadata={"k": 1}),
+        lambda: plain.threads.transfer("t", resource_id="u", to="v"),
+        lambda: plain.threads.clone("t", new_thread_id="c"),
+        lambda: plain.threads.delete("t"),
+    ):
+        raw.script_flush()
+        assert call()
+    assert ids(plain.threads.list(resource_id="v", metadata={"k": 1})) == ["c"]

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+import redis
+
+from langchain_workingmem import Memory, OptionError
+from langchain_workingmem._redis.keys import Keys
+from tests.history.test_history import append
+from tests.redis.test_keys import NASTY_IDS
+from tests.threads.test_threads import all_threads, ids
+
+OrderBy = Literal["updated_at", "created_at"]
+
+
+# ---------------------------------------------------------------------- list
+
+
+def test_list_shows_the_newest_first(plain: Memory) -> None:
+    for name in "abc":
+        plain.threads.create(resource_id="u", thread_id=name)
+    append(plain, "hi", thread_id="a")
+    assert ids(plain.threads.list(resource_id="u")) == ["a", "c", "b"]
+    assert ids(plain.threads.list(resource_id="u", descending=False)) == ["b", "c", "a"]
+    assert ids(plain.threads.list(resource_id="u", order_by="created_at")) == ["c", "b", "a"]
+    assert ids(plain.threads.list(order_by="created_at", descending=False)) == ["a", "b", "c"]
+
+
+def test_list_gives_whole_threads(plain: Memory) -> None:
+    made = plain.threads.create(resource_id="u", thread_id="t {x}", title="T", metadata={"k": {"n": [1]}})
+    append(plain, "a", "b", thread_id="t {x}")
+    page = plain.threads.list(resource_id="u")
+    assert page.items == [plain.threads.get("t {x}")]
+    assert (page.items[0].metadata, page.items[0].message_count) == (made.metadata, 2)
+    assert (page.total, page.next_cursor) == (1, None)
+
+
+@pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_pages_through_every_thread_in_order(plain: Memory, order_by: OrderBy, descending: bool) -> None:
+    made = [plain.threads.create(resource_id="u").id for _ in range(130)]
+    plain.threads.create(resource_id="other")
+    expected = made[::-1] if descending else made
+    for limit in (1, 7, 100, 130, 131):
+        assert all_threads(plain, resource_id="u", limit=limit, order_by=order_by, descending=descending) == expected
+
+
+def _same_time(raw: redis.Redis, prefix: str, names: list[str]) -> None:
+    for name in names:
+        at = {"created_at": 1_700_000_000_000_000, "updated_at": 1_700_000_000_000_000}
+        raw.hset(Keys(prefix).of(name).thread, mapping=at)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 7, 20])
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_pages_through_threads_of_one_time(
+    plain: Memory, raw: redis.Redis, prefix: str, limit: int, descending: bool
+) -> None:
+    names = [f"t{number}" for number in range(25)]
+    for name in names:
+        plain.threads.create(resource_id="u", thread_id=name)
+    _same_time(raw, prefix, names[3:20])
+    found = all_threads(plain, resource_id="u", limit=limit, order_by="created_at", descending=descending)
+    assert sorted(found) == sorted(names)
+
+
+@pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
+@pytest.mark.parametrize("descending", [True, False])
+def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
+    plain: Memory, raw: redis.Redis, prefix: str, order_by: OrderBy, descending: bool
+) -> None:
+    plain.setup()
+    names = [f"t{number} {{é}}" for number in range(10_000)]
+    at = 1_700_000_000_000_000
+    row: Any = {"resource": "u", "created_at": at, "updated_at": at, "count": 0, "next_seq": 0}
+    with raw.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.hset(Keys(prefix).of(name).thread, mapping=row)
+        pipe.execute()
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = plain.threads.list(limit=999, cursor=cursor, order_by=order_by, descending=descending)
+        assert page.total == len(names)
+        assert len(page.next_cursor or "") < 60
+        seen += ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(seen) == len(names)
+    assert set(seen) == set(names)
+
+
+def test_a_cursor_is_bounded_whatever_the_id(plain: Memory) -> None:
+    for id in ("\U0001f352" * 128, "\u00e9" * 256, "_" * 512):
+        plain.threads.create(resource_id="u", thread_id=id)
+    page = plain.threads.list(resource_id="u", limit=2)
+    assert len(page.next_cursor or "") < 1600
+    assert ids(plain.threads.list(resource_id="u", limit=2, cursor=page.next_cursor)) == ["\U0001f352" * 128]
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_come_and_go(
+    plain: Memory, raw: redis.Redis, prefix: str, descending: bool
+) -> None:
+    names = [f"t{number:02}" for number in range(30)]
+    for name in names:
+        plain.threads.create(resource_id="u", thread_id=name)
+    _same_time(raw, prefix, names)
+    seen: list[str] = []
+    gone: set[str] = set()
+    cursor: str | None = None
+    while True:
+        page = plain.threads.list(resource_id="u", limit=4, order_by="created_at", cursor=cursor, descending=descending)
+        seen += ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        plain.threads.delete(seen[-1])  # the one that the cursor names
+        later = sorted(set(names) - set(seen) - gone)
+        if len(later) > 1:
+            plain.threads.delete(later[0])
+            gone.add(later[0])
+    assert sorted(seen) == sorted(set(names) - gone)
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_change(
+    plain: Memory, raw: redis.Redis, prefix: str, descending: bool
+) -> None:
+    names = [f"t{number:02}" for number in range(12)]
+    for name in names:
+        plain.threads.create(resource_id="u", thread_id=name)
+    _same_time(raw, prefix, names)
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = plain.threads.list(resource_id="u", limit=3, order_by="created_at", cursor=cursor, descending=descending)
+        seen += ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        plain.threads.update(seen[0], metadata={"changed": True})
+        plain.threads.update(min(set(names) - set(seen)), metadata={"changed": True})
+    assert sorted(seen) == names
+
+
+def test_list_by_creation_sees_each_thread_once_while_others_come_and_go(plain: Memory) -> None:
+    made = [plain.threads.create(resource_id="u").id for _ in range(10)]
+    page = plain.threads.list(resource_id="u", limit=4, order_by="created_at")
+    plain.threads.create(resource_id="u", thread_id="late")
+    for name in ids(page):
+        plain.threads.delete(name)
+    rest = plain.threads.list(resource_id="u", limit=100, order_by="created_at", cursor=page.next_cursor)
+    assert ids(page) + ids(rest) == made[::-1]
+    assert rest.total == 7
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_list_by_change_skips_no_thread_that_stays_when_a_seen_one_moves(plain: Memory, descending: bool) -> None:
+    made = [plain.threads.create(resource_id="u").id for _ in range(10)]
+    expected = made[::-1] if descending else made
+    page = plain.threads.list(resource_id="u", limit=4, descending=descending)
+    append(plain, "hi", thread_id=page.items[-1].id)
+    rest = plain.threads.list(resource_id="u", limit=100, descending=descending, cursor=page.next_cursor)
+    moved = [] if descending else [expected[3]]  # to the end, which this order has not reached yet
+    assert ids(page) + ids(rest) == expected + moved
+
+
+def test_list_is_isolated_by_resource_whatever_the_ids(plain: Memory) -> None:
+    for id in NASTY_IDS:
+        plain.threads.create(resource_id=id, thread_id=id)
+    for id in NASTY_IDS:
+        page = plain.threads.list(resource_id=id)
+        assert (ids(page), page.total) == ([id], 1)
+    assert sorted(all_threads(plain)) == sorted(NASTY_IDS)
+    assert ids(plain.threads.list(resource_id="nobody")) == []
+
+
+def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
+    threads: dict[str, dict[str, Any]] = {
+        "both": {"topic": "a|b", "half": 0.5, "n": {"x": [1, 2], "y": None}},
+        "topic": {"topic": "a|b", "size": 2.0},
+        "none": {"topic": "a", "size": 2, "n": {"x": [2, 1], "y": None}},
+        "true": {"topic": True, "1": "x"},
+        "one": {"topic": 1, "n": None},
+    }
+    for name, metadata in threads.items():
+        plain.threads.create(resource_id="u", thread_id=name, metadata=metadata)
+    plain.threads.create(resource_id="other", metadata={"topic": "a|b"})
+
+    def found(**metadata: Any) -> set[str]:
+        page = plain.threads.list(resource_id="u", metadata=metadata)
+        assert page.total == len(page)
+        return set(ids(page))
+
+    assert found(topic="a|b") == {"both", "topic"}
+    assert found(topic="a|b", n={"y": None, "x": (1, 2)}) == {"both"}  # order of keys and kind of list are no JSON
+    assert found(n={"x": [1, 2]}) == set()
+    assert found(topic="A|b") == found(topic="a*") == found(topic=["a|b"]) == found(nothing=None) == set()
+    assert found(topic=True) == {"true"}
+    assert found(topic=1) == found(topic=1.0) == {"one"}
+    assert found(half=0.5) == {"both"}
+    assert found(size=2) == found(size=2.0) == {"topic", "none"}
+    assert found(topic="1") == set()
+    assert found() == {"both", "topic", "none", "true", "one"}
+
+
+def test_list_follows_changes_of_metadata(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="t", metadata={"a": 1, "b": 2})
+    plain.threads.update("t", metadata={"a": None, "b": 3, "c": "new"})
+    assert ids(plain.threads.list(metadata={"a": 1})) == []
+    assert ids(plain.threads.list(metadata={"b": 2})) == []
+    assert ids(plain.threads.list(metadata={"b": 3, "c": "new"})) == ["t"]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "1", "1:", ":1", "-1:0", "1:0:0", "1.5:0", "1:" + "9" * 20, "9" * 5000 + ":0"]
+)
+def test_a_bad_cursor_of_threads_is_refused_with_the_remedy(plain: Memory, cursor: str) -> None:
+    with pytest.raises(OptionError, match="pass the next_cursor of the page before, unchanged"):
+        plain.threads.list(cursor=cursor)
+
+
+@pytest.mark.parametrize("choice", [{"limit": 0}, {"limit": True}, {"order_by": "title"}, {"limit": 2_000_000}])
+def test_an_impossible_list_is_refused(plain: Memory, choice: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="use "):
+        plain.threads.list(**choice)
+
+
+def test_listing_heals_an_index_that_was_dropped(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.threads.create(resource_id="u", thread_id="t")
+    assert plain.threads.list().total == 1
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:threads")  # type: ignore[no-untyped-call]
+    assert [thread.id for thread in plain.threads.list()] == ["t"]

@@ -1,0 +1,428 @@
+"""Long threads are deleted, cleared, transferred and truncated in slices; what holds is decided at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem._engine.effects import Plan, as_eval
+from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history import operations as history
+from langchain_workingmem.threads import operations as threads
+from langchain_workingmem.users import operations as resources
+from tests.helpers.embedded import wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.users.test_deletion import CrashError, cut
+
+Make = Callable[..., Memory]
+LONG = 1300  # messages: three slices
+WORDS = ("tea", "milk", "bread", "honey")
+IDS = {"thread_id": "t", "resource_id": "u"}
+
+
+def talk(memory: Memory, number: int, name: str = "m", **ids: str) -> None:
+    said = [
+        (AIMessage if place % 2 else HumanMessage)(f"{WORDS[place % 4]} {name}", id=f"{name}{place}")
+        for place in range(number)
+    ]
+    memory.history.append(said, **{**IDS, **ids})
+
+
+@pytest.fixture
+def other(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
+    """Another process."""
+    with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(8), recall=RecallOptions()) as memory:
+        yield memory
+
+
+@pytest.fixture(autouse=True)
+def taught(raw: redis.Redis) -> None:
+    """Let the server know the scripts, so that the first step of an operation is its script."""
+    for script in vars(scripts).values():
+        if isinstance(script, Script):
+            raw.script_load(str(as_eval(script.call([]))[1]))
+
+
+@pytest.fixture
+def long(make_memory: Make) -> Memory:
+    """A thread t of the user u, too long for one slice."""
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions())
+    talk(memory, LONG)
+    return memory
+
+
+def stored(raw: redis.Redis, prefix: str) -> dict[str, str]:
+    """The vectors that are stored, with their owners."""
+    keys = list(raw.scan_iter(f"{prefix}:vector:*", count=1000))
+    pipe = raw.pipeline(transaction=False)
+    for key in keys:
+        pipe.hget(key, "resource")
+    return {
+        key.decode().rpartition("{")[2]: owner.decode()
+        for key, owner in zip(keys, pipe.execute(), strict=True)
+        if owner
+    }
+
+
+def assert_settled(raw: redis.Redis, prefix: str) -> None:
+    """No slice is left to be done, and the vectors are those of the messages on the current branches, with their owners."""
+    assert list(raw.scan_iter(f"{prefix}:trash:*", count=1000)) == []
+    wanted = {}
+    for key in raw.scan_iter(f"{prefix}:thread:*", count=1000):
+        thread: Any = raw.hgetall(key)
+        assert not {b"tending", b"behind", b"trash", b"next_lease"} & set(thread)
+        tag = key.decode().rpartition("{")[2]
+        order: Any = raw.zrange(f"{prefix}:order:{{{tag}", 0, -1, withscores=True)
+        assert int(thread[b"count"]) == len(order)
+        for id, seq in order:
+            body: Any = raw.hget(f"{prefix}:messages:{{{tag}", id)
+            size, chunks = body.decode().split('"vectors":"')[1].split('"')[0].split("/")[1:]
+            for chunk in range(int(chunks)):
+                wanted[f"{tag}:{seq:.0f}:{chunk}:{size}"] = thread[b"resource"].decode()
+    assert stored(raw, prefix) == wanted
+
+
+def shown(memory: Memory, resource: str) -> set[str]:
+    """All that a resource is shown of the thread t, in whatever way."""
+    found = {row.message.id or "" for row in memory.history.for_resource(resource, limit=10_000)}
+    found |= {f"listed {thread.id}" for thread in memory.threads.list(resource_id=resource)}
+    with suppress(ThreadOwnershipError):
+        found |= {message.id or "" for message in memory.history.messages("t", resource_id=resource)}
+    for text in WORDS:
+        for scope in ("resource", "thread"):
+            with suppress(ThreadOwnershipError):
+                recalled = memory.recall.search(text, thread_id="t", resource_id=resource, scope=scope, top_k=20)
+                found |= {row.message.id or "" for row in recalled.rows}
+        context = memory.context([HumanMessage(text, id="q")], thread_id="new", resource_id=resource)
+        found |= {row.message.id or "" for row in context.recalled.rows}
+    return found
+
+
+# ------------------------------------------------------------------ the operations
+
+
+OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
+    "delete": lambda memory: threads.delete(memory.core.state, "t", "u"),
+    "clear": lambda memory: history.delete(memory.core.state, "t", "u", None),
+    "some": lambda memory: history.delete(memory.core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
+    "truncate": lambda memory: history.truncate(memory.core.state, "t", "u", "m4"),
+    "transfer": lambda memory: threads.transfer(memory.core.state, "t", "u", "v"),
+    "delete_resource": lambda memory: resources.delete(memory.core.state, "u", "mark"),
+}
+LEFT = {  # what the user u is shown from the first step on
+    "delete": set(),
+    "clear": {"listed t"},
+    "some": {"listed t", *(f"m{place}" for place in range(20))},
+    "truncate": {"listed t", *(f"m{place}" for place in range(5))},
+    "transfer": set(),
+}
+WAYS: dict[str, Callable[[Memory], object]] = {  # to go on with what somebody has left undone
+    "a write": lambda memory: memory.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id="x"),
+    "reindex": lambda memory: memory.recall.reindex(progress=False),
+    "delete_resource": lambda memory: memory.delete_resource("u"),
+    "delete": lambda memory: memory.threads.delete("t"),
+}
+
+
+def wait_for(memory: Memory, raw: redis.Redis, prefix: str, field: str) -> None:
+    """Wait until the thread has no such field; an event loop goes on with its background only while it is used."""
+
+    def is_gone() -> bool:
+        memory.threads.get("t")
+        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.state.sweeping
+
+    wait_until(is_gone)
+
+
+def crash(memory: Memory, name: str, after: int) -> None:
+    with pytest.raises(CrashError):
+        memory.core.run(cut(OPERATIONS[name](memory), after))
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("after", [1, 2])
+def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
+    long: Memory, raw: redis.Redis, prefix: str, name: str, after: int
+) -> None:
+    crash(long, name, after)
+    assert len(stored(raw, prefix)) > 100, "nothing is left to be done"
+    assert shown(long, "u") == LEFT[name]
+    if name == "transfer":
+        assert {message.id for message in long.history.messages("t", resource_id="v")} == {
+            f"m{place}" for place in range(LONG)
+        }
+        hits = [hit for text in WORDS for hit in long.recall.search(text, resource_id="v", top_k=50)]
+        assert 0 < len(hits) <= 200  # the heir finds what has come so far
+    else:
+        assert shown(long, "v") == set()
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_left_undone_is_finished_by_whoever_comes_next(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str, way: str
+) -> None:
+    crash(long, name, 1)
+    with suppress(WorkingMemError):
+        if way == "a write":
+            thread = other.threads.get("t")
+            owner = "u" if thread is None else thread.resource_id
+            other.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id=owner)
+        else:
+            WAYS[way](other)
+    other.close()  # which waits for what runs in the background
+    assert_settled(raw, prefix)
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+def test_an_interrupted_deletion_of_a_resource_leaves_no_trash(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str, after: int
+) -> None:
+    with suppress(RuntimeError):  # the plan has come to its end
+        crash(long, "delete_resource", after)
+    report = other.delete_resource("u")
+    assert report.verified
+    assert stored(raw, prefix) == {}
+    assert [key for key in raw.scan_iter(f"{prefix}:*") if b":settings" not in key] == []
+
+
+def test_the_trash_of_a_resource_is_found_without_vectors(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    raw.hset(f"{prefix}:trash:{{gone}}", "7", "u")
+    raw.zadd(f"{prefix}:trash:{{gone}}:7:order", {"a": 1})
+    raw.hset(f"{prefix}:trash:{{gone}}:7:messages", "a", "x")
+    raw.hset(f"{prefix}:trash:{{others}}", "7", "v")
+    assert memory.delete_resource("u").verified
+    assert list(raw.scan_iter(f"{prefix}:trash:*")) == [f"{prefix}:trash:{{others}}".encode()]
+
+
+def test_a_transfer_that_was_interrupted_costs_the_heir_nothing_when_the_former_owner_is_deleted(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    crash(long, "transfer", 1)
+    assert other.delete_resource("u").verified
+    assert_settled(raw, prefix)
+    assert len(stored(raw, prefix)) == LONG
+
+
+@pytest.mark.parametrize("name", ["delete", "clear"])
+def test_a_new_thread_of_the_same_name_keeps_its_vectors(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
+) -> None:
+    crash(long, name, 1)
+    long.core.state.sweeping.add("t")  # and nobody goes on yet
+    talk(long, 40, "n")
+    assert len(stored(raw, prefix)) > 100
+    found = shown(long, "u")
+    assert found <= {"listed t", *(f"n{place}" for place in range(40))}
+    assert {f"n{place}" for place in range(40)} <= found
+    crash(long, name, 1)  # a second trash beside the first
+    talk(long, 30, "o")
+    assert {f"o{place}" for place in range(30)} <= shown(long, "u")
+    other.recall.reindex(progress=False)
+    assert_settled(raw, prefix)
+    assert len(stored(raw, prefix)) == 30
+    assert {hit.message.id for hit in long.recall.search("tea", resource_id="u", top_k=30)} == {
+        f"o{place}" for place in range(30)
+    }
+
+
+def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    crash(long, "truncate", 1)
+    long.core.state.sweeping.add("t")
+    long.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)  # the same words: it is on the branch again
+    other.threads.transfer("t", resource_id="u", to="v")
+    other.recall.reindex(progress=False)
+    assert_settled(raw, prefix)
+    assert [message.id for message in other.history.messages("t")][-1] == f"m{LONG - 4}"
+
+
+def test_an_edit_near_the_beginning_takes_the_rest_along_in_slices(long: Memory, raw: redis.Redis, prefix: str) -> None:
+    asked = [HumanMessage("water", id="m4")]
+    long.context(asked, thread_id="t", resource_id="u")
+    long.save_turn([*asked, AIMessage("honey", id="new")], thread_id="t", resource_id="u")
+    assert [message.id for message in long.history.messages("t")] == ["m0", "m1", "m2", "m3", "m4", "new"]
+    wait_for(long, raw, prefix, "behind")
+    assert_settled(raw, prefix)
+    behind = long.history.messages("t", superseded=True)
+    assert len(behind) == LONG + 2  # the old question, too
+
+
+@pytest.mark.parametrize("after", ["m4", "m700", f"m{LONG - 3}"])
+@pytest.mark.parametrize("earlier", [0, 900])
+def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(
+    long: Memory, raw: redis.Redis, prefix: str, after: str, earlier: int
+) -> None:
+    """Whichever part is smaller is copied: the one that stays, the one that goes, or what was superseded before."""
+    if earlier:
+        talk(long, earlier, "z")
+        assert long.history.truncate("t", after=f"m{LONG - 1}") == earlier
+    place = int(after[1:])
+    assert long.history.truncate("t", after=after) == LONG - place - 1
+    assert [message.id for message in long.history.messages("t")] == [f"m{at}" for at in range(place + 1)]
+    behind = [row.message.id for row in long.history.page("t", limit=10_000)]
+    assert len(behind) == place + 1
+    everything = [message.id for message in long.history.messages("t", superseded=True)]
+    assert everything == [*(f"m{at}" for at in range(LONG)), *(f"z{at}" for at in range(earlier))]
+    assert_settled(raw, prefix)
+    context = long.context([HumanMessage("next", id="q")], thread_id="t", resource_id="u")
+    assert [message.id for message in context.messages][-2] == after
+
+
+# ------------------------------------------------------------------ the cost
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_short_thread_costs_one_round_trip_and_a_long_one_is_done_in_slices(
+    long: Memory, make_memory: Make, name: str
+) -> None:
+    def sends(memory: Memory) -> int:
+        plan, number = OPERATIONS[name](memory), 0
+
+        def counted() -> Plan[Any]:
+            nonlocal number
+            effect = next(plan)
+            with suppress(StopIteration):
+                while True:
+                    number += 1
+                    effect = plan.send((yield effect))
+
+        memory.core.run(counted())
+        return number
+
+    assert sends(long) >= LONG // 500
+    short = make_memory(
+        key_prefix=f"{long.core.state.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
+    )
+    talk(short, 15)
+    assert sends(short) == 1
+
+
+# ------------------------------------------------------------------ leases
+
+
+def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
+    talk(memory, LONG)
+    key = f"{prefix}:thread:{{t}}"
+    wait_for(memory, raw, prefix, "tending")
+    memory.core.state.sweeping.add("t")  # whoever should go on dies each time
+    for place in range(3):
+        due = round((time.time() + 86_400 + 60) * 1000)
+        for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000):
+            raw.pexpireat(vector, due)
+        raw.hset(key, "lease", due)
+        raw.hdel(key, "next_lease")
+        memory.history.append([HumanMessage("one more", id=f"w{place}")], **IDS)
+        assert raw.hexists(key, "tending")
+        ends = {raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}
+        assert min(ends) >= raw.pexpiretime(key)
+    memory.core.state.sweeping.discard("t")
+    memory.history.append([HumanMessage("the last", id="last")], **IDS)
+    wait_for(memory, raw, prefix, "tending")
+    assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
+    assert_settled(raw, prefix)
+
+
+def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
+    memory.core.state.sweeping.add("t")
+    talk(memory, LONG)
+    assert raw.hexists(f"{prefix}:thread:{{t}}", "tending")
+    ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
+    assert len(ends) == LONG
+    assert min(ends) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
+
+
+def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
+    talk(memory, LONG)
+    wait_for(memory, raw, prefix, "tending")
+    crash(memory, "truncate", 1)
+    memory.core.state.sweeping.add("t")
+    (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
+    raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
+    memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)
+    assert raw.pexpiretime(vector) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
+
+
+def test_the_trash_of_a_thread_that_expires_goes_with_its_vectors(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(seconds=3))
+    talk(memory, 800)
+    wait_for(memory, raw, prefix, "tending")
+    crash(memory, "delete", 1)
+    assert list(raw.scan_iter(f"{prefix}:trash:*"))
+    wait_until(lambda: not [key for key in raw.scan_iter(f"{prefix}:*", count=1000) if b":settings" not in key])
+
+
+# ------------------------------------------------------------------ writers
+
+
+def test_writers_at_work_and_slices_leave_every_vector_where_it_belongs(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    stop = threading.Event()
+    failures: list[Exception] = []
+
+    def memory() -> Memory:
+        return Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(8), recall=RecallOptions())
+
+    def write(number: int) -> None:
+        with memory() as mine:
+            place = 0
+            while not stop.is_set():
+                with suppress(WorkingMemError):  # somebody else's at the moment
+                    talk(mine, 20, f"w{number}-{place}-")
+                with suppress(WorkingMemError):
+                    mine.history.update([HumanMessage("changed", id=f"w{number}-{place}-3")], thread_id="t")
+                place += 1
+
+    def guard(number: int) -> None:
+        try:
+            write(number)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test tells
+            failures.append(error)
+
+    writers = [threading.Thread(target=guard, args=(number,)) for number in range(3)]
+    with memory() as mine:
+        for writer in writers:
+            writer.start()
+        for place in range(4):
+            with suppress(WorkingMemError):
+                talk(mine, LONG, f"r{place}-")
+            with suppress(WorkingMemError):
+                mine.threads.transfer("t", resource_id="u", to="v")
+            with suppress(WorkingMemError):
+                mine.history.truncate("t", after=f"r{place}-10")
+            with suppress(WorkingMemError):
+                mine.threads.transfer("t", resource_id="v", to="u")
+            mine.history.clear("t") if place % 2 else mine.threads.delete("t")
+        stop.set()
+        for writer in writers:
+            writer.join()
+        assert failures == []
+        mine.recall.reindex(progress=False)
+    with memory() as last:
+        last.recall.reindex(progress=False)
+    assert_settled(raw, prefix)

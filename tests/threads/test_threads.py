@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langchain_workingmem import (
+    IdError,
+    Memory,
+    OptionError,
+    Page,
+    Thread,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
+from langchain_workingmem._redis.keys import encode
+from tests.history.test_history import append, texts, thread_of, vectors
+from tests.redis.test_keys import BAD_IDS
+
+if TYPE_CHECKING:
+    from langchain_workingmem.embedded import EmbeddedRedis
+    from tests.helpers.embeddings import WordEmbeddings
+
+
+def ids(threads: Page[Thread] | list[Thread]) -> list[str]:
+    return [thread.id for thread in threads]
+
+
+def all_threads(memory: Memory, **choice: Any) -> list[str]:
+    page = memory.threads.list(**choice)
+    found, totals = ids(page), {page.total}
+    while page.next_cursor is not None:
+        page = memory.threads.list(cursor=page.next_cursor, **choice)
+        assert page.items
+        assert len(page) <= choice.get("limit", 100)
+        found += ids(page)
+        totals.add(page.total)
+    assert totals == {len(found)}
+    return found
+
+
+# ---------------------------------------------------------------------- create, get
+
+
+def test_create_returns_what_get_reads(plain: Memory) -> None:
+    metadata = {"a": [1, {"b": None, "é\0\n": "😀"}], "": 0.5, "x,y|z": True, "n": None, "tuple": [1, 2]}
+    thread = plain.threads.create(resource_id="u", thread_id="t", title="A\0 title\n", metadata=metadata)
+    assert thread == plain.threads.get("t") == plain.threads.get("t", resource_id="u")
+    assert (thread.id, thread.resource_id, thread.title) == ("t", "u", "A\0 title\n")
+    assert thread.metadata == metadata
+    assert thread.created_at == thread.updated_at
+    assert thread.created_at.tzinfo is UTC
+    assert (thread.message_count, thread.clone_of) == (0, None)
+
+
+def test_create_without_an_id_gives_each_thread_its_own(plain: Memory) -> None:
+    made = [plain.threads.create(resource_id="u") for _ in range(3)]
+    assert len(set(ids(made))) == 3
+    assert sorted(all_threads(plain, resource_id="u")) == sorted(ids(made))
+
+
+@pytest.mark.parametrize("owner", ["u", "somebody else"])
+def test_create_never_overwrites(plain: Memory, owner: str) -> None:
+    before = plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    with pytest.raises(ThreadExistsError, match=r"thread 't' exists: read it with threads\.get\(\)") as caught:
+        plain.threads.create(resource_id=owner, thread_id="t", title="new")
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.thread_id == "t"
+    assert plain.threads.get("t") == before
+
+
+def test_create_keeps_to_a_thread_that_a_message_made(plain: Memory) -> None:
+    append(plain, "a")
+    with pytest.raises(ThreadExistsError):
+        plain.threads.create(resource_id="u", thread_id="t")
+
+
+def test_get_of_no_thread_is_none(plain: Memory) -> None:
+    assert plain.threads.get("nowhere") is None
+    assert plain.threads.get("nowhere", resource_id="u") is None
+
+
+@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"\ud800": 1}])
+def test_metadata_that_is_not_json_is_refused_with_the_remedy(plain: Memory, metadata: Any) -> None:
+    for write in (plain.threads.create, lambda **given: plain.threads.update("t", **given)):
+        with pytest.raises(OptionError, match=r"use strings, numbers, booleans|use a str of valid Unicode"):
+            write(resource_id="u", metadata=metadata)
+    assert all_threads(plain) == []
+
+
+@pytest.mark.parametrize("key", [1, "\ud800"])
+def test_a_key_to_delete_is_checked_like_one_to_set(plain: Memory, key: Any) -> None:
+    plain.threads.create(resource_id="u", thread_id="t", metadata={"1": "kept"})
+    with pytest.raises(OptionError, match="use a str of valid Unicode"):
+        plain.threads.update("t", metadata={key: None})
+    assert thread_of(plain).metadata == {"1": "kept"}
+
+
+@pytest.mark.parametrize("title", [5, b"x", "\ud800"])
+def test_a_title_that_is_no_text_is_refused(plain: Memory, title: Any) -> None:
+    with pytest.raises(OptionError, match="title"):
+        plain.threads.create(resource_id="u", title=title)
+    plain.threads.create(resource_id="u", thread_id="t")
+    with pytest.raises(OptionError, match="title"):
+        plain.threads.update("t", title=title)
+    with pytest.raises(OptionError, match="title"):
+        plain.threads.clone("t", title=title)
+
+
+# ---------------------------------------------------------------------- update
+
+
+def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
+    made = plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": {"x": 1}, "b": 2})
+    after = plain.threads.update("t", metadata={"a": {"y": 2}, "b": None, "c": [None]})
+    assert (after.title, after.metadata) == ("T", {"a": {"y": 2}, "c": [None]})
+    assert after.created_at == made.created_at
+    assert after.updated_at > made.updated_at
+    assert after == plain.threads.get("t")
+    assert plain.threads.update("t", title="New").metadata == after.metadata
+    assert plain.threads.update("t", title=None, resource_id="u").title is None
+    assert plain.threads.update("t", metadata=None).metadata == after.metadata
+
+
+def test_update_of_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError, match=r"create it with threads\.create\(\), or append a message") as caught:
+        plain.threads.update("nowhere", title="x")
+    assert isinstance(caught.value, LookupError)
+    assert plain.threads.get("nowhere") is None
+
+
+# ---------------------------------------------------------------------- delete
+
+
+@pytest.mark.parametrize("id", ["t", "{a} b", "é*"])
+def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id: str) -> None:
+    memory.threads.create(resource_id="u", thread_id=id, metadata={"k": 1})
+    append(memory, "a cat", " ".join(f"w{number}" for number in range(2000)), thread_id=id)
+    append(memory, "stays", thread_id=f"{id}x")
+    assert memory.threads.delete(id, resource_id="u") is True
+    left = [key.decode() for key in raw.scan_iter(f"{prefix}*", count=1000)]
+    assert [key for key in left if f"{{{encode(id)}}}" in key] == []
+    assert any(f"{{{encode(id + 'x')}}}" in key for key in left)
+    assert memory.threads.get(id) is None
+    assert memory.history.messages(id) == []
+    assert ids(memory.threads.list(resource_id="u")) == [f"{id}x"]
+    assert [hit.thread_id for hit in memory.recall.search("cat w1", resource_id="u").hits] == [f"{id}x"]
+    assert memory.threads.delete(id) is False
+
+
+def test_a_deleted_thread_may_be_created_anew_by_anybody(plain: Memory) -> None:
+    plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    append(plain, "a")
+    plain.threads.delete("t")
+    again = plain.threads.create(resource_id="other", thread_id="t")
+    assert (again.title, again.metadata, again.message_count) == (None, {}, 0)
+    append(plain, "b", resource_id="other")
+    assert texts(plain.history.messages("t")) == ["b"]
+
+
+# ---------------------------------------------------------------------- transfer
+
+
+def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: WordEmbeddings) -> None:
+    memory.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    append(memory, "a cat sat")
+    memory.recall.search("cat", resource_id="u")
+    before, calls = thread_of(memory), len(embeddings.calls)
+    after = memory.threads.transfer("t", resource_id="u", to=" {U}|u ")
+    assert after == thread_of(memory)
+    assert (after.resource_id, after.title, after.metadata, after.message_count) == (" {U}|u ", "T", {"k": 1}, 1)
+    assert after.updated_at > before.updated_at
+    assert ids(memory.threads.list(resource_id="u")) == []
+    assert ids(memory.threads.list(resource_id=" {U}|u ")) == ["t"]
+    assert memory.recall.search("cat", resource_id="u").hits == []
+    assert [hit.thread_id for hit in memory.recall.search("cat", resource_id=" {U}|u ").hits] == ["t"]
+    assert len(embeddings.calls) == calls
+    with pytest.raises(ThreadOwnershipError):
+        append(memory, "late")
+
+
+def test_transfer_leaves_evicted_vectors_gone(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    append(memory, "a", "b")
+    before = vectors(raw, prefix)
+    evicted, other = before
+    raw.delete(evicted)
+    memory.threads.transfer("t", resource_id="u", to="v")
+    assert vectors(raw, prefix) == {other: before[other]}
+
+
+def test_transfer_of_no_thread_is_an_error(plain: Memory) -> None:
+    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
+        plain.threads.transfer("nowhere", resource_id="u", to="v")
+
+
+@pytest.mark.parametrize("id", BAD_IDS)
+def test_transfer_to_nobody_is_refused(plain: Memory, id: Any) -> None:
+    plain.threads.create(resource_id="u", thread_id="t")
+    with pytest.raises(IdError, match="to "):
+        plain.threads.transfer("t", resource_id="u", to=id)
+    assert thread_of(plain).resource_id == "u"
+
+
+# ---------------------------------------------------------------------- at the same time
+
+
+def test_one_of_many_creations_and_clones_of_one_id_wins(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
+    append(plain, "a", "b", thread_id="source")
+    with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
+
+        def make(number: int) -> str:
+            try:
+                if number % 2:
+                    return shared.threads.create(resource_id="u", thread_id="t", title=f"made {number}").title or ""
+                return shared.threads.clone("source", new_thread_id="t", title=f"made {number}").thread.title or ""
+            except ThreadExistsError:
+                return ""
+
+        winners = [title for title in pool.map(make, range(40)) if title]
+    assert winners == [thread_of(plain).title]
+    assert thread_of(plain).message_count == len(plain.history.messages("t"))
+
+
+def test_updates_of_different_keys_at_the_same_time_keep_all(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
+    plain.threads.create(resource_id="u", thread_id="t")
+    with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: shared.threads.update("t", metadata={str(number): number}), range(100)))
+    assert thread_of(plain).metadata == {str(number): number for number in range(100)}
+    for number in range(100):
+        assert ids(plain.threads.list(metadata={str(number): number})) == ["t"]
+
+
+def test_one_of_many_transfers_wins(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
+    append(plain, "a")
+    with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
+
+        def give(number: int) -> str:
+            try:
+                return shared.threads.transfer("t", resource_id="u", to=f"v{number}").resource_id
+            except ThreadOwnershipError:
+                return ""
+
+        winners = [owner for owner in pool.map(give, range(30)) if owner]
+    assert winners == [thread_of(plain).resource_id]
+
+
+def test_writers_beside_deletions_leave_no_orphan(
+    server: EmbeddedRedis, memory: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    memory.setup()
+    with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
+
+        def act(number: int) -> object:
+            with suppress(WorkingMemError):
+                if number % 3 == 0:
+                    return shared.threads.delete("t")
+                if number % 3 == 1:
+                    return shared.threads.transfer("t", resource_id="u", to="u")
+                append(shared, str(number), str(number % 5))
+            return None
+
+        list(pool.map(act, range(200)))
+    memory.threads.delete("t")
+    assert [key for key in raw.scan_iter(f"{prefix}*", count=1000) if b"{t}" in key] == []
+
+
+# ---------------------------------------------------------------------- against a dict
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
+_changes = st.lists(st.dictionaries(_keys, _json, max_size=3), max_size=4)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.dictionaries(_keys, _json.filter(lambda value: value is not None), max_size=4), changes=_changes)
+def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, Any], changes: list[Any]) -> None:
+    name = plain.threads.create(resource_id="u", metadata=first).id
+    model = dict(first)
+    for change in changes:
+        model = {key: value for key, value in (model | change).items() if value is not None}
+        assert plain.threads.update(name, metadata=change).metadata == model
+    assert thread_of(plain, name).metadata == model
+    assert name in ids(plain.threads.list(resource_id="u", metadata=model))
+
+
+# ------------------------------------------------------------------ working memory is no metadata
+
+
+@pytest.mark.parametrize("key", ["workingMemory", "working_memory"])
+def test_working_memory_in_metadata_is_refused_with_the_remedy(plain: Memory, key: str) -> None:
+    plain.threads.create(resource_id="u", thread_id="there")
+    for call in (
+        lambda: plain.threads.create(resource_id="u", thread_id="t", metadata={key: "# Ann"}),
+        lambda: plain.threads.update("there", metadata={key: {"name": "Ann"}}),
+        lambda: plain.threads.clone("there", metadata={key: "# Ann"}),
+    ):
+        with pytest.raises(
+            OptionError, match=r"threads\.create\(working_memory=\.\.\.\), or use working_memory\.update"
+        ):
+            call()
+    assert plain.threads.list(resource_id="u").total == 1
+    plain.threads.update("there", metadata={key: None})

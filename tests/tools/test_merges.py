@@ -1,0 +1,261 @@
+"""A whole text that a model sends replaces what it was shown, not what others have written since."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
+from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Invoke, Make, Person, results, with_memory
+
+FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
+RUN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+
+
+def filled(*fields: int, text: str = DEFAULT_TEMPLATE, value: str = "yes") -> str:
+    for field in fields:
+        text = text.replace(FIELDS[field], f"{FIELDS[field]} {value} {field}")
+    return text
+
+
+def text_of(memory: Memory) -> str:
+    return memory.working_memory.get(resource_id="ann").text
+
+
+def nine() -> AIMessage:
+    return calling(*((UPDATE, {"memory": filled(field)}) for field in range(9)), id="a1")
+
+
+def test_an_agent_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    found = bench.run(agent_of(Scripted.says(nine(), "Noted."), memory), ask("many things"))
+    assert [message.status for message in results(found["messages"])] == ["success"] * 9
+    assert all(f"yes {at}" in str(one.content) for at, one in enumerate(results(found["messages"])))
+    assert all(str(one.content).count("yes") == 1 for one in results(found["messages"]))
+    assert text_of(memory) == filled(*range(9))
+
+
+def test_a_graph_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    app = looping(memory, Scripted.says(nine(), "Noted."))
+    bench.run(app, ask("many things"))
+    assert text_of(memory) == filled(*range(9))
+
+
+def looping(memory: Memory, model: Scripted) -> Any:
+    """Load once, then answer and call tools in turns."""
+    tools = memory.tools(include=[UPDATE, GET, CLEAR])
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node())
+    graph.add_node("answer", answer)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_conditional_edges("answer", tools_condition)
+    graph.add_edge("tools", "answer")
+    return graph.compile()
+
+
+PROGRAM = """
+import sys
+from langchain_workingmem import Memory, WorkingMemoryOptions
+url, prefix, first = sys.argv[1:]
+with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
+    shown = memory.context("hi", thread_id="t" + first, resource_id="ann").working_memory
+    print("ready", flush=True)
+    sys.stdin.readline()
+    (tool,) = memory.tools(thread_id="t" + first, resource_id="ann")
+    template = memory.working_memory.template
+    for field in template.splitlines()[1 + int(first) : 4 + int(first)]:
+        print(tool.invoke({"memory": template.replace(field, field + " yes")}))
+"""
+
+
+def test_three_processes_keep_nine_updates_of_nine_fields(server: EmbeddedRedis, prefix: str) -> None:
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, server.url, prefix, str(first)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for first in (0, 3, 6)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    said = [program.communicate("go\n", timeout=60)[0] for program in programs]
+    with Memory(server.url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
+        assert text_of(memory).count(" yes") == 9, said
+
+
+# ---------------------------------------------------------------------- what the model saw
+
+
+def test_what_a_person_writes_meanwhile_is_kept(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
+
+    def meanwhile(_: Any) -> AIMessage:
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        return calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n- **City**:\n"}), id="a1")
+
+    found = bench.run(agent_of(Scripted.says(meanwhile, "Noted."), memory), ask("I am Ann"))
+    assert text_of(memory) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+    assert "City" not in str(results(found["messages"])[0].content)
+
+
+def test_a_line_that_somebody_else_changed_comes_back_as_a_conflict(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
+
+    def meanwhile(_: Any) -> AIMessage:
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        return calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n- **City**: Bonn\n"}), id="a1")
+
+    edit = {"edits": [{"find": "Ulm", "replace": "Bonn"}]}
+    model = Scripted.says(meanwhile, calling((UPDATE, edit), id="a2"), "Noted.")
+    conflict, done = results(bench.run(agent_of(model, memory), ask("I am Ann, of Bonn"))["messages"])
+    assert conflict.status == "error"
+    assert "now: - **City**: Ulm" in str(conflict.content)
+    assert "nothing was changed" in str(conflict.content)
+    assert done.status == "success"
+    assert text_of(memory) == "# User\n- **Name**:\n- **City**: Bonn\n"
+
+
+def said(name: str) -> dict[str, str]:
+    return {"memory": f"# User\n- **Name**: {name}\n- **City**:\n"}
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_a_model_may_change_its_mind_at_the_next_step(bench: Bench, kind: str) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE, tools=("update", "get", "clear")))
+    model = Scripted.says(
+        calling((UPDATE, said("Ann")), id="a1"),
+        calling((UPDATE, said("Anna")), id="a2"),
+        calling((UPDATE, {"memory": TEMPLATE + "- **Likes**: tea"}), id="a3"),
+        "Noted.",
+    )
+    app = agent_of(model, memory) if kind == "agent" else looping(memory, model)
+    found = results(bench.run(app, ask("I am Ann. No, Anna. No, never mind."))["messages"])
+    assert [one.status for one in found] == ["success"] * 3, found
+    assert text_of(memory) == TEMPLATE + "- **Likes**: tea"
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: str) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE, tools=("update", "get", "clear")))
+
+    def meanwhile(_: Any) -> AIMessage:
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        return calling((GET, {}), (UPDATE, said("Ann")), id="a1")
+
+    known = "# User\n- **Name**: Ann\n- **City**: Bonn\n"
+    lines: list[Line] = [meanwhile, calling((GET, {}), id="a2"), calling((UPDATE, {"memory": known}), id="a3")]
+    more = [calling((CLEAR, {}), id="a4"), calling((UPDATE, said("Bob")), id="a5")]
+    model = Scripted.says(*lines, *more, "Noted.")
+    app = agent_of(model, memory) if kind == "agent" else looping(memory, model)
+    found = results(bench.run(app, ask("I am Ann"))["messages"])
+    assert [one.status for one in found] == ["success"] * 6, found
+    assert "+ - **City**: Bonn" in str(found[3].content)
+    assert text_of(memory) == said("Bob")["memory"]
+
+
+def test_reading_by_a_bare_tool_counts_at_once(markdown: Memory, invoke: Invoke) -> None:
+    update, get = markdown.tools(**RUN, include=[UPDATE, GET])
+    assert "empty" in invoke(get, {})
+    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+    invoke(update, said("Ann"))
+    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+    invoke(update, said("Ann"))  # a second call of the same answer
+    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+
+
+def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markdown: Memory, invoke: Invoke) -> None:
+    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+    (update,) = markdown.tools(**RUN)
+    invoke(update, said("Ann"))
+    assert text_of(markdown) == said("Ann")["memory"]
+
+
+def test_another_thread_was_shown_something_else(markdown: Memory, invoke: Invoke) -> None:
+    markdown.context("hi", **RUN)
+    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+    markdown.context("hi", thread_id="u", resource_id="ann")
+    (here,), (there,) = (markdown.tools(thread_id=id, resource_id="ann") for id in ("t", "u"))
+    invoke(here, said("Ann"))
+    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+    invoke(there, said("Ann"))  # it was shown Ulm, and sends none
+    assert text_of(markdown) == said("Ann")["memory"]
+
+
+def test_edits_work_on_what_is_there_whatever_was_shown(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
+    whole, edit = said("Ann"), {"edits": [{"find": "- **City**:", "replace": "- **City**: Ulm"}]}
+    model = Scripted.says(calling((UPDATE, whole), (UPDATE, edit), id="a1"), "Noted.")
+    bench.run(agent_of(model, memory), ask("I am Ann, of Ulm"))
+    assert text_of(memory) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+
+
+def test_a_bare_template_beside_a_fact_erases_nothing(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
+    model = Scripted.says(calling((UPDATE, said("Ann")), (UPDATE, {"memory": TEMPLATE}), id="a1"), "Noted.")
+    bench.run(agent_of(model, memory), ask("I am Ann"))
+    assert text_of(memory) == said("Ann")["memory"]
+
+
+def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
+    memory.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, resource_id="ann")
+    documents = [
+        {"name": "Anna", "home": {"city": "Ulm"}},
+        {"name": "Ann", "home": {"city": "Bonn"}},
+        {"name": "Ann", "home": {"city": "Ulm"}, "age": 3},
+    ]
+    model = Scripted.says(calling(*((UPDATE, {"memory": one}) for one in documents), id="a1"), "Noted.")
+    bench.run(agent_of(model, memory), ask("many things"))
+    assert json.loads(text_of(memory)) == {"name": "Anna", "home": {"city": "Bonn"}, "age": 3}
+
+
+def test_a_document_that_somebody_else_changed_comes_back_as_a_conflict(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, schema=Person, mode="replace")
+    memory.context("hi", **RUN)
+    memory.working_memory.update({"name": "Bob"}, resource_id="ann")
+    (update,) = memory.tools(**RUN)
+    assert 'now: name: "Bob"' in invoke(update, {"memory": {"name": "Ann"}})
+    invoke(update, {"memory": {"name": "Ann"}, "clear": ["name"]})
+    assert json.loads(text_of(memory)) == {"name": "Ann"}
+
+
+def test_an_agent_without_the_middleware_is_told_what_is_in_its_context(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    memory.context("many things", **RUN)
+    model = Scripted.says(nine(), "Noted.")
+    config: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}
+    bench.run(create_agent(model, memory.tools()), {"messages": [HumanMessage("many things")]}, config)
+    assert text_of(memory) == filled(*range(9))
+
+
+def test_a_middleware_that_only_reads_notes_what_was_shown_as_well(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    middleware = [
+        MemoryMiddleware(memory, tools=[]),
+    ]
+    model = Scripted.says(nine(), "Noted.")
+    bench.run(create_agent(model, memory.tools(), middleware=middleware), ask("many things"), CONFIG)
+    assert text_of(memory) == filled(*range(9))

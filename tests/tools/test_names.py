@@ -1,0 +1,198 @@
+"""Tools by their names: those that the prompt orders, and two memories in one agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import SystemMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
+from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling
+from tests.middleware.samples import stored
+from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory
+
+ALL = [UPDATE, GET, CLEAR, SEARCH]
+
+
+def prompt_of(model: Scripted, call: int = 0) -> str:
+    return "\n".join(str(message.text) for message in model.seen[call] if message.type != "tool")
+
+
+# ---------------------------------------------------------------------- what the prompt orders
+
+
+@pytest.mark.parametrize(
+    ("tools", "word", "absent"),
+    [
+        (None, "call update_working_memory\n", "read it, not change"),
+        ([UPDATE], "call update_working_memory\n", "read it, not change"),
+        ([f"{UPDATE}_team"], "call update_working_memory_team\n", "read it, not change"),
+        ([], "read it, not change", UPDATE),
+        ([GET, SEARCH], "read it, not change", UPDATE),
+    ],
+)
+def test_the_block_orders_only_tools_that_there_are(
+    make_memory: Make, tools: list[str] | None, word: str, absent: str
+) -> None:
+    memory = with_memory(make_memory, template=TEMPLATE)
+    state = memory.working_memory.get(resource_id="ann")
+    block = rendered(memory.core.state, state, tools=tools)
+    assert word in block
+    assert absent not in block
+
+
+def test_nothing_is_ordered_where_nothing_may_be_written(make_memory: Make) -> None:
+    memory = with_memory(make_memory, template=TEMPLATE)
+    state = memory.working_memory.get(resource_id="ann")
+    assert UPDATE not in rendered(memory.core.state, state, tools=[UPDATE], read_only=True)
+    fixed = with_memory(make_memory, template=TEMPLATE, read_only=True)
+    assert UPDATE not in rendered(fixed.core.state, state, tools=[UPDATE])
+
+
+@pytest.mark.parametrize(("tools", "ordered"), [(None, True), ([UPDATE], True), ([GET], False), ([], False)])
+def test_an_agent_is_told_of_the_tools_that_it_has(bench: Bench, tools: list[str] | None, ordered: bool) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    model = Scripted.says("Hello.")
+    bench.run(create_agent(model, middleware=[MemoryMiddleware(memory, tools=tools)]), ask("hi"))
+    assert (UPDATE in prompt_of(model)) is ordered
+    assert (UPDATE in model.tools[0]) is ordered
+
+
+def test_a_tool_that_the_options_do_not_give_is_ordered_where_it_was_asked_for(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(tools=()))
+    model = Scripted.says("Hello.")
+    bench.run(create_agent(model, middleware=[MemoryMiddleware(memory, tools=[UPDATE])]), ask("hi"))
+    assert "call update_working_memory" in prompt_of(model)
+
+
+# ---------------------------------------------------------------------- names of tools
+
+
+def test_tools_carry_the_name_of_their_memory(make_memory: Make, bench: Bench, invoke: Invoke) -> None:
+    memory = make_memory(
+        embeddings=bench.embeddings, recall=RecallOptions(), working_memory=WorkingMemoryOptions(template=TEMPLATE)
+    )
+    tools = memory.tools(resource_id="ann", include=ALL, name="team")
+    assert [tool.name for tool in tools] == [f"{name}_team" for name in ALL]
+    assert all("'team'" in tool.description for tool in tools)
+    assert "City" in invoke(tools[0], {"memory": "# User\n- **City**: Ulm\n"})
+    assert memory.working_memory.get(resource_id="ann").text == "# User\n- **City**: Ulm\n"
+
+
+@pytest.mark.parametrize("name", ["", "my team", "x" * 41, "a.b", 5, "ä"])
+def test_a_name_that_no_tool_can_carry_is_refused(make_memory: Make, bench: Bench, name: Any) -> None:
+    with pytest.raises(OptionError, match="letters, digits"):
+        with_memory(make_memory).tools(name=name)
+    with pytest.raises(OptionError, match="letters, digits"):
+        MemoryMiddleware(bench.memory(), name=name)
+
+
+def test_reading_only_leaves_out_what_writes_under_any_name(bench: Bench) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(tools=("update", "get", "clear")))
+    for name, end in ((None, ""), ("team", "_team")):
+        for tools in (None, ALL):
+            given = MemoryMiddleware(memory, read_only=True, name=name, tools=tools).tools
+            assert [tool.name for tool in given] == [f"{GET}{end}", f"{SEARCH}{end}"]
+
+
+# ---------------------------------------------------------------------- two memories
+
+
+def two(bench: Bench) -> tuple[Memory, Memory]:
+    own = bench.recalling(working_memory=WorkingMemoryOptions(template=TEMPLATE))
+    team = bench.recalling(
+        working_memory=WorkingMemoryOptions(template="# Team\n- **Goal**:\n"), key_prefix=f"{bench.prefix}team"
+    )
+    return own, team
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_memories_live_in_one_agent(bench: Bench, saver: InMemorySaver | None, order: int) -> None:
+    own, team = two(bench)
+    own.history.append(["we met in the park"], thread_id="old", resource_id="ann")
+    team.history.append(["the park was sold"], thread_id="plans", resource_id="ann")
+    goal = {"memory": "# Team\n- **Goal**: ship\n"}
+    model = Scripted.says(
+        calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n"}), (f"{UPDATE}_team", goal), id="a1"),
+        "Noted.",
+        "Ann, and to ship.",
+    )
+    middleware = [MemoryMiddleware(own), MemoryMiddleware(team, name="team")][::order]
+    agent = create_agent(model, middleware=middleware, system_prompt="Be kind.", checkpointer=saver)
+    found = bench.run(agent, ask("I am Ann, what about the park?", "q1"))
+    assert [one.status for one in results(found["messages"])] == ["success"] * 2
+    assert set(model.tools[0]) == {UPDATE, SEARCH, f"{UPDATE}_team", f"{SEARCH}_team"}
+    bench.run(agent, ask("who am I, and what for?", "q2"))
+    assert own.working_memory.get(resource_id="ann").text == "# User\n- **Name**: Ann\n"
+    assert team.working_memory.get(resource_id="ann").text == "# Team\n- **Goal**: ship\n"
+
+    first, last = prompt_of(model), prompt_of(model, 2)
+    for begin, inside, outside in (
+        ("<working_memory>", "# User", "# Team"),
+        ('<working_memory name="team">', "# Team", "# User"),
+    ):
+        block = first.split(begin)[1].split("</working_memory>")[0]
+        assert inside in block
+        assert outside not in block
+    assert "call update_working_memory_team\n" in first.split('<working_memory name="team">')[1].split("<data>")[0]
+    assert "we met in the park" in first.split("<recalled_messages>")[1].split("</recalled_messages>")[0]
+    assert "the park was sold" in first.split('<recalled_messages name="team">')[1].split("</recalled_messages>")[0]
+    assert "- **Name**: Ann" in last
+    assert "- **Goal**: ship" in last
+    assert last.count("I am Ann, what about the park?") == 1
+
+    lines = ["human: I am Ann, what about the park?", "ai: update_working_memory#a1-0 update_working_memory_team#a1-1"]
+    for memory in (own, team):
+        kept = stored(memory)
+        assert kept[:2] == lines
+        assert kept[-3:] == ["ai: Noted.", "human: who am I, and what for?", "ai: Ann, and to ship."]
+        assert len(kept) == 7
+        assert "<working_memory" not in str(kept)
+        assert "<recalled" not in str(kept)
+    if saver is not None:
+        state = agent.get_state(CONFIG).values["messages"]
+        assert not any(isinstance(message, SystemMessage) for message in state)
+        assert "<working_memory" not in str(state)
+
+
+def test_two_memories_without_names_are_refused_with_the_remedy(bench: Bench) -> None:
+    own, team = two(bench)
+    for name in (None, "team"):
+        middleware = [MemoryMiddleware(own, name=name), MemoryMiddleware(team, name=name)]
+        with pytest.raises(OptionError, match=r"MemoryMiddleware\(memory, name='team'\)"):
+            create_agent(Scripted.says(), middleware=middleware)
+
+
+def test_a_middleware_is_known_by_its_name(bench: Bench) -> None:
+    memory = bench.memory()
+    assert MemoryMiddleware(memory).name == "MemoryMiddleware"
+    assert MemoryMiddleware(memory, name="team").name == "MemoryMiddleware_team"
+
+    class Ours(MemoryMiddleware):
+        pass
+
+    assert Ours(memory).name == "Ours"
+    create_agent(Scripted.says(), middleware=[Ours(memory), MemoryMiddleware(memory)])
+    with pytest.raises(AssertionError):  # the very same one twice is what LangChain says it is
+        create_agent(Scripted.says(), middleware=[one := MemoryMiddleware(memory), one])
+
+
+def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) -> None:
+    @tool
+    def search_memory(query: str) -> str:
+        """Look it up elsewhere."""
+        return query
+
+    memory = bench.recalling()
+    with pytest.raises(OptionError, match="another tool named 'search_memory'"):
+        bench.run(create_agent(Scripted.says("x"), [search_memory], middleware=[MemoryMiddleware(memory)]), ask("hi"))
+    others: list[dict[str, Any]] = [{"name": "team"}, {"tools": []}]
+    for options in others:
+        agent = create_agent(Scripted.says("Hello."), [search_memory], middleware=[MemoryMiddleware(memory, **options)])
+        assert bench.run(agent, ask("hi"))["messages"][-1].text == "Hello."

@@ -1,0 +1,144 @@
+"""What a model is shown of the tools of working memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, ConfigDict, create_model
+
+from langchain_workingmem import Memory
+from tests.tools.samples import (
+    CLEAR,
+    GET,
+    TEMPLATE,
+    UPDATE,
+    Home,
+    Invoke,
+    Make,
+    Person,
+    Scripted,
+    calls,
+    known,
+    results,
+    update_tool,
+    with_memory,
+)
+
+# ---------------------------------------------------------------------- what a model is shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "wrong"), [("replace", "the others stay"), ("append", "Lists are replaced as a whole")]
+)
+def test_the_tool_says_what_its_mode_does(make_memory: Make, mode: str, wrong: str) -> None:
+    assert wrong in update_tool(with_memory(make_memory, schema=Person)).description
+    assert wrong not in update_tool(with_memory(make_memory, schema=Person, mode=mode)).description
+
+
+class Deep(BaseModel):
+    """With everything that a schema may hold."""
+
+    model_config = ConfigDict(extra="forbid")
+    home: Home
+    homes: list[Home] = []
+    other: Home | None = None
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "pydantic": {"schema": Person},
+    "deep": {"schema": Deep},
+    "json schema": {
+        "schema": {"type": "object", "properties": {"home": Home.model_json_schema()}, "required": ["home"]}
+    },
+    "json schema with references": {"schema": Person.model_json_schema()},
+    "template": {"template": TEMPLATE},
+    "text": {"template": ""},
+}
+
+
+def objects(schema: Any) -> list[dict[str, Any]]:
+    """Find every object with properties in a JSON schema."""
+    if isinstance(schema, list):
+        return [found for part in schema for found in objects(part)]
+    if not isinstance(schema, dict):
+        return []
+    here = [schema] if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" else []
+    return here + [found for part in schema.values() for found in objects(part)]
+
+
+@pytest.mark.parametrize("options", SCHEMAS.values(), ids=SCHEMAS)
+def test_strict_tools_require_every_property_and_allow_no_others(make_memory: Make, options: dict[str, Any]) -> None:
+    memory = with_memory(make_memory, **options)
+    for tool in memory.tools(include=[UPDATE, GET, CLEAR]):
+        shown = convert_to_openai_tool(tool, strict=True)["function"]
+        assert shown["strict"] is True
+        assert "$ref" not in json.dumps(shown)
+        parts = objects(shown["parameters"]) or [shown["parameters"]]
+        for part in parts:
+            assert set(part.get("required", ())) == set(part["properties"])
+            assert part["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("options", SCHEMAS.values(), ids=SCHEMAS)
+def test_no_id_and_nothing_of_the_run_is_an_argument(make_memory: Make, options: dict[str, Any]) -> None:
+    memory = with_memory(make_memory, **options)
+    for tool in memory.tools(include=[UPDATE, GET, CLEAR]):
+        for strict in (None, True):
+            names = {
+                name for part in objects(convert_to_openai_tool(tool, strict=strict)) for name in part["properties"]
+            }
+            assert not names & {"thread_id", "resource_id", "user_id", "config", "runtime"}
+
+
+def test_nothing_is_required_of_a_patch(make_memory: Make) -> None:
+    shown = convert_to_openai_tool(update_tool(with_memory(make_memory, schema=Deep)))["function"]["parameters"]
+    patch = shown["properties"]["memory"]["anyOf"][0]
+    assert not shown.get("required")
+    assert not patch.get("required")
+    assert {"type": "null"} in patch["properties"]["home"]["anyOf"]
+
+
+NEEDY_HOME = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"home": NEEDY_HOME}, "required": ["home"]},
+        {"type": "object", "properties": {"home": {"$ref": "#/$defs/home"}}, "$defs": {"home": NEEDY_HOME}},
+        {"type": "object", "properties": {"home": {"anyOf": [NEEDY_HOME, {"type": "null"}]}}},
+    ],
+    ids=["nested", "reference", "optional"],
+)
+def test_nothing_is_required_of_a_patch_along_a_json_schema(make_memory: Make, schema: Any) -> None:
+    shown = convert_to_openai_tool(update_tool(with_memory(make_memory, schema=schema)))["function"]["parameters"]
+    (home,) = [part for part in objects(shown) if "city" in part["properties"]]
+    assert "required" not in home
+    assert {"type": "null"} in home["properties"]["city"]["anyOf"]
+
+
+def test_the_users_descriptions_are_shown(person: Memory) -> None:
+    assert "What to call the person" in json.dumps(convert_to_openai_tool(update_tool(person)))
+
+
+ODD = ["config", "runtime", "self", "memory", "clear", "schema", "copy", "json", "dict", "callbacks", "run_manager"]
+ODD += ["state", "store", "tool_call_id", "thread_id", "resource_id", "args", "kwargs", "name", "description"]
+
+
+@pytest.mark.filterwarnings("ignore:Field name")  # Pydantic's, about what the user does
+@pytest.mark.parametrize("name", [*ODD, "model_settings"])
+def test_a_field_of_the_user_may_have_any_name(make_memory: Make, invoke: Invoke, name: str) -> None:
+    fields: dict[str, Any] = {name: (str | None, None), "other": (int | None, None)}
+    schema = create_model("Odd", __config__=ConfigDict(protected_namespaces=()), **fields)
+    memory = with_memory(make_memory, schema=schema)
+    model = Scripted(responses=[calls({"memory": {name: "x", "other": None}, "clear": None}), AIMessage("noted")])
+    found = invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("hi")]})
+    assert results(found["messages"])[0].status == "success"
+    assert known(memory) == {name: "x"}
+    invoke(update_tool(memory), {"memory": None, "clear": [name]})
+    assert known(memory) == {}

@@ -1,0 +1,178 @@
+"""`search_memory` leaves out what the model has in sight: the question, this turn, the history that is shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
+from tests.tools.samples import SEARCH, Invoke, results
+
+QUESTION = "what is the name of my dog?"
+OLD = ["my dog is Nougat", "sweet", "it rains", "it does", "my dog sleeps", "good"]
+FOUND_NOTHING = "Nothing was found besides what you see already."
+
+
+def remembering(bench: Bench, last_messages: int | None = 2, **recall: Any) -> Memory:
+    """A memory that finds everything; six messages are in its thread."""
+    memory = bench.memory(
+        embeddings=bench.embeddings,
+        history=HistoryOptions(last_messages=last_messages),
+        recall=RecallOptions(**{"top_k": 50, "message_range": 0, **recall}),
+    )
+    kinds = (HumanMessage, AIMessage)
+    old = [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(OLD)]
+    memory.history.append(old, thread_id="t", resource_id="ann")
+    return memory
+
+
+def lines(reply: Any) -> list[str]:
+    return re.findall(r"<message [^>]*>(.*?)</message>", str(reply.content), re.DOTALL)
+
+
+def searching(text: str = QUESTION) -> AIMessage:
+    return calling((SEARCH, {"query": text}), id="a1", text="let me look for the dog")
+
+
+def looping(memory: Memory, model: Scripted, saver: InMemorySaver | None = None) -> Any:
+    """Load once, then answer and call tools in turns."""
+    tools = memory.tools()
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node())
+    graph.add_node("answer", answer)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_node("save", memory.save_node())
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
+    graph.add_edge("tools", "answer")
+    return graph.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_the_question_this_turn_and_the_history_are_left_out(
+    bench: Bench, saver: InMemorySaver | None, kind: str
+) -> None:
+    memory = remembering(bench)
+    model = Scripted.says(searching(), "Nougat.")
+    app = agent_of(model, memory, checkpointer=saver) if kind == "agent" else looping(memory, model, saver)
+    (reply,) = results(bench.run(app, ask(QUESTION, "q1"))["messages"])
+    assert sorted(lines(reply)) == sorted(OLD[:4])  # the newest two are the history, and stand in the prompt
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_what_is_in_sight_is_not_brought_back_as_a_neighbour(bench: Bench, kind: str) -> None:
+    memory = remembering(bench, message_range=3, top_k=1)
+    model = Scripted.says(searching("it rains"), "Yes.")
+    app = agent_of(model, memory) if kind == "agent" else looping(memory, model)
+    (reply,) = results(bench.run(app, ask("hm", "q1"))["messages"])
+    assert lines(reply) == OLD[:4]
+
+
+def test_the_turns_of_a_state_are_in_sight(bench: Bench) -> None:
+    memory = remembering(bench, last_messages=0)
+    model = Scripted.says("Which dog?", searching(), "Nougat.")
+    agent = agent_of(model, memory, checkpointer=InMemorySaver())
+    bench.run(agent, ask("tell me of the dog", "q0"))
+    (reply,) = results(bench.run(agent, ask(QUESTION, "q1"))["messages"])
+    assert sorted(lines(reply)) == sorted(OLD)
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_what_a_client_sends_again_is_in_sight(bench: Bench, *, has_ids: bool) -> None:
+    memory = remembering(bench, last_messages=None)
+    kinds = (HumanMessage, AIMessage)
+    sent = [kinds[at % 2](text, id=f"client-{at}" if has_ids else None) for at, text in enumerate(OLD)]
+    model = Scripted.says(searching(), "Nougat.")
+    state = bench.run(agent_of(model, memory), {"messages": [*sent, HumanMessage(QUESTION)]})
+    assert [reply.content for reply in results(state["messages"])] == [FOUND_NOTHING]
+
+
+def test_all_of_the_thread_in_sight_leaves_the_other_threads(bench: Bench) -> None:
+    memory = remembering(bench, last_messages=None)
+    memory.history.append([HumanMessage("a cat is called Kestrel", id="m0")], thread_id="u", resource_id="ann")
+    model = Scripted.says(searching(), "Nougat.")
+    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
+    assert lines(reply) == ["a cat is called Kestrel"]  # its id is that of a message here, and means another one there
+
+
+def test_the_same_question_elsewhere_is_left_out_and_its_answer_stays(bench: Bench) -> None:
+    memory = remembering(bench, last_messages=None, message_range=1)
+    asked = [HumanMessage(f" {QUESTION}\n", id="x0"), AIMessage("It is Kestrel", id="x1")]
+    memory.history.append(asked, thread_id="u", resource_id="ann")
+    model = Scripted.says(searching(), "Kestrel.")
+    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
+    assert lines(reply) == ["It is Kestrel"]
+
+
+def test_that_nothing_else_is_known_is_said(bench: Bench) -> None:
+    memory = remembering(bench, last_messages=None)
+    model = Scripted.says(searching(), "I do not know.")
+    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
+    assert reply.content == FOUND_NOTHING
+
+
+def test_calls_of_the_next_step_see_the_step_before(bench: Bench) -> None:
+    memory = remembering(bench, last_messages=None)
+    memory.history.append([HumanMessage("a cat is called Kestrel", id="c")], thread_id="u", resource_id="ann")
+    again = calling((SEARCH, {"query": "look for the dog"}), id="a2", text="and once more for the dog")
+    model = Scripted.says(searching(), again, "Nougat.")
+    for reply in results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"]):
+        assert lines(reply) == ["a cat is called Kestrel"]
+
+
+def test_when_the_turn_is_over_everything_is_searched_again(bench: Bench, invoke: Invoke) -> None:
+    memory = remembering(bench)
+    (search,) = memory.tools()
+    everything = invoke(search, {"query": QUESTION}, CONFIG)
+    assert all(text in everything for text in OLD)
+    for run in (agent_of(Scripted.says("Hm."), memory), looping(memory, Scripted.says("Hm."))):
+        bench.run(run, ask(QUESTION))
+        assert all(text in invoke(search, {"query": QUESTION}, CONFIG) for text in (*OLD, QUESTION))
+
+
+def test_a_context_of_ones_own_is_in_sight_as_well(bench: Bench, invoke: Invoke) -> None:
+    memory = remembering(bench, last_messages=2)
+    memory.context([HumanMessage(QUESTION, id="q1")], thread_id="t", resource_id="ann")
+    (search,) = memory.tools(thread_id="t", resource_id="ann")
+    assert sorted(re.findall(r">(.*)</message>", invoke(search, {"query": QUESTION}))) == sorted(OLD[:4])
+    (elsewhere,) = memory.tools(thread_id="u", resource_id="ann")
+    assert all(text in invoke(elsewhere, {"query": QUESTION}) for text in OLD)
+
+
+def test_an_id_that_no_store_can_hold_does_no_harm(bench: Bench, invoke: Invoke) -> None:
+    memory = remembering(bench)
+    memory.context([HumanMessage("hm", id="\ud800"), HumanMessage(QUESTION)], thread_id="t", resource_id="ann")
+    (search,) = memory.tools(thread_id="t", resource_id="ann")
+    assert "Nougat" in invoke(search, {"query": QUESTION})
+
+
+def test_two_memories_have_each_their_own_in_sight(bench: Bench) -> None:
+    memory = remembering(bench)
+    team = bench.memory(
+        key_prefix=f"{bench.prefix}team",
+        embeddings=bench.embeddings,
+        recall=RecallOptions(top_k=9, message_range=0),
+        history=HistoryOptions(last_messages=0),
+    )
+    team.history.append([HumanMessage("the dog is on our team", id="m9")], thread_id="t", resource_id="ann")
+    call = calling((SEARCH, {"query": QUESTION}), (f"{SEARCH}_team", {"query": QUESTION}), id="a1")
+    middleware = [MemoryMiddleware(memory), MemoryMiddleware(team, name="team")]
+    own, other = results(
+        bench.run(create_agent(Scripted.says(call, "Nougat."), middleware=middleware), ask(QUESTION, "q1"))["messages"]
+    )
+    assert sorted(lines(own)) == sorted(OLD[:4])
+    assert lines(other) == ["the dog is on our team"]

@@ -1,0 +1,189 @@
+"""LangChain's own tests for tools, on each of ours, with a template and with a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import BaseTool
+from langchain_tests.integration_tests import ToolsIntegrationTests
+from langchain_tests.unit_tests import ToolsUnitTests
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embeddings import WordEmbeddings
+
+
+class Home(BaseModel):
+    city: str | None = None
+
+
+class Person(BaseModel):
+    name: str | None = None
+    home: Home | None = None
+
+
+class PersonDict(TypedDict, total=False):
+    name: str
+    home: Home
+
+
+PERSON = {"memory": {"name": "Ann", "home": {"city": "Ulm"}}}
+
+
+class _Tool:
+    """What LangChain's classes ask for; the ids are bound, because those pass no config."""
+
+    name: ClassVar[str] = "update_working_memory"
+    example: ClassVar[dict[str, Any]] = {}
+    options: ClassVar[dict[str, Any]] = {}
+    built: ClassVar[BaseTool]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _build(cls, server: EmbeddedRedis) -> Iterator[None]:
+        with Memory(
+            server.url,
+            embeddings=WordEmbeddings(),
+            recall=RecallOptions(),
+            working_memory=WorkingMemoryOptions(**cls.options),
+            key_prefix=cls.__name__,
+        ) as memory:
+            memory.history.append([HumanMessage("my cat is Molly")], thread_id="t", resource_id="ann")
+            (cls.built,) = memory.tools(thread_id="t", resource_id="ann", include=[cls.name])
+            yield
+
+    @property
+    def tool_constructor(self) -> BaseTool:
+        return self.built
+
+    @property
+    def tool_invoke_params_example(self) -> dict[str, Any]:
+        return self.example
+
+
+class _Unit(_Tool, ToolsUnitTests):
+    pass
+
+
+class _Integration(_Tool, ToolsIntegrationTests):
+    def test_the_example_is_no_error(self, tool: BaseTool) -> None:
+        message = tool.invoke({"type": "tool_call", "id": "1", "name": tool.name, "args": self.example})
+        assert message.status == "success"
+
+
+class _UpdateTemplate:
+    example: ClassVar[dict[str, Any]] = {"memory": "# User information\n- **First name**: Ann"}
+
+
+class TestUpdateTemplateUnit(_UpdateTemplate, _Unit):
+    pass
+
+
+class TestUpdateTemplate(_UpdateTemplate, _Integration):
+    pass
+
+
+class _EditTemplate:
+    example: ClassVar[dict[str, Any]] = {"edits": [{"find": "# User information", "replace": "# User information"}]}
+
+
+class TestEditTemplateUnit(_EditTemplate, _Unit):
+    pass
+
+
+class TestEditTemplate(_EditTemplate, _Integration):
+    pass
+
+
+class _UpdateText:
+    options: ClassVar[dict[str, Any]] = {"template": "", "scope": "thread"}
+    example: ClassVar[dict[str, Any]] = {"memory": "likes tea"}
+
+
+class TestUpdateTextUnit(_UpdateText, _Unit):
+    pass
+
+
+class TestUpdateText(_UpdateText, _Integration):
+    pass
+
+
+class _UpdatePydantic:
+    options: ClassVar[dict[str, Any]] = {"schema": Person}
+    example: ClassVar[dict[str, Any]] = PERSON
+
+
+class TestUpdatePydanticUnit(_UpdatePydantic, _Unit):
+    pass
+
+
+class TestUpdatePydantic(_UpdatePydantic, _Integration):
+    pass
+
+
+class _UpdateTypedDict:
+    options: ClassVar[dict[str, Any]] = {"schema": PersonDict}
+    example: ClassVar[dict[str, Any]] = PERSON
+
+
+class TestUpdateTypedDictUnit(_UpdateTypedDict, _Unit):
+    pass
+
+
+class TestUpdateTypedDict(_UpdateTypedDict, _Integration):
+    pass
+
+
+class _UpdateJsonSchema:
+    options: ClassVar[dict[str, Any]] = {"schema": Person.model_json_schema()}
+    example: ClassVar[dict[str, Any]] = PERSON
+
+
+class TestUpdateJsonSchemaUnit(_UpdateJsonSchema, _Unit):
+    pass
+
+
+class TestUpdateJsonSchema(_UpdateJsonSchema, _Integration):
+    pass
+
+
+class _Get:
+    name: ClassVar[str] = "get_working_memory"
+
+
+class TestGetUnit(_Get, _Unit):
+    pass
+
+
+class TestGet(_Get, _Integration):
+    pass
+
+
+class _Clear:
+    name: ClassVar[str] = "clear_working_memory"
+
+
+class TestClearUnit(_Clear, _Unit):
+    pass
+
+
+class TestClear(_Clear, _Integration):
+    pass
+
+
+class _Search:
+    name: ClassVar[str] = "search_memory"
+    example: ClassVar[dict[str, Any]] = {"query": "cat"}
+
+
+class TestSearchUnit(_Search, _Unit):
+    pass
+
+
+class TestSearch(_Search, _Integration):
+    pass

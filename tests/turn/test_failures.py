@@ -1,0 +1,95 @@
+"""One turn that is refused, that fails in part, or that others disturb."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.errors import EmbeddingError, IdError, ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.history.test_windows import accept
+from tests.turn.test_context import OLD, TURN, Make, chat, texts
+
+if TYPE_CHECKING:
+    from langchain_workingmem.embedded import EmbeddedRedis
+
+# ---------------------------------------------------------------------- refusals and failures
+
+
+def test_a_thread_of_somebody_else_is_refused(memory: Memory, plain: Memory) -> None:
+    chat(memory, *OLD)
+    for one in (memory, plain):
+        with pytest.raises(ThreadOwnershipError):
+            one.context("my cat", thread_id="t", resource_id="bob")
+        with pytest.raises(ThreadOwnershipError):
+            one.save_turn([HumanMessage("x")], thread_id="t", resource_id="bob")
+
+
+@pytest.mark.parametrize("ids", [{"thread_id": "", "resource_id": "a"}, {"thread_id": "a", "resource_id": ""}])
+def test_ids_are_checked(memory: Memory, ids: dict[str, Any]) -> None:
+    with pytest.raises(IdError):
+        memory.context("x", **ids)
+    with pytest.raises(IdError):
+        memory.save_turn([HumanMessage("x")], **ids)
+
+
+def test_a_failing_model_is_an_error(brief: Memory, embeddings: WordEmbeddings) -> None:
+    embeddings.broken = RuntimeError("no quota")
+    with pytest.raises(EmbeddingError, match="no quota"):
+        brief.context("my cat", **TURN)
+
+
+def test_with_on_error_log_a_failing_model_costs_the_recall_only(
+    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
+    chat(memory, *OLD)
+    embeddings.broken = RuntimeError("no quota")
+    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
+        context = memory.context("my cat", **TURN)
+    assert texts(context.messages) == [*OLD, "my cat"]
+    assert len(context.recalled) == 0
+    assert "no quota" in caplog.text
+
+
+def test_with_on_error_log_a_model_of_another_size_costs_the_recall_only(make_memory: Make, memory: Memory) -> None:
+    chat(memory, *OLD)
+    other = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions(), on_error="log")
+    assert texts(other.context("my cat", **TURN).messages) == [*OLD, "my cat"]
+
+
+@pytest.mark.parametrize("search", ["semantic", "hybrid"])
+def test_a_context_beside_deletions_never_fails(
+    make_memory: Make, embeddings: WordEmbeddings, server: EmbeddedRedis, prefix: str, search: Any
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(search=search, top_k=20))
+    words = [f"my cat {at}" for at in range(60)]
+    for thread in ("t", "other"):
+        chat(memory, *words, thread=thread)
+    errors: list[BaseException] = []
+
+    def delete() -> None:
+        try:
+            with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as rival:
+                for _ in range(3):
+                    for thread in ("t", "other"):
+                        for at in range(0, 60, 2):
+                            rival.history.delete([f"{thread}-{at}"], thread_id=thread)
+                        rival.threads.delete(thread)
+                        chat(rival, *words, thread=thread)
+        except BaseException as error:  # noqa: BLE001  # shown by the test
+            errors.append(error)
+
+    rival = threading.Thread(target=delete)
+    rival.start()
+    turns = 0
+    while rival.is_alive() or not turns:
+        accept(memory.context("my cat", **TURN).messages)
+        turns += 1
+    rival.join()
+    assert errors == []

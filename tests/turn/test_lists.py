@@ -1,0 +1,217 @@
+"""Lists that clients send: all of a conversation or a part of it, with ids or without, edited, regenerated, on another branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.trips import Trips
+from tests.history.test_windows import ai, result
+
+Make = Callable[..., Memory]
+TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+
+
+def lines(*words: str) -> list[BaseMessage]:
+    """What a client without ids sends: questions and answers in turn."""
+    return [(HumanMessage, AIMessage)[at % 2](text) for at, text in enumerate(words)]
+
+
+def texts(messages: Sequence[BaseMessage]) -> list[str]:
+    return [str(message.text) for message in messages]
+
+
+def turn(memory: Memory, answer: str, *sent: str) -> list[str]:
+    """One turn of a client that sends these; returns what the model is shown."""
+    given = lines(*sent)
+    context = memory.context(given, **TURN)
+    memory.save_turn([*given, AIMessage(answer)], **TURN)
+    return texts(context.messages)
+
+
+def stored(memory: Memory) -> list[str]:
+    return texts(memory.history.messages("t"))
+
+
+def everything(memory: Memory) -> list[str]:
+    return texts(memory.history.messages("t", superseded=True))
+
+
+@pytest.fixture
+def talked(plain: Memory) -> Memory:
+    """Two turns, the first with tool traffic."""
+    traffic = [ai("", "x", id="c"), result("x", "r")]
+    plain.save_turn([HumanMessage("one", id="q0"), *traffic, AIMessage("two", id="a0")], **TURN)
+    plain.save_turn([HumanMessage("three", id="q1"), AIMessage("four", id="a1")], **TURN)
+    return plain
+
+
+WHOLE = ["one", "", "done", "two", "three", "four"]
+
+
+# ---------------------------------------------------------------------- the same conversation
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["one", "two", "three", "four", "five"],
+        ["three", "four", "five"],
+        ["five"],
+        ["  one\n", "two ", "\tthree", "four", "five"],
+    ],
+    ids=["all of it", "its end", "the question", "with other blanks"],
+)
+def test_a_list_of_the_same_conversation_goes_on(talked: Memory, sent: list[str]) -> None:
+    assert [text.strip() for text in turn(talked, "six", *sent)] == [*WHOLE, "five"]
+    assert [text.strip() for text in stored(talked)] == [*WHOLE, "five", "six"]
+    assert everything(talked) == stored(talked)
+
+
+def test_tool_traffic_that_a_client_does_not_send_stands_where_it_was(talked: Memory) -> None:
+    context = talked.context(lines("one", "two", "three", "four", "five"), **TURN)
+    assert [message.type for message in context.messages] == ["human", "ai", "tool", "ai", "human", "ai", "human"]
+
+
+def test_messages_without_ids_get_those_that_are_stored(talked: Memory) -> None:
+    given = lines("one", "two", "three", "four", "five")
+    talked.context(given, **TURN)
+    assert [message.id for message in given[:4]] == ["q0", "a0", "q1", "a1"]
+    saved = talked.save_turn([*lines("one", "two", "three", "four", "five"), AIMessage("six")], **TURN)
+    assert [message.id for message in saved[:4]] == ["q0", "a0", "q1", "a1"]
+    assert saved[4].id == talked.history.messages("t")[-2].id
+
+
+def test_saving_the_same_list_again_stores_nothing(talked: Memory) -> None:
+    for _ in range(2):
+        talked.save_turn(lines("one", "two", "three", "four", "five", "six"), **TURN)
+    assert stored(talked) == everything(talked) == [*WHOLE, "five", "six"]
+
+
+def test_one_message_is_a_new_question_whatever_it_says(talked: Memory) -> None:
+    assert turn(talked, "again two", "one") == [*WHOLE, "one"]
+    assert stored(talked) == everything(talked) == [*WHOLE, "one", "again two"]
+
+
+def test_what_is_missing_in_front_of_a_list_is_not_left_behind(talked: Memory) -> None:
+    turn(talked, "six", "three", "four", "five")
+    assert stored(talked) == everything(talked)
+
+
+# ---------------------------------------------------------------------- another branch
+
+
+def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:
+    memory.save_turn(lines("hello", "hi", "which cheese?", "gouda"), **TURN)
+    memory.history.append([AIMessage("cheese of the day: brie")], **TURN)
+    assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", resource_id="ann").messages)
+    again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
+    assert "brie" not in str(again.messages)
+
+
+def test_an_answer_is_made_anew(talked: Memory) -> None:
+    assert turn(talked, "better", "one", "two", "three") == ["one", "", "done", "two", "three"]
+    assert stored(talked) == ["one", "", "done", "two", "three", "better"]
+    assert everything(talked) == [*WHOLE, "better"]
+
+
+def test_the_last_question_is_edited(talked: Memory) -> None:
+    assert turn(talked, "better", "one", "two", "other") == ["one", "", "done", "two", "other"]
+    assert stored(talked) == ["one", "", "done", "two", "other", "better"]
+    assert everything(talked) == [*WHOLE, "other", "better"]
+
+
+def test_an_earlier_answer_is_another_one(talked: Memory) -> None:
+    sent = ["one", "another two", "next"]
+    assert turn(talked, "end", *sent)[-3:] == sent
+    assert stored(talked)[-3:] == ["another two", "next", "end"]
+    assert not {"three", "four"} & set(stored(talked))
+
+
+def test_who_goes_back_finds_the_branch_as_it_was(talked: Memory) -> None:
+    turn(talked, "better", "one", "two", "other")
+    assert turn(talked, "six", "one", "two", "three", "four", "five") == [*WHOLE, "five"]
+    assert stored(talked) == [*WHOLE, "five", "six"]
+    assert sorted(everything(talked)) == sorted([*WHOLE, "other", "better", "five", "six"])
+
+
+def test_a_branch_is_the_same_for_every_process(make_memory: Make, talked: Memory) -> None:
+    sent = ["one", "two", "other"]
+    make_memory().context(lines(*sent), **TURN)
+    make_memory().save_turn(lines(*sent, "better"), **TURN)
+    assert stored(make_memory()) == ["one", "", "done", "two", "other", "better"]
+    assert texts(make_memory().context("next", **TURN).messages) == [
+        "one",
+        "",
+        "done",
+        "two",
+        "other",
+        "better",
+        "next",
+    ]
+
+
+def test_a_context_alone_leaves_nothing_behind(talked: Memory) -> None:
+    talked.context(lines("one", "two", "other"), **TURN)
+    assert stored(talked) == WHOLE
+
+
+@pytest.mark.parametrize("sent", [["hello", "hi", "how are you"], ["four", "five", "six"]])
+def test_a_list_that_shares_nothing_with_the_thread_leaves_nothing_behind(talked: Memory, sent: list[str]) -> None:
+    turn(talked, "end", *sent)
+    assert stored(talked)[: len(WHOLE)] == WHOLE
+
+
+# ---------------------------------------------------------------------- other writers
+
+
+def test_an_append_leaves_nothing_behind(talked: Memory) -> None:
+    talked.history.append(lines("one", "two", "other"), **TURN)
+    assert stored(talked) == everything(talked) == [*WHOLE, "one", "two", "other"]
+
+
+def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) -> None:
+    talked.history.append([AIMessage("a note of the operator", id="note")], **TURN)
+    turn(talked, "six", "one", "two", "three", "four", "five")
+    assert "a note of the operator" in stored(talked)
+    turn(talked, "better", "one", "two", "three")
+    assert stored(talked)[-2:] == ["a note of the operator", "better"]
+
+
+# ---------------------------------------------------------------------- the copy of the question
+
+
+@pytest.mark.both_faces
+def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make, face: str) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions())
+    savers: list[Callable[[list[BaseMessage], str], Any]] = [
+        lambda found, thread: memory.save_turn(found, thread_id=thread, resource_id="ann"),
+        lambda found, thread: memory.history.append(found, thread_id=thread, resource_id="ann"),
+    ]
+    if face == "sync":
+        savers.append(lambda found, thread: memory.chat_history(thread, "ann").add_messages(found))
+    for number, save in enumerate(savers):
+        thread = f"t{number}"
+        context = memory.context([HumanMessage("hello", id="q")], thread_id=thread, resource_id="ann")
+        assert "<working_memory>" in context.messages[-1].text
+        save([*context.messages, AIMessage("hi", id="a")], thread)
+        assert memory.history.messages(thread) == [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
+
+
+def test_a_context_of_a_context_has_memory_once(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions())
+    first = memory.context([HumanMessage("hello", id="q")], **TURN)
+    assert memory.context(first.messages, **TURN).messages == first.messages
+
+
+# ---------------------------------------------------------------------- cost
+
+
+def test_following_a_list_costs_no_round_trip(talked: Memory, trips: Trips) -> None:
+    sent = lines("one", "two", "other")
+    assert trips.of(lambda: talked.context(sent, **TURN)) == 1
+    assert trips.of(lambda: talked.save_turn([*sent, AIMessage("better")], **TURN)) == 1

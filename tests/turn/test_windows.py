@@ -1,0 +1,322 @@
+"""Which part of a thread a turn shows: the window counts what was said, moves in steps, and fits a limit of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem.history.windows import history_slice, provider_valid
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+from tests.history.test_windows import accept, ai, result
+from tests.turn.test_context import OLD, TURN, Make, chat, texts
+
+
+def turn(at: int, calls: int = 0, *, words: str = "") -> list[BaseMessage]:
+    """A question, tool traffic, and an answer; ids tell which turn it is."""
+    steps = [f"{at}.{step}" for step in range(calls)]
+    traffic = [one for call in steps for one in (ai("", call, id=f"c{call}"), result(call, f"r{call}"))]
+    return [HumanMessage(f"ask {at}{words}", id=f"q{at}"), *traffic, AIMessage(f"say {at}{words}", id=f"a{at}")]
+
+
+def talk(memory: Memory, *turns: list[BaseMessage], thread: str = "t") -> None:
+    for one in turns:
+        memory.save_turn(one, thread_id=thread, resource_id="ann")
+
+
+def ids(messages: Sequence[BaseMessage]) -> list[str]:
+    return [str(message.id) for message in messages]
+
+
+def shown(memory: Memory, asked: str = "new", thread: str = "t") -> list[str]:
+    """The ids of what stands in front of a question."""
+    context = memory.context(asked, thread_id=thread, resource_id="ann")
+    accept(context.messages)
+    return ids(context.messages)[:-1]
+
+
+def exactly(last: int, **options: Any) -> HistoryOptions:
+    return HistoryOptions(last_messages=last, step=1, **options)
+
+
+# ---------------------------------------------------------------------- what counts
+
+
+@pytest.mark.parametrize(("last", "shown"), [(0, 0), (1, 2), (2, 2), (3, 4), (4, 4), (6, 6), (100, 6), (None, 6)])
+def test_last_messages_bounds_the_history(make_memory: Make, last: int | None, shown: int) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=last, step=1))
+    chat(memory, *OLD)
+    assert texts(memory.context("new", **TURN).messages) == [*OLD[6 - shown :], "new"]
+
+
+def test_a_turn_of_forty_calls_hides_nothing_that_was_said(make_memory: Make) -> None:
+    memory = make_memory(history=exactly(4))
+    talk(memory, turn(0), turn(1, 40))
+    assert shown(memory) == ids([*turn(0), *turn(1, 40)])
+
+
+def test_tool_traffic_of_turns_that_are_not_shown_is_not_shown(make_memory: Make) -> None:
+    memory = make_memory(history=exactly(2))
+    talk(memory, turn(0, 3), turn(1, 1))
+    assert shown(memory) == ids(turn(1, 1))
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 6])
+def test_without_tools_there_are_as_many_messages_as_with_them(make_memory: Make, last: int) -> None:
+    memory = make_memory(history=exactly(last, exclude_tools=True))
+    talk(memory, *(turn(at, 5) for at in range(8)))
+    everything = [id for at in range(8) for id in (f"q{at}", f"a{at}")]
+    assert shown(memory) == everything[-last - last % 2 :]
+
+
+def test_a_window_that_would_begin_with_an_answer_grows_to_its_question(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=1, step=1))
+    turn = [HumanMessage("go", id="h"), ai("", "a", id="c"), result("a", "r"), AIMessage("done", id="d")]
+    memory.history.append(turn, **TURN)
+    assert [message.id for message in memory.context([HumanMessage("new", id="n")], **TURN).messages] == list("hcrdn")
+
+
+def test_an_answer_without_a_question_stays_alone(make_memory: Make) -> None:
+    memory = make_memory(history=exactly(2))
+    memory.history.append([AIMessage(f"note {at}", id=f"n{at}") for at in range(5)], **TURN)
+    assert shown(memory) == ["n3", "n4"]
+
+
+def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=4, step=1))
+    chat(memory, *OLD)
+    steps = [message for at in "abc" for message in (ai("", at), result(at))]
+    memory.save_turn([HumanMessage("long one", id="q"), *steps], **TURN)
+    assert [message.id for message in memory.context([HumanMessage("long one", id="q")], **TURN).messages] == [
+        *("t-2", "t-3", "t-4", "t-5"),
+        "q",
+    ]
+
+
+def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(roles=["human"]))
+    chat(memory, *OLD)
+    assert texts(memory.context("new", **TURN).messages) == [*OLD[::2], "new"]
+
+
+@pytest.mark.parametrize(("role", "kept"), [("human", ["q3", "q4"]), ("ai", ["a3", "a4"])])
+def test_only_what_has_a_role_that_is_shown_counts(make_memory: Make, role: str, kept: list[str]) -> None:
+    memory = make_memory(history=exactly(2, roles=[role]))
+    talk(memory, *(turn(at, 2) for at in range(5)))
+    assert shown(memory) == kept
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(make_memory: Make) -> None:
+    memory = make_memory()
+    begins = []
+    for at in range(25):
+        found = shown(memory)
+        assert found == ids([message for number in range(at) for message in turn(number)])[-len(found) or 2 * at :]
+        assert min(2 * at, 10) <= len(found) < 20
+        begins.append(found[0] if found else "q0")
+        talk(memory, turn(at))
+    assert sum(one != other for one, other in pairwise(begins)) == 3  # once in five turns
+
+
+@pytest.mark.parametrize(
+    ("step", "sizes"), [(1, [4, 4, 4, 4]), (2, [4, 4, 4, 4]), (4, [4, 6, 4, 6]), (6, [8, 4, 6, 8])]
+)
+def test_a_window_grows_by_less_than_a_step(make_memory: Make, step: int, sizes: list[int]) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=4, step=step))
+    talk(memory, turn(0), turn(1))
+    found = []
+    for at in range(2, 8):
+        talk(memory, turn(at))
+        found.append(len(shown(memory)))
+    assert found[1:5] == sizes
+
+
+def test_every_process_sees_the_same_window(make_memory: Make) -> None:
+    memory = make_memory()
+    for at in range(13):
+        talk(memory, turn(at))
+        assert shown(make_memory()) == shown(memory)
+
+
+def test_what_was_left_behind_moves_no_window(make_memory: Make) -> None:
+    memory, other = (make_memory(history=HistoryOptions(last_messages=4, step=4)) for _ in range(2))
+    for at in range(7):
+        talk(memory, turn(at))
+        talk(other, turn(at), thread="edited")
+        talk(other, turn(100 + at), thread="edited")
+        other.history.truncate("edited", after=f"a{at}")
+    assert shown(other, thread="edited") == shown(memory)
+
+
+@pytest.mark.both_faces
+def test_a_chat_history_shows_the_same_window(make_memory: Make, face: str) -> None:
+    memory = make_memory()
+    talk(memory, *(turn(at, 1) for at in range(13)))
+    history = memory.chat_history("t", resource_id="ann")
+    if face == "sync":
+        assert ids(history.messages) == shown(memory)
+    assert ids(memory.history.messages("t", last=10)) == ids([m for at in range(13) for m in turn(at, 1)])[-10:]
+
+
+# ---------------------------------------------------------------------- a limit of tokens
+
+
+GIANT = ToolMessage("x" * 60_000, tool_call_id="1.0", id="r1.0")
+
+
+def test_a_giant_tool_result_takes_nothing_of_the_conversation_away(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=2_000))
+    question, call, _, answer = turn(1, 1)
+    talk(memory, turn(0), [question, call, GIANT, answer])
+    context = memory.context([HumanMessage("new", id="n")], **TURN)
+    accept(context.messages)
+    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "n"]
+    assert context.omitted == 2
+
+
+def test_a_giant_result_in_the_list_of_the_caller_is_left_out_as_well(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=2_000))
+    question, call, _, answer = turn(1, 1)
+    state = [*turn(0), question, call, GIANT, answer]
+    talk(memory, state)
+    context = memory.context([*state, HumanMessage("new", id="n")], **TURN)
+    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "n"]
+    assert context.omitted == 2
+
+
+def test_the_present_turn_is_shown_whole(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=100))
+    now = [HumanMessage("look it up", id="n"), ai("", "1.0", id="c1.0"), GIANT]
+    context = memory.context(now, **TURN)
+    assert ids(context.messages) == ["n", "c1.0", "r1.0"]
+    assert context.omitted == 0
+
+
+def test_older_turns_leave_before_the_words_of_the_newest(make_memory: Make) -> None:
+    long = " word" * 4_000
+    memory = make_memory(history=HistoryOptions(last_messages=None, max_tokens=100))
+    talk(memory, turn(0), turn(1), turn(2, words=long))
+    context = memory.context("new", **TURN)
+    assert ids(context.messages)[:-1] == ["q2", "a2"]
+    assert context.omitted == 4
+
+
+def test_a_limit_holds_and_the_window_keeps_its_beginning_for_a_while(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=None, max_tokens=400))
+    begins = []
+    for at in range(30):
+        talk(memory, turn(at, words=" word" * 20))
+        context = memory.context("new", **TURN)
+        assert weight_of(context.messages[:-1]) <= 400
+        assert context.omitted == 2 * at + 2 - len(context.messages[:-1])
+        begins.append(context.messages[0].id)
+    moves = sum(one != other for one, other in pairwise(begins))
+    assert 0 < moves <= 15
+
+
+def test_max_tokens_bounds_the_history(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=25, token_counter=lambda some: 10 * len(some)))
+    chat(memory, *OLD)
+    context = memory.context("new", **TURN)
+    assert texts(context.messages) == [*OLD[4:], "new"]
+    assert context.omitted == 4
+
+
+def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=1, token_counter=lambda some: 1_000 * len(some)))
+    talk(memory, turn(0), turn(1, 2))
+    context = memory.context("new", **TURN)
+    assert ids(context.messages)[:-1] == ["q1", "a1"]
+    assert context.omitted == 6
+
+
+# ---------------------------------------------------------------------- cost
+
+
+OPTIONS = [
+    HistoryOptions(),
+    exactly(3),
+    exactly(4, exclude_tools=True),
+    exactly(4, roles=["human"]),
+    HistoryOptions(max_tokens=100),
+    HistoryOptions(last_messages=None, max_tokens=100, token_counter=weight_of),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
+def test_any_window_is_one_round_trip(make_memory: Make, trips: Trips, options: HistoryOptions) -> None:
+    memory = make_memory(history=options)
+    talk(memory, *(turn(at, 3) for at in range(20)))
+    assert trips.of(lambda: memory.context("new", **TURN)) == 1
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=range(2))
+def test_any_window_beside_recall_is_two_round_trips(
+    make_memory: Make, embeddings: WordEmbeddings, trips: Trips, options: HistoryOptions
+) -> None:
+    memory = make_memory(history=options, embeddings=embeddings, recall=RecallOptions())
+    talk(memory, *(turn(at, 3) for at in range(20)))
+    assert trips.of(lambda: memory.context("ask 1", **TURN)) == 2
+
+
+# ---------------------------------------------------------------------- any thread
+
+
+def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseMessage]:
+    """What a turn shows, by the words of `HistoryOptions`."""
+    last, step = options.last_messages, options.step or options.last_messages or 1
+    if last == 0:
+        return []
+    roles = options.roles or ("human", "ai", "tool")
+    said = [at for at, message in enumerate(stored) if is_said(message) and message.type in roles]
+    begin = 0
+    if last is not None and len(said) > last:
+        place = (len(said) - last) // step * step
+        if "human" in roles and "ai" in roles:
+            questions = [at for at in range(place + 1) if isinstance(stored[said[at]], HumanMessage)]
+            place = questions[-1] if questions else place
+        is_answer = place and not isinstance(stored[said[place]], HumanMessage)
+        begin = said[place - 1] + 1 if is_answer else said[place] if place else 0
+    return provider_valid(history_slice(stored[begin:], options))
+
+
+turns = st.builds(
+    lambda questions, calls, answer: (questions, calls, answer), st.integers(1, 2), st.integers(0, 3), st.booleans()
+)
+
+
+@given(
+    st.lists(turns, max_size=9),
+    st.sampled_from([None, 0, 1, 2, 3, 4, 7]),
+    st.sampled_from([None, 1, 2, 5]),
+    st.sampled_from([False, False, True, ["f"], ["g"]]),
+    st.sampled_from([None, None, ["human"], ["ai"], ["human", "ai"], ["human", "ai", "tool"]]),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_window_of_any_thread_is_what_the_options_say(
+    make_memory: Make, script: list[tuple[int, int, bool]], last: int | None, step: int | None, exclude: Any, roles: Any
+) -> None:
+    options = HistoryOptions(last_messages=last, step=step, exclude_tools=exclude, roles=roles)
+    memory, thread = make_memory(history=options), uuid4().hex
+    stored: list[BaseMessage] = []
+    for at, (questions, calls, has_answer) in enumerate(script):
+        question, *traffic, answer = turn(at, calls)
+        asked = [
+            question,
+            *(HumanMessage(f"and {at}.{number}", id=f"q{at}.{number}") for number in range(1, questions)),
+        ]
+        stored += [*asked, *traffic, *[answer] * has_answer]
+    memory.history.append(stored, thread_id=thread, resource_id="ann")
+    assert shown(memory, thread=thread) == ids(window(stored, options))

@@ -1,0 +1,326 @@
+"""Export and import: everything comes back as it was, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+from tests.users.samples import HEADER, THREAD, Record, message
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., Memory]
+
+EVERY_KIND: list[BaseMessage] = [
+    HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,x"}}], id="h"),
+    AIMessage(
+        "",
+        id="call",
+        name="ann",
+        tool_calls=[{"name": "find", "args": {"q": [], "big": 2**60}, "id": "c", "type": "tool_call"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"model_name": "m", "score": 0.1},
+    ),
+    ToolMessage("found", id="result", tool_call_id="c", artifact={"rows": [1, {"a": None}]}, status="error"),
+    AIMessage("a\ud800b — ünï \x00", id="odd", additional_kwargs={"nested": {"empty": {}, "list": []}}),
+    FunctionMessage(content="f", name="fun", id="f"),
+    ChatMessage(content="c", role="critic", id="c"),
+]
+
+
+@pytest.fixture
+def stocked(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
+    memory = make_memory(
+        embeddings=embeddings,
+        recall=RecallOptions(),
+        working_memory=WorkingMemoryOptions(template="", revisions=2),
+    )
+    memory.threads.create(
+        thread_id="{a} | b", resource_id="u", title="Ünï", metadata={"tags": ["x", {"y": 1.5}], "none": None}
+    )
+    memory.history.append(EVERY_KIND, thread_id="{a} | b", resource_id="u")
+    memory.history.append([HumanMessage(f"topic {place}") for place in range(450)], thread_id="long", resource_id="u")
+    memory.threads.clone("{a} | b", new_thread_id="copy")
+    memory.threads.create(thread_id="empty", resource_id="u")
+    for text in ("one", "two", "three"):
+        memory.working_memory.update(text, resource_id="u")
+    memory.history.append([HumanMessage("mine")], thread_id="other", resource_id="v")
+    return memory
+
+
+def exported(memory: Memory, resource: str = "u", *, vectors: bool = False) -> list[Record]:
+    """Export, through the JSON lines that a file would hold."""
+    lines = [json.dumps(record) for record in memory.export_resource(resource, vectors=vectors)]
+    return [json.loads(line) for line in lines]
+
+
+def stored(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
+    """Return all that is stored, byte for byte, but for the settings of the index."""
+    found: dict[bytes, Any] = {}
+    for key in raw.scan_iter(f"{prefix}:*"):
+        match raw.type(key):
+            case b"hash":
+                found[key] = raw.hgetall(key)
+                if b"labels" in found[key]:  # in any order
+                    found[key][b"labels"] = sorted(found[key][b"labels"].split(b","))
+            case b"zset":
+                found[key] = raw.zrange(key, 0, -1, withscores=True)
+            case b"stream":
+                found[key] = raw.xrange(key)
+    return found
+
+
+# ------------------------------------------------------------------ there and back
+
+
+def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    before = stored(raw, prefix)
+    records = exported(stocked, vectors=True)
+    stocked.delete_resource("u")
+    report = stocked.import_resource(records)
+    assert (report.resource_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
+    assert (report.working_memories, report.revisions) == (1, 2)
+    after = stored(raw, prefix)
+    for key in before:
+        if b":messages:{copy}" in key:  # a copy keeps the ids of its source in the bodies
+            assert [json.loads(value)["stored_at"] for value in before[key].values()] == [
+                json.loads(value)["stored_at"] for value in after[key].values()
+            ]
+        else:
+            assert after[key] == before[key], key
+    assert after.keys() == before.keys()
+    assert exported(stocked, vectors=True) == records
+
+
+def test_every_kind_of_message_comes_back(stocked: Memory) -> None:
+    records = exported(stocked)
+    stocked.delete_resource("u")
+    stocked.import_resource(records)
+    assert stocked.history.messages("{a} | b") == EVERY_KIND
+    assert [row.seq for row in stocked.history.page("long", limit=1000)] == list(range(450))
+
+
+def test_what_json_does_not_know_is_null_in_an_export(plain: Memory) -> None:
+    message = HumanMessage("x", additional_kwargs={"n": [float("nan"), float("-inf"), 1.5]})
+    plain.history.append([message], thread_id="t", resource_id="u")
+    (record,) = (record for record in exported(plain) if record["kind"] == "message")
+    assert record["message"]["data"]["additional_kwargs"] == {"n": [None, None, 1.5]}
+    assert json.dumps(record, allow_nan=False)
+
+
+def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
+    records = exported(stocked, vectors=True)
+    stocked.delete_resource("u")
+    embeddings.calls.clear()
+    stocked.import_resource(records)
+    assert embeddings.calls == [] or embeddings.calls == [["How large are the vectors?"]]
+    assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
+    assert stocked.recall.reindex(resource_id="u", progress=False) == 0
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: Make, *, vectors: bool) -> None:
+    records = exported(stocked, vectors=vectors)
+    other = make_memory(
+        key_prefix="z" + stocked.core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
+    )
+    other.import_resource(records, resource_id="w")
+    assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
+    assert other.recall.reindex(resource_id="w", progress=False) == 0
+
+
+def test_without_recall_no_model_is_needed(stocked: Memory, make_memory: Make) -> None:
+    other = make_memory(key_prefix="z" + stocked.core.state.keys.prefix)
+    assert other.import_resource(exported(stocked, vectors=True)).messages == 462
+    assert other.history.messages("{a} | b") == EVERY_KIND
+
+
+def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    records = exported(stocked)
+    stocked.history.append([HumanMessage("changed", id="h")], thread_id="{a} | b", resource_id="u")
+    stocked.working_memory.update("four", resource_id="u")
+    stocked.threads.update("empty", title="named since")
+    before = stored(raw, prefix)
+    report = stocked.import_resource(records)
+    assert (report.threads, report.messages, report.skipped, report.working_memories) == (0, 0, 462, 0)
+    assert stored(raw, prefix) == before
+
+
+@pytest.mark.parametrize("after", [1, 3, 8, 150, 230, 400])
+def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:
+    records = exported(stocked)
+    stocked.delete_resource("u")
+
+    def torn() -> Iterator[Record]:
+        yield from records[:after]
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011 - our own
+        stocked.import_resource(torn())
+    stocked.import_resource(records)
+    assert exported(stocked) == records
+
+
+def test_a_model_that_fails_leaves_everything_imported(stocked: Memory, embeddings: WordEmbeddings) -> None:
+    records = exported(stocked)
+    stocked.delete_resource("u")
+    embeddings.broken = RuntimeError("down")
+    with pytest.raises(EmbeddingError) as failure:
+        stocked.import_resource(records)
+    assert "everything is imported" in failure.value.__notes__[0]
+    assert exported(stocked) == records
+    embeddings.broken = None
+    assert stocked.import_resource(records).messages == 0
+    assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
+
+
+def test_a_model_that_fails_is_logged_where_that_is_wanted(
+    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
+    memory.history.append([HumanMessage("tea", id="1")], thread_id="t", resource_id="u")
+    records = exported(memory)
+    memory.delete_resource("u")
+    embeddings.broken = RuntimeError("down")
+    embeddings.model = "another"
+    assert make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log").import_resource(records).messages
+    assert "everything is imported" in caplog.text
+
+
+def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
+    memory.working_memory.update("one", thread_id="t", resource_id="u")
+    memory.working_memory.update("two", thread_id="t", resource_id="u")
+    records = exported(memory)
+    states = memory.working_memory.revisions(thread_id="t")
+    memory.delete_resource("u")
+    memory.import_resource(records)
+    assert memory.working_memory.revisions(thread_id="t") == states
+    assert exported(memory) == records
+
+
+# ------------------------------------------------------------------ where it goes
+
+
+def test_an_import_may_be_for_somebody_else(stocked: Memory, plain: Memory) -> None:
+    records = exported(stocked)
+    stocked.delete_resource("u")
+    assert plain.import_resource(records, resource_id="w").resource_id == "w"
+    thread = plain.threads.get("long")
+    assert thread is not None
+    assert thread.resource_id == "w"
+
+
+def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    records = exported(stocked)
+    before = stored(raw, prefix)
+    with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b") as refused:
+        stocked.import_resource(records, resource_id="w")
+    assert refused.value.__notes__ == ["record 3 names it; nothing was imported"]
+    assert stored(raw, prefix) == before
+
+
+def test_messages_behind_newer_ones_take_a_time_behind_them(plain: Memory) -> None:
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    first, second = (f"{at + timedelta(seconds=place):%Y-%m-%dT%H:%M:%S+00:00}" for place in (9, 5))
+    records = [
+        HEADER,
+        {"kind": "thread", "id": "t"},
+        message("1", stored_at=first),
+        message("2", stored_at=second),
+        message("3", stored_at=None),
+    ]
+    begin = datetime.now(UTC) - timedelta(seconds=2)
+    plain.import_resource(records)
+    rows = plain.history.page("t").items
+    assert [row.message.id for row in rows] == ["1", "2", "3"]
+    assert [row.stored_at for row in rows[:2]] == [at + timedelta(seconds=9), at + timedelta(seconds=9, microseconds=1)]
+    assert rows[2].stored_at > begin
+    assert [row.message.id for row in plain.history.page("t", since=begin)] == ["3"]
+
+
+def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
+    stocked: Memory, server: EmbeddedRedis, prefix: str
+) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+        records = memory.export_resource("u")
+        assert next(records)["kind"] == "header"
+        memory.threads.transfer("copy", resource_id="u", to="v")
+        memory.threads.delete("long")
+        assert {record["id"] for record in records if record["kind"] == "thread"} >= {"{a} | b", "empty"}
+        memory.threads.delete("empty")
+        assert {record["id"] for record in memory.export_resource("u") if record["kind"] == "thread"} == {"{a} | b"}
+
+
+# ------------------------------------------------------------------ streams
+
+
+def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix) as memory:
+        before = trips.count
+        records = memory.export_resource("u")
+        assert trips.count == before
+        next(records)
+        assert trips.count == before + 1
+        records.close()  # type: ignore[attr-defined]
+        assert len(list(memory.export_resource("u"))) == 1 + 1 + 4 + 462
+
+
+def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
+    at = "2020-01-01T00:00:00+00:00"
+    items = [
+        {"kind": "item", "namespace": ["u"], "key": str(place), "value": {}, "created_at": at, "updated_at": at}
+        for place in range(20)
+    ]
+    records = [HEADER, THREAD, *(message(str(place)) for place in range(401)), *items]
+    places: Any = {"namespaces": [("{user_id}",)]}
+    assert trips.of(lambda: plain.import_resource(records, **places)) == 1 + 3 + 20
+    assert trips.of(lambda: plain.import_resource([HEADER, THREAD, *items], **places)) == 1 + 1 + 20
+    assert trips.of(lambda: plain.import_resource([HEADER])) == 0
+
+
+def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
+    async def records() -> AsyncIterator[Record]:
+        for record in (HEADER, THREAD, message("1"), message("2")):
+            await asyncio.sleep(0)
+            yield record
+
+    async def main() -> None:
+        async with Memory(server.url, key_prefix=prefix) as memory:
+            assert (await memory.aimport_resource(records())).messages == 2
+            assert [record["kind"] async for record in memory.aexport_resource("u")][1:] == ["thread", *["message"] * 2]
+            async for record in memory.aexport_resource("u"):
+                assert record["kind"] == "header"
+                break
+            assert (await memory.aimport_resource([HEADER, THREAD, message("1")])).skipped == 1
+
+    asyncio.run(main())
+
+
+def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any) -> None:
+    turn: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    plain.save_turn([HumanMessage("q1", id="q1"), AIMessage("a1", id="a1")], **turn)
+    plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
+    plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
+    records = list(plain.export_resource("ann"))
+    other = make_memory(key_prefix=f"{plain.core.state.keys.prefix}-copy")
+    other.import_resource(records)
+    for superseded in (False, True):
+        was = plain.history.messages("t", superseded=superseded)
+        assert other.history.messages("t", superseded=superseded) == was
+    assert [m.text for m in other.history.messages("t")] == ["q1", "a1", "q2", "a2 again"]
+    again = [HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2"), HumanMessage("q3")]
+    other.save_turn([*again, AIMessage("a4")], **turn)
+    assert [m.text for m in other.history.messages("t")] == ["q1", "a1", "q2", "a2", "q3", "a4"]

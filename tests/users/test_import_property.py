@@ -1,0 +1,256 @@
+"""An export that somebody has tampered with is imported whole, or refused with the number of a record and without a trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+
+Make = Callable[..., Memory]
+PLACES: Any = {"namespaces": [("memories", "{user_id}")]}
+HOSTILE: list[Any] = [
+    *(0, 1, -1, 2**31, 2**48, 2**53 - 1, 2**53, 2**63, 2**64, 10**400, 10**4000, -(10**4000), 1e308, 0.5, float("nan")),
+    *(None, True, False, "", "x", "\0", "a\ud800", "x" * 600, "x" * 70_000, "_", "{}", "tom", "maya", "9" * 4000),
+    *(
+        [],
+        {},
+        [5],
+        {"a": 5},
+        [None],
+        [[]] * 3,
+        ["memories", "tom", "maya"],
+        ["memories", "tom"],
+        {"type": "human", "data": {}},
+    ),
+    *(
+        "1970-01-01T00:00:00Z",
+        "2255-06-05T23:47:34.740991Z",
+        "2249-12-31T23:59:59Z",
+        "0001-01-01",
+        "9999-12-31T23:59:59Z",
+    ),
+    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory", "item"),
+]
+DEEP = json.loads("[" * 400 + "]" * 400)
+
+
+@pytest.fixture(scope="module")
+def lines(server: Any) -> list[str]:
+    """A valid export that holds something of every kind."""
+    prefix = f"t{uuid4().hex[:12]}"
+    options: Any = {"embeddings": WordEmbeddings(), "recall": RecallOptions(), "key_prefix": prefix}
+    with (
+        Memory(server.url, working_memory=WorkingMemoryOptions(template=""), **options) as memory,
+        Memory(server.url, working_memory=WorkingMemoryOptions(template="", scope="thread"), **options) as threaded,
+        RedisMemoryStore(server.url, key_prefix=prefix) as store,
+    ):
+        memory.threads.create(thread_id="one", resource_id="maya", title="Ünï", metadata={"tags": ["x", {"y": 1.5}]})
+        call = {"name": "find", "args": {"q": [1]}, "id": "c", "type": "tool_call"}
+        turn: Any = {"thread_id": "one", "resource_id": "maya"}
+        memory.save_turn(
+            [
+                HumanMessage("red fox", id="q1", name="Ann"),
+                AIMessage("", id="call", tool_calls=[call]),
+                ToolMessage("found", id="found", tool_call_id="c", artifact={"rows": [1]}),
+                AIMessage("a fox", id="a1"),
+            ],
+            **turn,
+        )
+        memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("waves", id="a2")], **turn)
+        memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("ships", id="a3")], **turn)  # answered anew
+        memory.save_turn([HumanMessage("green sea", id="q2"), AIMessage("weed", id="a4")], **turn)  # edited
+        memory.threads.clone("one", new_thread_id="two")
+        threaded.working_memory.update("of the thread", thread_id="two", resource_id="maya")
+        for text in ("likes tea", "likes milk"):
+            memory.working_memory.update(text, resource_id="maya", mode="replace")
+        store.put(("memories", "maya"), "pet", {"name": "Nougat", "age": 3})
+        records = list(memory.export_resource("maya", vectors=True, **PLACES))
+        memory.delete_resource("maya", **PLACES)
+    assert {record["kind"] for record in records} == {"header", "thread", "message", "working_memory", "item"}
+    assert [record for record in records if record.get("version")]
+    return [json.dumps(record) for record in records]
+
+
+# ---------------------------------------------------------------------- what somebody does to a file
+
+numbers = st.integers(0, 10**6)
+changes = st.lists(
+    st.tuples(st.sampled_from(["drop", "double", "swap", "cut", "garble"]), numbers, numbers)
+    | st.tuples(st.just("set"), numbers, st.lists(numbers, max_size=6), st.sampled_from([*HOSTILE, DEEP]))
+    | st.tuples(st.just("lose"), numbers, st.lists(numbers, min_size=1, max_size=6)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def tampered(lines: list[str], changes: list[Any]) -> list[str]:
+    lines = list(lines)
+    for what, number, *rest in changes:
+        if not lines:
+            return lines
+        at = number % len(lines)
+        match what:
+            case "drop":
+                del lines[at]
+            case "double":
+                lines.insert(rest[0] % (len(lines) + 1), lines[at])
+            case "swap":
+                other = rest[0] % len(lines)
+                lines[at], lines[other] = lines[other], lines[at]
+            case "cut":
+                lines[at] = lines[at][: rest[0] % len(lines[at])] if lines[at] else ""
+            case "garble":
+                place = rest[0] % (len(lines[at]) + 1)
+                lines[at] = f"{lines[at][:place]}0{lines[at][place:]}"
+            case _:
+                lines[at] = changed(lines[at], *rest)
+    return lines
+
+
+def changed(line: str, path: list[int], *value: Any) -> str:
+    """Set a value somewhere in a record, or take it away."""
+    try:
+        root: Any = {"": json.loads(line)}
+    except ValueError:
+        return line
+    place: Any = root
+    key: Any = ""
+    for step in path:
+        inner = place[key]
+        if not isinstance(inner, dict | list) or not inner:
+            break
+        place, key = inner, list(inner)[step % len(inner)] if isinstance(inner, dict) else step % len(inner)
+    if value:
+        place[key] = value[0]
+    else:
+        del place[key]
+    return json.dumps(root.get(""))
+
+
+# ---------------------------------------------------------------------- what must hold
+
+
+def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
+    """Return all that is stored, byte for byte, and the names of indexes."""
+    bare: Any = raw
+    keys = list(raw.scan_iter(f"{prefix}*", count=1000))
+    return {key: raw.dump(key) for key in keys} | {b"indexes": sorted(bare.execute_command("FT._LIST"))}
+
+
+def works(memory: Memory, owner: str) -> None:
+    """Read all that was imported in every way, and go on from there."""
+    threads = memory.threads.list(resource_id=owner, limit=1000)
+    assert threads.total == len(threads)
+    seen = 0
+    for thread in threads:
+        rows = memory.history.page(thread.id, limit=1000).items
+        assert len(rows) == thread.message_count
+        seen += len(rows)
+        assert len(memory.history.messages(thread.id, superseded=True)) >= len(rows)
+        (new,) = memory.history.append([HumanMessage("and now?")], thread_id=thread.id, resource_id=owner)
+        memory.history.append([HumanMessage("and then?")], thread_id=thread.id, resource_id=owner)
+        rows = memory.history.page(thread.id, limit=1000).items
+        times = [row.stored_at for row in rows]
+        assert times == sorted(set(times))
+        assert rows[-2].message.id == new.id
+        memory.context("red fox", thread_id=thread.id, resource_id=owner)
+    assert memory.history.for_resource(owner, limit=1000).total == seen + 2 * len(threads)
+    assert memory.recall.reindex(resource_id=owner, progress=False) == 0
+    memory.recall.search("red fox", resource_id=owner)
+    before = memory.working_memory.get(resource_id=owner).revision
+    for number in range(3):
+        after = memory.working_memory.update(f"note {number}", resource_id=owner, mode="replace")
+        assert after.revision == before + number + 1
+    assert len(memory.working_memory.revisions(resource_id=owner)) >= 3
+
+
+def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> None:
+    """Import lines: they are refused without a trace, or everything works."""
+    options: Any = {"embeddings": WordEmbeddings(), "recall": RecallOptions(), "key_prefix": own}
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""), **options)
+    before = dumped(raw, own)
+    refused = ""
+    try:
+        report = memory.import_resource(map(json.loads, given), **PLACES)
+    except OptionError as error:
+        refused = str(error)
+    if refused:
+        assert re.match(r"record \d+: .*; nothing was imported$|there is no record", refused)
+        assert dumped(raw, own) == before
+        return
+    exported = list(memory.export_resource(report.resource_id, vectors=True, **PLACES))
+    records = [json.loads(line) for line in given]
+    distinct = {(r["thread_id"], r["message"]["data"]["id"]) for r in records if r.get("kind") == "message"}
+    assert sum(record["kind"] == "message" for record in exported) == report.messages == len(distinct)
+    assert memory.import_resource(json.loads(json.dumps(exported)), **PLACES).messages == 0
+    other = make_memory(working_memory=WorkingMemoryOptions(template=""), **{**options, "key_prefix": f"{own}-2"})
+    other.import_resource(json.loads(json.dumps(exported)), **PLACES)
+    assert list(other.export_resource(report.resource_id, vectors=True, **PLACES)) == exported
+    works(memory, report.resource_id)
+    for one in (memory, other):
+        assert one.delete_resource(report.resource_id, **PLACES).verified
+
+
+@settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(changes=changes)
+def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
+    make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
+) -> None:
+    tried(make_memory, raw, f"{prefix}{uuid4().hex[:6]}", tampered(lines, changes))
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Name each dict or list within a value, and each key in it."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places_in(value[key])
+
+
+def wrong(value: Any) -> list[Any]:
+    """Choose what to put in place of a value: of its own type, what is at the edge, and something of another."""
+    if isinstance(value, int):
+        return [5 if isinstance(value, bool) else True, "x", 0, -1, 2**48, 2**53 - 1, 2**63, 10**4000, float("nan")]
+    if isinstance(value, str) and re.match(r"\d{4}-", value):
+        return [5, "x", "1970-01-01", "2249-12-31T23:59:59Z", "2255-06-05T23:47:34.740991Z", "9999-12-31T23:59:59Z"]
+    return [5, "", "a\ud800", "x" * 70_000, {"a": 5}, ["memories", "tom", "maya"], None]
+
+
+def test_no_value_of_any_field_does_harm(make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str]) -> None:
+    kinds: dict[Any, int] = {}
+    for at, line in enumerate(lines):  # the first of each kind
+        record = json.loads(line)
+        kinds.setdefault((record["kind"], record.get("version")), at)
+    for at in kinds.values():
+        for number, (place, key) in enumerate(places_in(json.loads(lines[at]))):
+            for value in wrong(place[key]):
+                record = json.loads(lines[at])
+                inside, name = list(places_in(record))[number]
+                inside[name] = value
+                tried(make_memory, raw, prefix, [*lines[:at], json.dumps(record), *lines[at + 1 :]])
+
+
+def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> None:
+    memory = make_memory(
+        embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
+    )
+    memory.import_resource(map(json.loads, lines), **PLACES)
+    assert [json.dumps(record) for record in memory.export_resource("maya", vectors=True, **PLACES)] == lines
+    works(memory, "maya")

@@ -1,0 +1,150 @@
+"""What no import takes, and that nothing is written then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.errors import IdError, OptionError
+from tests.users.samples import HEADER, MEMORY, THREAD, message
+
+Make = Callable[..., Memory]
+
+BROKEN: list[tuple[list[Any], str]] = [
+    ([], "no record"),
+    ([None], "record 1: is of type NoneType"),
+    (["{}"], r"record 1: is of type str.*json\.loads"),
+    ([THREAD], "record 1: is no header"),
+    ([{**HEADER, "format": "other"}], "record 1: is no header"),
+    ([{**HEADER, "version": 2}], "record 1: has version 2, and this package reads 1"),
+    ([{**HEADER, "resource_id": ""}], "record 1: resource_id is empty"),
+    ([{**HEADER, "resource_id": None}], "record 1: resource_id is missing"),
+    ([HEADER, {"kind": "thing"}], "record 2: kind 'thing' is not known"),
+    ([HEADER, {"kind": "thread"}], "record 2: 'id' is missing"),
+    ([HEADER, {"kind": "thread", "id": 5}], "record 2: id is of type int"),
+    ([HEADER, {**THREAD, "title": 5}], "record 2: title=5"),
+    ([HEADER, {**THREAD, "metadata": []}], r"record 2: metadata=\[\]"),
+    ([HEADER, {**THREAD, "created_at": 5}], "record 2: 5 is no time"),
+    ([HEADER, {**THREAD, "created_at": "today"}], "record 2: .*'today'"),
+    ([HEADER, {**THREAD, "created_at": "1969-12-31T23:00:00Z"}], "record 2: .*from 1970 to 2249"),
+    ([HEADER, THREAD, message(stored_at="2300-01-01T00:00:00Z")], "record 3: .*from 1970 to 2249"),
+    ([HEADER, message()], "record 2: belongs to thread 't', and the thread before it is None"),
+    ([HEADER, THREAD, message(thread_id="s")], "record 3: belongs to thread 's'"),
+    ([HEADER, THREAD, message(None)], "record 3: its message has no id"),
+    ([HEADER, THREAD, message(message={"type": "human"})], "record 3: holds no message"),
+    ([HEADER, THREAD, message(message={"type": "x", "data": {"content": "x"}})], "record 3: .*message type"),
+    ([HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})], "(?s)record 3: .*content"),
+    (
+        [HEADER, THREAD, message(message={"type": "system", "data": {"content": "x", "id": "m"}})],
+        "record 3: .*no system",
+    ),
+    ([HEADER, {**MEMORY, "revision": 0}], "record 2: is no working memory"),
+    ([HEADER, {**MEMORY, "document": None}], "record 2: is no working memory"),
+    ([HEADER, {**MEMORY, "revisions": 5}], "record 2: "),
+    ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: holds revision 1 behind 1"),
+    ([HEADER, {**MEMORY, "thread_id": "t"}], "record 2: belongs to thread 't'"),
+    # numbers that a double, a stream or hiredis cannot carry, and what must still fit above them
+    ([HEADER, {**MEMORY, "revision": 2**53 - 1}], "record 2: is no working memory: .*counts from 1 to"),
+    ([HEADER, {**MEMORY, "revision": 10**5000}], "record 2: is no working memory"),
+    ([HEADER, {**MEMORY, "revision": True}], "record 2: is no working memory"),
+    (
+        [HEADER, {**MEMORY, "revisions": [{**MEMORY, "revision": 2}]}],
+        "record 2: holds revision 2 behind 0, and is at 1",
+    ),
+    ([{**HEADER, "version": 10**5000}], "record 1: "),
+    ([HEADER, THREAD, message(stored_at="2255-06-05T23:47:34.740991Z")], "record 3: .*from 1970 to 2249"),
+    ([HEADER, {**THREAD, "created_at": "2250-01-01T00:00:00Z"}], "record 2: .*from 1970 to 2249"),
+    ([HEADER, {**THREAD, "metadata": {"a": 10**5000}}], "record 2: metadata 'a' is not JSON"),
+    # what is too large for a prompt, or no text
+    ([HEADER, {**MEMORY, "document": "x" * 65_537}], r"record 2: its document has 65,537 bytes, .*max_bytes"),
+    (
+        [HEADER, {**MEMORY, "revisions": [{**MEMORY, "document": "x" * 65_537}]}],
+        "record 2: its document has 65,537 bytes",
+    ),
+    ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: is no working memory: .*valid Unicode"),
+    ([HEADER, {**MEMORY, "origin": "x" * 65}], "record 2: its origin has 65 characters"),
+    # what is of another type
+    ([{**HEADER, "kind": "thread"}], "record 1: is no header"),
+    ([HEADER, HEADER], "record 2: kind 'header' is not known"),
+    ([HEADER, {**MEMORY, "revisions": [5]}], "record 2: a revision is of type int"),
+    ([HEADER, {**MEMORY, "revisions": {"a": 1}}], "record 2: its revisions are of type dict"),
+    ([HEADER, THREAD, message(superseded="no")], "record 3: its superseded is of type str"),
+    ([HEADER, THREAD, message(vectors=5)], "record 3: vectors is of type int"),
+    ([HEADER, THREAD, message(vectors={"settings": 5, "data": []})], "record 3: its vectors are none"),
+    ([HEADER, THREAD, message(message={"type": ["x"], "data": {"content": "x", "id": "m"}})], "record 3: "),
+    ([HEADER, THREAD, message(message={"type": "human", "data": {"content": {"a": 1}, "id": "m"}})], "record 3: "),
+    (
+        [
+            HEADER,
+            THREAD,
+            {**message(), "message": {"type": "ai", "data": {"id": "m", "content": "x", "tool_calls": 5}}},
+        ],
+        "record 3: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("records", "complaint"), BROKEN)
+def test_a_record_that_cannot_be_read_is_refused_by_its_number(
+    memory: Memory, raw: redis.Redis, prefix: str, records: list[Any], complaint: str
+) -> None:
+    for begin in [0, 3] if records[:1] == [HEADER] else [0]:
+        number = complaint
+        for at in (2, 3):  # the records of the case move back
+            if f"record {at}" in complaint:
+                number = complaint.replace(f"record {at}", f"record {at + begin}")
+        with pytest.raises(OptionError, match=number):
+            memory.import_resource([*records[:1], *[MEMORY] * begin, *records[1:]])
+    assert not list(raw.scan_iter(f"{prefix}:*")), "all is checked before anything is written"
+
+
+@pytest.mark.parametrize("lines", [["[" * 100_000], ["{", "}"], ['{"a": ' + "9" * 5000 + "}"], ["x"], [b"\xff"]])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_line_that_is_no_json_is_refused_by_its_number(
+    plain: Memory, raw: redis.Redis, prefix: str, lines: list[Any], later: bool
+) -> None:
+    given = map(json.loads, [json.dumps(HEADER), json.dumps(THREAD), *lines] if later else lines)
+    with pytest.raises(OptionError, match=f"record {3 if later else 1}: cannot be read .*; nothing was imported"):
+        plain.import_resource(given)
+    assert not list(raw.scan_iter(f"{prefix}:*"))
+
+
+def test_documents_are_as_large_as_this_memory_lets_them(make_memory: Make) -> None:
+    records = [HEADER, {**MEMORY, "document": "x" * 100}]
+    for most, fits in ((99, False), (100, True)):
+        memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=most))
+        if fits:
+            assert memory.import_resource(records).working_memories == 1
+        else:
+            with pytest.raises(OptionError, match="the limit is 99"):
+                memory.import_resource(records)
+
+
+@pytest.mark.parametrize("data", [["%%%"], "x", 5])
+def test_vectors_that_cannot_be_read_are_refused(memory: Memory, data: Any) -> None:
+    records = [HEADER, THREAD, message(vectors={"settings": "0", "data": data})]
+    with pytest.raises(OptionError, match="record 3: "):
+        memory.import_resource(records)
+
+
+@pytest.mark.parametrize("records", ["text", b"text", {"kind": "header"}, None])
+def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> None:
+    with pytest.raises(OptionError, match=r"json\.loads"):
+        plain.import_resource(records)
+
+
+def test_an_empty_file_is_no_export(plain: Memory) -> None:
+    with pytest.raises(OptionError, match="no record"):
+        plain.import_resource([], resource_id="u")
+
+
+def test_bad_ids_are_refused(plain: Memory) -> None:
+    with pytest.raises(IdError, match="resource_id"):
+        plain.import_resource([HEADER], resource_id="")
+    with pytest.raises(IdError, match="resource_id"):
+        list(plain.export_resource(""))

@@ -1,0 +1,191 @@
+"""A template and instructions of each user's own, made by a function of the ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from langchain_workingmem import (
+    Ids,
+    Memory,
+    OptionError,
+    WorkingMemoryOptions,
+    WorkingMemoryState,
+    WorkingMemoryValidationError,
+)
+from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
+from tests.helpers.trips import Trips
+from tests.working_memory.samples import Make, with_memory
+
+
+class Asked:
+    """Makes a template of the ids, and remembers by whom it was asked for."""
+
+    def __init__(self) -> None:
+        self.ids: list[Ids] = []
+
+    def __call__(self, ids: Ids) -> str:
+        self.ids.append(ids)
+        return f"# {ids.resource_id}\n- **Name**:\n- **Of {ids.resource_id}**:\n"
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture(params=["resource", "thread"])
+def scope(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def personal(make_memory: Make, asked: Asked, scope: str) -> Memory:
+    return with_memory(
+        make_memory,
+        template=asked,
+        instructions=lambda ids: f"Be careful with {ids.resource_id} in {ids.thread_id}.",
+        scope=scope,
+        tools=("update", "get", "clear"),
+    )
+
+
+ANN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TEMPLATE = "# ann\n- **Name**:\n- **Of ann**:\n"
+
+
+def test_each_user_is_shown_a_template_of_their_own(personal: Memory) -> None:
+    for user in ("ann", "bob"):
+        block = str(personal.context("hi", thread_id=f"t{user}", resource_id=user).messages[-1].text)
+        assert f"<template>\n# {user}\n" in block
+        assert f"Be careful with {user} in t{user}." in block
+    state = personal.working_memory.get(**ANN)
+    assert (state.template, state.is_empty) == (TEMPLATE, True)
+
+
+def test_the_function_is_called_once_for_a_read_and_once_for_an_update(personal: Memory, asked: Asked) -> None:
+    for call in (
+        lambda: personal.working_memory.get(**ANN),
+        lambda: personal.working_memory.update("# ann\n- **Name**: Ann", **ANN),
+        lambda: personal.context("hi", **ANN),
+        lambda: personal.working_memory.revisions(**ANN),
+        lambda: personal.working_memory.revert(1, **ANN),
+        lambda: personal.working_memory.clear(**ANN),
+    ):
+        asked.ids.clear()
+        call()
+        assert asked.ids == [Ids("t", "ann")]
+
+
+def test_the_guards_know_the_users_template(personal: Memory) -> None:
+    assert personal.working_memory.update(TEMPLATE, **ANN).revision == 0
+    personal.working_memory.update(TEMPLATE.replace("Name**:", "Name**: Ann"), **ANN)
+    with pytest.raises(WorkingMemoryValidationError, match="bare template"):
+        personal.working_memory.update(TEMPLATE, **ANN)
+    assert personal.working_memory.update(TEMPLATE, mode="replace", **ANN).is_empty
+    assert not personal.working_memory.update("# bob\n- **Of bob**:", **ANN).is_empty
+
+
+def test_the_tools_know_the_users_template(personal: Memory) -> None:
+    update, get, clear = personal.tools(**ANN)
+    update.invoke({"edits": [{"find": "- **Of ann**:", "replace": "- **Of ann**: tea"}]})
+    assert personal.working_memory.get(**ANN).text == TEMPLATE.replace("Of ann**:", "Of ann**: tea")
+    assert "bare template" in update.invoke({"memory": TEMPLATE})
+    assert "tea" in get.invoke({})
+    assert clear.invoke({}) == "Working memory is empty now."
+    assert get.invoke({}) == "Working memory is empty."
+    assert "ann" not in update.description
+
+
+def test_parallel_updates_from_a_template_of_their_own_are_all_kept(personal: Memory) -> None:
+    personal.context("hi", **ANN)
+    (update,) = personal.tools(include=["update_working_memory"], **ANN)
+    for field in ("Name", "Of ann"):
+        update.invoke({"memory": TEMPLATE.replace(f"{field}**:", f"{field}**: yes")})
+    assert personal.working_memory.get(**ANN).text == TEMPLATE.replace("**:", "**: yes")
+
+
+def test_a_thread_alone_means_its_owner(personal: Memory, asked: Asked, trips: Trips) -> None:
+    personal.threads.create(thread_id="t", resource_id="ann", working_memory="# ann\n- **Name**: Ann")
+    calls: list[Callable[[], WorkingMemoryState]] = [
+        lambda: personal.working_memory.get(thread_id="t"),
+        lambda: personal.working_memory.update("# ann\n- **Name**: Anna", thread_id="t"),
+        lambda: personal.working_memory.clear(thread_id="t"),
+        lambda: personal.working_memory.revert(1, thread_id="t"),
+    ]
+    for call in calls:
+        asked.ids.clear()
+        assert call().template == TEMPLATE
+        assert asked.ids == [Ids("t", "ann")]
+    assert trips.of(lambda: personal.working_memory.get(thread_id="t")) == 2
+    assert trips.of(lambda: personal.working_memory.get(**ANN)) == 1
+
+
+def test_a_new_thread_alone_is_its_own_owner(personal: Memory) -> None:
+    assert personal.working_memory.get(thread_id="new").template == "# new\n- **Name**:\n- **Of new**:\n"
+
+
+def test_no_thread_is_none(make_memory: Make) -> None:
+    memory = with_memory(make_memory, template=lambda ids: f"# {ids.thread_id} {ids.resource_id}")
+    assert memory.working_memory.get(resource_id="ann").template == "# None ann"
+
+
+def test_what_is_seeded_and_archived_is_kept_along_the_users_template(personal: Memory) -> None:
+    personal.threads.create(**ANN, working_memory=TEMPLATE)
+    assert personal.working_memory.get(**ANN).is_empty
+    personal.working_memory.update(TEMPLATE + "- more", **ANN)
+    lines = json.loads(json.dumps(list(personal.export_resource("ann"))))
+    personal.delete_resource("ann")
+    personal.import_resource(lines)
+    state = personal.working_memory.get(**ANN)
+    assert (state.text, state.template) == (TEMPLATE + "- more", TEMPLATE)
+
+
+def test_the_memory_says_what_was_passed(make_memory: Make, asked: Asked) -> None:
+    memory = with_memory(make_memory, template=asked)
+    assert memory.working_memory.template is asked
+    assert (memory.working_memory.format, memory.working_memory.schema) == ("markdown", None)
+    assert with_memory(make_memory, template="# A").working_memory.template == "# A"
+    assert with_memory(make_memory, template="").working_memory.template is None
+    assert "First name" in str(with_memory(make_memory).working_memory.template)
+
+
+def test_an_empty_template_of_one_user_is_still_replaced(make_memory: Make) -> None:
+    memory = with_memory(make_memory, template=lambda ids: "" if ids.resource_id == "ann" else "# User")
+    memory.working_memory.update("one", resource_id="ann")
+    assert memory.working_memory.update("two", resource_id="ann").text == "two"
+    assert "<template>" not in str(memory.context("hi", **ANN).messages[-1].text)
+
+
+def test_a_schema_may_have_instructions_of_each_user(make_memory: Make) -> None:
+    memory = with_memory(make_memory, schema={"type": "object"}, instructions=lambda ids: f"Ask {ids.resource_id}.")
+    assert "Ask ann." in str(memory.context("hi", **ANN).messages[-1].text)
+    assert memory.working_memory.template is None
+
+
+@pytest.mark.parametrize("option", ["template", "instructions"])
+@pytest.mark.parametrize("value", [None, 5, b"# A"])
+def test_a_function_that_makes_no_text_is_refused(make_memory: Make, option: str, value: Any) -> None:
+    memory = with_memory(make_memory, **{option: lambda _: value})
+    for call in (
+        lambda: memory.working_memory.get(**ANN),
+        lambda: memory.working_memory.update("# A", **ANN),
+        lambda: memory.context("hi", **ANN),
+    ):
+        with pytest.raises(OptionError, match=f"{option} returned a value of type {type(value).__name__}"):
+            call()
+
+
+@pytest.mark.parametrize("option", ["template", "instructions"])
+@pytest.mark.parametrize("value", [5, b"# A", Asked, ["# A"]])
+def test_what_is_neither_text_nor_a_function_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"{option} is of type"):
+        WorkingMemoryOptions(**{option: value})
+
+
+def test_the_block_can_be_made_of_a_state_alone(personal: Memory) -> None:
+    state = personal.working_memory.get(**ANN)
+    assert TEMPLATE in rendered(personal.core.state, state)

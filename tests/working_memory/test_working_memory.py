@@ -1,0 +1,319 @@
+"""Working memory on a server: what is read back, what a turn shows of it, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from pydantic import BaseModel
+
+from langchain_workingmem import (
+    Memory,
+    OptionError,
+    ReadOnlyError,
+    RecallOptions,
+    WorkingMemoryOptions,
+    WorkingMemoryValidationError,
+)
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import remembered
+from tests.working_memory.samples import Home, Make, Person, with_memory
+
+if TYPE_CHECKING:
+    from tests.helpers.trips import Trips
+
+# ---------------------------------------------------------------------- reading and writing
+
+
+def test_working_memory_that_was_never_written_is_empty(person: Memory) -> None:
+    state = person.working_memory.get(resource_id="ann")
+    assert (state.value, state.text, state.revision, state.updated_at, state.is_empty) == (None, "", 0, None, True)
+
+
+def test_an_update_is_read_back_as_the_users_type(person: Memory) -> None:
+    person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, resource_id="ann")
+    state = person.working_memory.get(resource_id="ann")
+    assert state.value == Person(name="Ann", home=Home(city="Ulm"))
+    assert json.loads(state.text) == {"name": "Ann", "home": {"city": "Ulm"}}
+    assert not state.is_empty
+
+
+def test_an_update_returns_what_get_returns(person: Memory) -> None:
+    updated = person.working_memory.update({"name": "Ann"}, resource_id="ann")
+    assert updated == person.working_memory.get(resource_id="ann")
+    assert updated.revision == 1
+    assert updated.updated_at is not None
+    assert abs(datetime.now(UTC) - updated.updated_at) < timedelta(minutes=1)
+
+
+def test_the_default_mode_is_that_of_the_options(make_memory: Make) -> None:
+    memory = with_memory(make_memory, schema={"type": "object"}, mode="append")
+    memory.working_memory.update({"tags": ["a"]}, resource_id="ann")
+    assert memory.working_memory.update({"tags": ["b"]}, resource_id="ann").value == {"tags": ["a", "b"]}
+
+
+def test_the_mode_of_one_update_wins(person: Memory) -> None:
+    person.working_memory.update({"name": "Ann", "age": 3}, resource_id="ann")
+    state = person.working_memory.update({"age": 4}, resource_id="ann", mode="replace")
+    assert state.value == Person(age=4)
+
+
+def test_an_unknown_mode_is_refused_with_those_that_work(person: Memory) -> None:
+    with pytest.raises(OptionError, match="mode='patch': use one of 'replace', 'merge', 'append'"):
+        person.working_memory.update({"age": 4}, resource_id="ann", mode="patch")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({}, "markdown"), ({"template": ""}, "text"), ({"schema": Person}, "json")]
+)
+def test_the_format_the_template_and_the_schema_can_be_asked_for(
+    make_memory: Make, options: dict[str, Any], name: str
+) -> None:
+    part = with_memory(make_memory, **options).working_memory
+    assert part.format == name
+    assert part.schema is options.get("schema")
+    assert (part.template is not None) == (name == "markdown")
+
+
+def test_a_part_that_is_off_says_how_to_turn_it_on(plain: Memory) -> None:
+    with pytest.raises(OptionError, match=r"working_memory=WorkingMemoryOptions"):
+        plain.working_memory.get(resource_id="ann")
+
+
+def test_clearing_empties_it(person: Memory) -> None:
+    person.working_memory.update({"name": "Ann"}, resource_id="ann")
+    cleared = person.working_memory.clear(resource_id="ann")
+    assert (cleared.value, cleared.text, cleared.revision, cleared.is_empty) == (None, "", 2, True)
+    assert cleared == person.working_memory.get(resource_id="ann")
+
+
+def test_clearing_what_is_empty_makes_no_revision(person: Memory) -> None:
+    assert person.working_memory.clear(resource_id="ann").revision == 0
+    assert person.working_memory.revisions(resource_id="ann") == []
+
+
+def test_an_update_after_a_clear_starts_anew(person: Memory) -> None:
+    person.working_memory.update({"name": "Ann"}, resource_id="ann")
+    person.working_memory.clear(resource_id="ann")
+    state = person.working_memory.update({"age": 3}, resource_id="ann")
+    assert (state.value, state.revision) == (Person(age=3), 3)
+
+
+# ---------------------------------------------------------------------- round trips
+
+
+def test_each_operation_costs_the_round_trips_that_are_promised(person: Memory, trips: Trips) -> None:
+    part = person.working_memory
+    ages = iter(range(100))
+    assert trips.of(lambda: part.get(resource_id="ann")) == 1
+    assert trips.of(lambda: part.update({"age": next(ages)}, resource_id="ann")) == 2
+    assert trips.of(lambda: part.update({"age": next(ages)}, resource_id="ann", mode="replace")) == 2
+    assert trips.of(lambda: part.revisions(resource_id="ann")) == 1
+    numbers = iter([1, 2])
+    assert trips.of(lambda: part.revert(next(numbers), resource_id="ann")) == 1
+    assert trips.of(lambda: part.clear(resource_id="ann")) == 1
+
+
+def test_the_memory_of_a_thread_costs_the_same(notes: Memory, trips: Trips) -> None:
+    part = notes.working_memory
+    facts = iter(map(str, range(100)))
+    ids: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    part.update("first", **ids)
+    assert trips.of(lambda: part.get(**ids)) == 1
+    assert trips.of(lambda: part.update(next(facts), **ids)) == 2
+    assert trips.of(lambda: part.revisions(**ids)) == 1
+    assert trips.of(lambda: part.clear(**ids)) == 1
+
+
+# ---------------------------------------------------------------------- failures leave it as it was
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"age": -1}, "age"),
+        ({"home": {"city": 3}}, "home.city"),
+        ({"name": "x" * 300}, "would have 3"),
+        ({"name": None, "age": None}, "everything that is known"),
+        ("nonsense", "not JSON"),
+        ({"name": "\ud800"}, "surrogate|hex escape"),
+        ({"facts": {"\udfff": 1}}, "surrogate|hex escape"),
+    ],
+    ids=["validation", "nested validation", "size", "nulls", "no JSON", "surrogate", "surrogate in a key"],
+)
+def test_a_refused_update_says_why_and_changes_nothing(make_memory: Make, content: Any, words: str) -> None:
+    memory = with_memory(make_memory, schema=Person, max_bytes=300)
+    before = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    with pytest.raises(WorkingMemoryValidationError, match=words):
+        memory.working_memory.update(content, resource_id="ann")
+    assert memory.working_memory.get(resource_id="ann") == before
+    assert len(memory.working_memory.revisions(resource_id="ann")) == 1
+
+
+def test_a_text_that_is_too_large_is_refused_with_its_size_and_the_limit(make_memory: Make) -> None:
+    memory = with_memory(make_memory, template="", max_bytes=10)
+    assert memory.working_memory.update("ä" * 5, resource_id="ann").text == "ä" * 5
+    with pytest.raises(WorkingMemoryValidationError, match=r"12 bytes.*limit is 10.*max_bytes"):
+        memory.working_memory.update("ö" * 6, resource_id="ann", mode="replace")
+    assert memory.working_memory.get(resource_id="ann").text == "ä" * 5
+
+
+def test_a_lone_surrogate_in_text_is_refused(shared: Memory) -> None:
+    with pytest.raises(WorkingMemoryValidationError, match="lone surrogate"):
+        shared.working_memory.update("a\ud800b", resource_id="ann")
+    assert shared.working_memory.get(resource_id="ann").revision == 0
+
+
+def nested(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"end": 1}
+    for _ in range(depth):
+        document = {"a": document}
+    return document
+
+
+TOO_DEEP = '{"facts": ' + '{"a":' * 100_000 + "1" + "}" * 100_001
+
+
+@pytest.mark.parametrize("content", [{"facts": nested(100_000)}, TOO_DEEP], ids=["dict", "text"])
+@pytest.mark.parametrize("schema", [Person, {"type": "object"}], ids=["pydantic", "json schema"])
+def test_huge_nesting_is_refused_and_changes_nothing(make_memory: Make, schema: Any, content: Any) -> None:
+    memory = with_memory(make_memory, schema=schema, max_bytes=10_000_000)
+    before = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    with pytest.raises(WorkingMemoryValidationError):
+        memory.working_memory.update(content, resource_id="ann")
+    assert memory.working_memory.get(resource_id="ann") == before
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_a_number_that_json_does_not_know_is_refused(make_memory: Make, number: str) -> None:
+    memory = with_memory(make_memory, schema={"type": "object"})
+    with pytest.raises(WorkingMemoryValidationError):
+        memory.working_memory.update(f'{{"facts": {{"x": {number}}}}}', resource_id="ann")
+    assert memory.working_memory.get(resource_id="ann").is_empty
+
+
+def test_a_nul_character_survives(shared: Memory) -> None:
+    assert shared.working_memory.update("a\0b", resource_id="ann").text == "a\0b"
+
+
+# ---------------------------------------------------------------------- read only
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_read_only_memory_is_shown_and_not_written(make_memory: Make, scope: str) -> None:
+    ids: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    before = with_memory(make_memory, template="", scope=scope).working_memory.update("fact", **ids)
+    part = with_memory(make_memory, template="", scope=scope, read_only=True).working_memory
+    calls: list[Callable[[], object]] = [
+        lambda: part.update("x", **ids),
+        lambda: part.update("x", mode="replace", **ids),
+        lambda: part.clear(**ids),
+        lambda: part.revert(1, **ids),
+    ]
+    for call in calls:
+        with pytest.raises(ReadOnlyError, match="read_only=True"):
+            call()
+    assert part.get(**ids) == before
+    assert part.revisions(**ids) == [before]
+
+
+# ---------------------------------------------------------------------- a schema that changed
+
+
+class Changed(BaseModel):
+    name: int
+    more: str
+
+
+def test_what_an_old_schema_allowed_can_still_be_read(make_memory: Make) -> None:
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    memory = with_memory(make_memory, schema=Changed)
+    state = memory.working_memory.get(resource_id="ann")
+    assert state.value == state.text == '{"name": "Ann"}'
+    assert memory.working_memory.revisions(resource_id="ann") == [state]
+    assert "Ann" in remembered(memory.context("hi", thread_id="t", resource_id="ann").messages)
+
+
+def test_what_an_old_schema_allowed_can_be_repaired(make_memory: Make) -> None:
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    part = with_memory(make_memory, schema=Changed).working_memory
+    with pytest.raises(WorkingMemoryValidationError, match="name"):
+        part.update({"more": "x"}, resource_id="ann")
+    assert part.update({"name": 3, "more": "x"}, resource_id="ann").value == Changed(name=3, more="x")
+
+
+@pytest.mark.parametrize("text", ["# not JSON", "[1]", "null"])
+def test_a_schema_after_markdown_can_be_read_and_replaced(make_memory: Make, text: str) -> None:
+    with_memory(make_memory, template="").working_memory.update(text, resource_id="ann")
+    part = with_memory(make_memory, schema=Person).working_memory
+    assert part.get(resource_id="ann").value == text
+    assert part.update({"name": "Ann"}, resource_id="ann", mode="replace").value == Person(name="Ann")
+
+
+# ---------------------------------------------------------------------- in a turn
+
+
+@pytest.mark.parametrize("placement", ["question", "system"])
+def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make, placement: Any) -> None:
+    memory = make_memory(
+        embeddings=WordEmbeddings(),
+        recall=RecallOptions(placement=placement),
+        working_memory=WorkingMemoryOptions(schema=Person, placement=placement),
+    )
+    memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", resource_id="ann")
+    state = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    context = memory.context("how is my cat", thread_id="t", resource_id="ann")
+    recalled, _, known = "\n\n".join([*context.system, remembered(context.messages)]).partition("<working_memory>")
+    assert recalled.startswith("<recalled_messages>")
+    assert '{"name": "Ann"}' in known
+    assert bool(context.system) == (placement == "system")
+    assert context.working_memory == state
+
+
+@pytest.mark.parametrize("how", ["of the turn", "of the options"])
+def test_a_read_only_turn_shows_it_without_rules_for_updates(make_memory: Make, how: str) -> None:
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    memory = with_memory(make_memory, schema=Person, read_only=how == "of the options")
+    context = memory.context("hi", thread_id="t", resource_id="ann", read_only=how == "of the turn")
+    block = remembered(context.messages)
+    assert "Ann" in block
+    assert "update_working_memory" not in block
+
+
+def test_a_turn_without_working_memory_has_no_block(plain: Memory) -> None:
+    context = plain.context("hi", thread_id="t", resource_id="ann")
+    assert (context.system, context.working_memory) == ([], None)
+
+
+def test_working_memory_costs_a_turn_no_round_trip(make_memory: Make, trips: Trips) -> None:
+    for scope in ("resource", "thread"):
+        memory = with_memory(make_memory, template="", scope=scope)
+        memory.working_memory.update("fact", thread_id="t", resource_id="ann")
+        assert trips.of(lambda memory=memory: memory.context("hi", thread_id="t", resource_id="ann")) == 1  # type: ignore[misc]
+
+
+def test_keys_that_are_no_texts_are_written_as_json_writes_them(make_memory: Callable[..., Memory]) -> None:
+    class Notes(BaseModel):
+        notes: dict[int, list[str]] = {}
+
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=Notes))
+    memory.working_memory.update({"notes": {1: ["a"]}}, resource_id="u")
+    memory.working_memory.update({"notes": {1: ["b"], 2: ["c"]}}, resource_id="u", mode="append")
+    assert memory.working_memory.get(resource_id="u").value.notes == {1: ["a", "b"], 2: ["c"]}
+    memory.working_memory.update({"notes": {1: None}}, resource_id="u")
+    assert memory.working_memory.get(resource_id="u").value.notes == {2: ["c"]}
+
+
+def test_a_tool_replaces_what_was_written_in_another_format(make_memory: Callable[..., Memory]) -> None:
+    class Person(BaseModel):
+        name: str | None = None
+
+    before = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    before.working_memory.update("The name is Maya", resource_id="u")
+    after = make_memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
+    (tool,) = after.tools(resource_id="u")
+    assert 'name: "Maya"' in tool.invoke({"memory": {"name": "Maya"}})
