@@ -141,10 +141,10 @@ class Faces:
         """
         from langchain_workingmem._redis.doctor import diagnose
 
-        return self.core.run(diagnose(self.core.state, self.core.breaker.open_for))
+        return self.core.runner.run(diagnose(self.core.state, self.core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem._redis.doctor import diagnose
 
-        return await self.core.arun(diagnose(self.core.state, self.core.breaker.open_for))
+        return await self.core.async_runner.run(diagnose(self.core.state, self.core.breaker.open_for))

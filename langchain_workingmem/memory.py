@@ -136,11 +136,10 @@ class Memory(Faces, Entered):
         model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
-        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
+        runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
-        self._on_error: OnError = on_error
         self.history_options = history or HistoryOptions()
-        self._space = MemoryState(
+        state = MemoryState(
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
@@ -150,16 +149,14 @@ class Memory(Faces, Entered):
             create=create_index,
         )
         self.core = core = Core(
-            state=self._space,
-            run=self._runner.run,
-            arun=self._async_runner.run,
-            stream=self._runner.stream,
-            astream=self._async_runner.stream,
+            state=state,
+            runner=runner,
+            async_runner=async_runner,
             new_id=lambda: str(uuid4()),
             on_error=on_error,
             breaker=Breaker(),
         )
-        self._runner.breaker = self._async_runner.breaker = core.breaker
+        runner.breaker = async_runner.breaker = core.breaker
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)
@@ -185,7 +182,7 @@ class Memory(Faces, Entered):
             server.close()
             raise
         memory._server = server
-        memory._runner.revive = memory._async_runner.revive = server.start
+        memory.core.runner.revive = memory.core.async_runner.revive = server.start
         return memory
 
     # ------------------------------------------------------------------ one turn
@@ -313,33 +310,33 @@ class Memory(Faces, Entered):
 
     def setup(self) -> None:
         """Create the indexes now rather than at first use. Idempotent; one embedding the very first time."""
-        self._runner.run(self._setup())
+        self.core.run(self._setup())
 
     async def asetup(self) -> None:
         """Async twin of `setup`."""
-        await self._async_runner.run(self._setup())
+        await self.core.arun(self._setup())
 
     def _setup(self) -> Plan[None]:
         try:
-            yield from self._space.setup()
+            yield from self.core.state.setup()
         except EmbeddingError as error:
-            if self._on_error == "raise":
+            if self.core.on_error == "raise":
                 raise
             _log.warning("%s; the index of vectors is made when the model works", error)
 
     def close(self) -> None:
         """Close what was opened here: the sync connections, and the embedded server unless others use it."""
-        self._runner.close()
+        self.core.runner.close()
         if self._server is not None:
-            self._runner.revive = self._async_runner.revive = None
+            self.core.runner.revive = self.core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, and all that `close` does."""
-        await self._async_runner.aclose()
+        await self.core.async_runner.aclose()
         self.close()
 
     def __repr__(self) -> str:
-        on = {"recall": self._space.recall, "working memory": self._space.working_memory}
+        on = {"recall": self.core.state.recall, "working memory": self.core.state.working_memory}
         parts = ", ".join(["history", *(name for name, options in on.items() if options)])
-        return f"<Memory {self._space.keys.prefix!r}: {parts}>"
+        return f"<Memory {self.core.state.keys.prefix!r}: {parts}>"

@@ -12,6 +12,7 @@ from langgraph.store.base import BaseStore, ensure_embeddings
 from langchain_workingmem._engine.effects import together
 from langchain_workingmem._redis.core import Entered
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import StoreState, Vectors, check_paths, millis, run_operations
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
@@ -97,7 +98,7 @@ class RedisMemoryStore(Entered, BaseStore):
             redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
         vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
-        self._shelf = StoreState(keys=Keys(key_prefix), vectors=vectors, create=create_index)
+        self._state = StoreState(keys=Keys(key_prefix), vectors=vectors, create=create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,7 +135,7 @@ class RedisMemoryStore(Entered, BaseStore):
         `InvalidStateError`: await `abatch`, which does not block the event loop.
         """
         self._refuse_to_block()
-        return self._runner.run(run_operations(self._shelf, ops))
+        return self._runner.run(with_layout(self._state, run_operations(self._state, ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`. Calls that are made at once share their round trips and calls of the model."""
@@ -156,7 +157,8 @@ class RedisMemoryStore(Entered, BaseStore):
 
     async def _answer_together(self, calls: list[_Call]) -> None:
         try:
-            replies = await self._async_runner.run(together(run_operations(self._shelf, call.ops) for call in calls))
+            plan = together(run_operations(self._state, call.ops) for call in calls)
+            replies = await self._async_runner.run(with_layout(self._state, plan))
         except Exception as error:  # noqa: BLE001 - goes to whoever made the call
             if len(calls) > 1:  # all may be repeated: each caller gets a reply or an error of his own
                 await asyncio.gather(*(self._answer_together([call]) for call in calls))
@@ -169,11 +171,11 @@ class RedisMemoryStore(Entered, BaseStore):
 
     def setup(self) -> None:
         """Create the indexes now rather than at first use. Idempotent."""
-        self._runner.run(self._shelf.setup())
+        self._runner.run(with_layout(self._state, self._state.setup()))
 
     async def asetup(self) -> None:
         """Async twin of `setup`."""
-        await self._async_runner.run(self._shelf.setup())
+        await self._async_runner.run(with_layout(self._state, self._state.setup()))
 
     def close(self) -> None:
         """Close the sync connections that were opened here."""
@@ -196,7 +198,7 @@ class RedisMemoryStore(Entered, BaseStore):
         await super().__aexit__(kind, error, trace)
 
     def __repr__(self) -> str:
-        return f"<RedisMemoryStore {self._shelf.keys.prefix!r}{', with vectors' if self._shelf.vectors else ''}>"
+        return f"<RedisMemoryStore {self._state.keys.prefix!r}{', with vectors' if self._state.vectors else ''}>"
 
     def _refuse_to_block(self) -> None:
         """Raise where LangGraph's AsyncPostgresStore and AsyncSqliteStore do."""

@@ -21,6 +21,7 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine import effects
 from langchain_workingmem._engine.effects import Command, Scan, Send
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, is_free, wait_until
@@ -52,6 +53,8 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 def prefix(server: EmbeddedRedis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
+    with redis.Redis.from_url(server.url) as client:
+        client.set(f"{prefix}:layout", LAYOUT)  # as in a database that is in use
     yield prefix
     forget(server.url, prefix)
 

@@ -19,10 +19,11 @@ _ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrank
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat", "pexpiretime")
-_SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
+_VALUES = ("get", "set")
+_SEARCHES = ("ft.aggregate", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
-_COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
-_INDEXES = ("set", "ft.create", "ft.dropindex")
+_COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_VALUES, *_SEARCHES, *_CLIENT)
+_INDEXES = ("ft.create", "ft.dropindex")
 _DELETION = ("scan",)  # shows the names of all keys of the database
 CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well
 
@@ -36,8 +37,9 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     looking for what is left needs SCAN, which shows the names of all keys of the database.
     """
     tagged = (*keys.of("any").all, *keys.of_resource("any"), *keys.of_item("any"))
-    places = [
+    patterns = [
         *(name.partition("{")[0] + "{*" for name in tagged),
+        keys.layout,
         keys.threads_index,
         keys.vectors_index,
         keys.vectors_settings,
@@ -48,7 +50,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     commands = [*_COMMANDS, *((*_INDEXES, *_DELETION) if create_index else ())]
     return [
         *("resetkeys", "resetchannels", "-@all"),
-        *(f"~{place}" for place in places),
+        *(f"~{pattern}" for pattern in patterns),
         *(f"+{command}" for command in commands),
     ]
 

@@ -1,4 +1,4 @@
-"""What the parts of a `Memory` share: the space, and the two ways to run a plan."""
+"""What the parts and faces of a `Memory` share: its state, and the two ways to run a plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine.effects import hurried
+from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.breaker import Breaker, Part
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.runners import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
 
@@ -25,32 +27,32 @@ _log = logging.getLogger("langchain_workingmem")
 T = TypeVar("T")
 
 
-class Run(Protocol):
-    """Runs a plan now."""
-
-    def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
-        """Return the plan's result."""
-
-
-class AsyncRun(Protocol):
-    """Runs a plan in the running event loop."""
-
-    async def __call__(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
-        """Return the plan's result."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """What a part works with."""
+    """What the parts and faces of a `Memory` share."""
 
     state: MemoryState
-    run: Run
-    arun: AsyncRun
-    stream: Callable[[Plan[None]], Iterator[Any]]
-    astream: Callable[[Plan[None]], AsyncGenerator[Any]]
+    runner: Runner
+    async_runner: AsyncRunner
     new_id: Callable[[], str]
     on_error: OnError
     breaker: Breaker
+
+    def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Run a plan now."""
+        return self.runner.run(with_layout(self.state, plan), progress)
+
+    async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+        """Run a plan in the running event loop."""
+        return await self.async_runner.run(with_layout(self.state, plan), progress)
+
+    def stream(self, plan: Plan[None]) -> Iterator[Any]:
+        """Run a plan, and give what it emits."""
+        return self.runner.stream(with_layout(self.state, plan))
+
+    def astream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
+        """Async twin of `stream`."""
+        return self.async_runner.stream(with_layout(self.state, plan))
 
     def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
         """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.layout import LAYOUT, compare_layout
 from langchain_workingmem._redis.queries import matching, ordered, rows_of
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
@@ -50,6 +51,7 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
         if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:
+            findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
             findings += yield from _vectors(state)
     except RedisCapabilityError:
@@ -81,6 +83,17 @@ def _ask(*command: Any) -> Plan[Any]:
     """
     (reply,) = yield from attempt(command)
     return reply
+
+
+def _layout(state: MemoryState) -> Plan[list[Finding]]:
+    stored = yield from _ask("GET", state.keys.layout)
+    if isinstance(stored, RedisReplyError):
+        return [_unknown("layout", stored)]
+    try:
+        compare_layout(state.keys, stored)
+    except OptionError as error:
+        return [_found("layout", "error", str(error))]
+    return [_found("layout", "ok", f"storage layout {LAYOUT}")]
 
 
 # ---------------------------------------------------------------------- the server

@@ -123,6 +123,11 @@ class Keys:
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
     @property
+    def layout(self) -> str:
+        """Return the key of the version of the storage layout."""
+        return f"{self.prefix}:layout"
+
+    @property
     def threads_index(self) -> str:
         """Name the index of threads."""
         return f"{self.prefix}:threads"

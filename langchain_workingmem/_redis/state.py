@@ -43,6 +43,7 @@ class MemoryState(Sight):
     model: str = ""  # the embedding model by name
     ttl_ms: int | None = None  # after its last write a thread expires
     create: bool = True  # False: attach only, never create an index
+    layout_known: bool = False  # the database has our storage layout
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     naming: set[str] = field(default_factory=set)  # threads whose titles are being made

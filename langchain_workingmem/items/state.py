@@ -59,6 +59,7 @@ class StoreState:
     keys: Keys
     vectors: Vectors | None = None  # None: no vector search
     create: bool = True  # False: attach only, never create an index
+    layout_known: bool = False  # the database has our storage layout
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
 

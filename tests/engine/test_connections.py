@@ -30,6 +30,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import free_port
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import runners_of
 
 pytestmark = pytest.mark.both_faces
 
@@ -95,7 +96,7 @@ PLACES = ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"]
 
 async def timeouts(memory: Memory | RedisMemoryStore) -> list[tuple[float, float]]:
     """Look at the connections, sync and async, of the server and of those who know it: for a reply, to connect."""
-    both = memory._runner.client, await memory._async_runner.client()
+    both = runners_of(memory)[0].client, await runners_of(memory)[1].client()
     pools = [asked.connection_pool for client in both for asked in (client, *clients._sentinels(client))]
     connections = [pool.make_connection() for pool in pools]
     assert {connection.retry.get_retries() for connection in connections} == {0}
@@ -126,7 +127,7 @@ async def test_whoever_knows_the_master_is_asked_as_a_part_of_connecting() -> No
 
 def test_an_embedded_memory_has_the_same_timeouts() -> None:
     with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
-        assert memory._runner.client.connection_pool.make_connection().socket_connect_timeout == 5
+        assert memory.core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
 
 
 def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:

@@ -17,6 +17,7 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.faces import runners_of
 
 LOOPS = 10
 HELLO = HumanMessage("hello", id="1")
@@ -47,7 +48,7 @@ def test_an_event_loop_that_has_ended_is_freed(
         asyncio.run(once())  # type: ignore[arg-type]
     gc.collect()
     assert [loop() for loop in loops] == [None] * LOOPS
-    assert not memory._async_runner._own
+    assert not runners_of(memory)[1]._own
 
 
 def test_an_event_loop_that_was_closed_in_a_hurry_is_freed_when_another_one_comes(

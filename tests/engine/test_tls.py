@@ -22,6 +22,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.faces import runners_of
 
 pytestmark = pytest.mark.both_faces
 
@@ -136,7 +137,7 @@ def test_a_conversation_over_tls_with_a_password(
     found = memory.doctor()
     assert found.level == "ok"
     inside = getattr(memory, "_target", memory)
-    assert "hunter2" not in f"{caplog.text} {found!r} {inside!r} {vars(inside)} {vars(inside._runner)}"
+    assert "hunter2" not in f"{caplog.text} {found!r} {inside!r} {vars(inside)} {vars(runners_of(inside)[0])}"
 
 
 @pytest.mark.usefixtures("impatient")

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_workingmem import Memory
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem.store import RedisMemoryStore
 
 
 def twins(kind: type[Any]) -> set[str]:
@@ -19,6 +21,13 @@ def public_methods(memory: Memory) -> set[str]:
     """Return the names of the methods that have a twin, as the list of operations has them."""
     parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_"}
     return twins(type(memory)) | {f"{part}.{name}" for part, kind in parts.items() for name in twins(kind)}
+
+
+def runners_of(target: Memory | RedisMemoryStore) -> tuple[Runner, AsyncRunner]:
+    """Return what runs the plans of a memory or a store."""
+    if isinstance(target, Memory):
+        return target.core.runner, target.core.async_runner
+    return target._runner, target._async_runner
 
 
 async def _all_of(items: AsyncIterator[Any]) -> list[Any]:

@@ -158,7 +158,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
         names = map(str, count())
         wanted = Wanted.of(limit=CLONE_BATCH)
-        plan = clones.clone(memory._space, "t", "c", None, None, None, wanted, None, lambda: next(names))
+        plan = clones.clone(memory.core.state, "t", "c", None, None, None, wanted, None, lambda: next(names))
 
         def drive() -> None:
             effect = next(plan)

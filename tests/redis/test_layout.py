@@ -1,0 +1,104 @@
+"""The version of the storage layout: written into a new database, and data of another version is left untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, OptionError
+from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.trips import Trips
+
+pytestmark = pytest.mark.both_faces
+
+Make = Callable[..., Memory]
+MakeStore = Callable[..., RedisMemoryStore]
+
+
+@pytest.fixture
+def layout(raw: redis.Redis, prefix: str) -> str:
+    """The key of the version, in a database that has none yet."""
+    key = f"{prefix}:layout"
+    raw.delete(key)
+    return key
+
+
+def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, object]:
+    return {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}:*")}
+
+
+def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw: redis.Redis) -> None:
+    memory = make_memory()
+    assert memory.history.messages("t") == []
+    assert raw.get(layout) == LAYOUT.encode()
+    assert make_memory().threads.list().items == []
+
+
+def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make, trips: Trips, prefix: str) -> None:
+    make_memory().threads.create(resource_id="u", thread_id="t")
+    memory = make_memory()
+    counts = [trips.count]
+    for _ in range(2):
+        memory.threads.get("t")
+        counts.append(trips.count)
+    assert [after - before for before, after in pairwise(counts)] == [2, 1]
+
+
+@pytest.mark.parametrize("create_index", [True, False])
+def test_data_without_a_version_is_refused_and_left_untouched(
+    make_memory: Make, make_store: MakeStore, layout: str, raw: redis.Redis, prefix: str, *, create_index: bool
+) -> None:
+    make_memory().history.append([HumanMessage("Hello", id="1")], thread_id="t", resource_id="u")
+    raw.delete(layout)
+    before = dumped(raw, prefix)
+    memory, store = make_memory(create_index=create_index), make_store(create_index=create_index)
+    calls: list[Callable[[], object]] = [
+        lambda: memory.history.append([HumanMessage("Bye", id="2")], thread_id="t", resource_id="u"),
+        lambda: memory.context("Hello", thread_id="t", resource_id="u"),
+        lambda: memory.delete_resource("u"),
+        lambda: list(memory.export_resource("u")),
+        lambda: store.put(("a",), "b", {"c": 1}),
+    ]
+    if create_index:  # else there is nothing to set up
+        calls += [memory.setup, store.setup]
+    for call in calls:
+        with pytest.raises(OptionError, match=r"storage layout 1, .* nothing was changed: export") as caught:
+            call()
+        assert "workingmem export" in str(caught.value)
+    assert dumped(raw, prefix) == before
+
+
+def test_a_version_that_is_not_ours_is_refused(make_memory: Make, layout: str, raw: redis.Redis) -> None:
+    raw.set(layout, "99")
+    with pytest.raises(OptionError, match="storage layout 99, this version of langchain-workingmem uses"):
+        make_memory().threads.create(resource_id="u")
+
+
+def test_threads_without_an_index_are_data_as_well(
+    make_memory: Make, layout: str, raw: redis.Redis, prefix: str
+) -> None:
+    raw.hset(f"{prefix}:thread:{{t}}", "resource", "u")
+    with pytest.raises(OptionError, match="storage layout 1"):
+        make_memory().threads.get("t")
+
+
+def test_an_agent_that_goes_on_without_redis_is_not_stopped_by_the_check(make_memory: Make, prefix: str) -> None:
+    memory = make_memory(redis_url="redis://127.0.0.1:1", on_error="log")
+    plan = memory.core.softly(memory.turn.gather([HumanMessage("Hi", id="1")], "t", "u"), None, "no memory", "t")
+    assert memory.core.runner.run(plan) is None
+
+
+def test_the_doctor_names_another_version_and_changes_nothing(
+    make_memory: Make, layout: str, raw: redis.Redis, prefix: str
+) -> None:
+    make_memory().setup()
+    raw.set(layout, "99")
+    found = {finding.check: finding for finding in make_memory().doctor().findings}
+    assert found["layout"].level == "error"
+    assert "storage layout 99" in found["layout"].message
+    assert raw.get(layout) == b"99"
