@@ -298,7 +298,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _end(self, runtime: Any, config: RunnableConfig) -> None:
         key = self._key(runtime, config)
         self._turns.pop(key)
-        self._core.state.turn_is_over(key[0])
+        self._core.state.forget_shown_messages(key[0])
 
     def _known(self, request: ModelRequest[Any], config: RunnableConfig) -> AgentTurn | None:
         return self._turn(_said(request), self._key(request.runtime, config))
@@ -409,7 +409,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             _log.warning("the turn is not saved: %s", error)
             return
         if before is not None:
-            self._core.state.add_in_sight(key[0] or "", [message.id for message in fresh if message.id])
+            self._core.state.add_shown_messages(key[0] or "", [message.id for message in fresh if message.id])
             self._keep(key, before.with_saved(fresh))
 
     def _saving(

@@ -96,7 +96,7 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from turn.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
-        turn.core.state.turn_is_over(ids[0])
+        turn.core.state.forget_shown_messages(ids[0])
         return {}
 
     def save(state: Any, config: RunnableConfig) -> dict[str, Any]:

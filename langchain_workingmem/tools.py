@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-from langchain_workingmem._documents.places import without_padding
+from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import inlined, shape
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.nesting import check_depth, check_nesting
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.sight import InSight
+    from langchain_workingmem._redis.shown import ShownMessages
     from langchain_workingmem.models import StoredMessage
 
 _log = logging.getLogger("langchain_workingmem")
@@ -322,20 +322,20 @@ def _changed(
     state, thread_id, step = core.state, caller.ids.thread_id, caller.step
     options = check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, caller.ids.resource_id)
-    seen = state.shown(thread_id, scope_key.key, step)
+    seen = state.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.along(after.template)
-    known = state.learnt(thread_id, scope_key.key)
+    known = state.document_after_step(thread_id, scope_key.key)
     if known is not None and step is not None and form.default_mode == "replace":
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
             known = after.text
-        state.note_shown(thread_id, scope_key.key, known, step)
+        state.note_shown_document(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text))))
 
 
@@ -343,7 +343,7 @@ def _get(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(caller: Caller) -> Plan[str]:
         ids = caller.ids
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
-        core.state.note_shown(ids.thread_id, state.key, state.text, caller.step)
+        core.state.note_shown_document(ids.thread_id, state.key, state.text, caller.step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory: what is known and kept between conversations.", Nothing, make
@@ -359,8 +359,8 @@ def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
         before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, emptied, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
-        if caller.step is not None and state.learnt(ids.thread_id, before.key) is not None:
-            state.note_shown(ids.thread_id, before.key, "", caller.step)
+        if caller.step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
+            state.note_shown_document(ids.thread_id, before.key, "", caller.step)
         return "Working memory is empty now."
 
     return "Forget everything in working memory. Only when the user asks for it.", Nothing, make
@@ -372,7 +372,7 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
     def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
         here = caller.ids.thread_id
         known = searched(caller.ids, options.scope)
-        sight = core.state.in_sight(here)
+        sight = core.state.shown_messages(here)
         asked = Query.of(
             options,
             query,
@@ -401,7 +401,7 @@ def _in_utc(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
 
 
-def _is_in_sight(row: StoredMessage, thread_id: str | None, sight: InSight) -> bool:
+def _is_in_sight(row: StoredMessage, thread_id: str | None, sight: ShownMessages) -> bool:
     if row.thread_id == thread_id and row.message.id in sight.ids:
         return True
     return bool(sight.question) and message_text(row.message).strip() == sight.question

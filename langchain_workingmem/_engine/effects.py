@@ -177,7 +177,7 @@ def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Comma
         replies[place] = reply
 
 
-def hurried(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
+def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
     """Run a plan for somebody who can do without it: little is repeated, and nothing after a timeout.
 
     What is left of the pauses mends a connection that the server closed while it was idle.
@@ -235,7 +235,7 @@ def send(*commands: Command, at_most_once: bool = False, in_order: bool = False)
     return replies
 
 
-def worked(call: Callable[[], T], size: int) -> Plan[T]:
+def compute(call: Callable[[], T], size: int) -> Plan[T]:
     """Work on so many characters or bytes: at once if they are few, else where an event loop does not wait for it."""
     if size > LONG:
         return (yield Work(call))  # type: ignore[no-any-return]

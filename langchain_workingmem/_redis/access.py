@@ -9,7 +9,7 @@ from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.scripts import CREATE, DELETE
-from langchain_workingmem._redis.slices import SLICE, go_on, left_in, sweep
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep, sweep_left
 from langchain_workingmem.errors import (
     MessageNotFoundError,
     RedisReplyError,
@@ -113,10 +113,10 @@ def create_thread_document(
     yield from state.ready()
 
     def undo(reply: Any, _: str) -> Command:
-        return DELETE.call(keys.all, owner, SLICE, "undo", as_dict(reply)[b"updated_at"])
+        return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])
 
     reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=True)
-    yield from go_on(state, thread_id, left_in(as_dict(reply)))
+    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     return reply
 
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from langchain_workingmem._engine.effects import hurried
+from langchain_workingmem._engine.effects import with_few_repeats
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
@@ -67,7 +67,7 @@ class Core:
             msg = f"Redis has failed, and is asked again every {self.breaker.pause:g} s: check that it runs and that the URL is right"
             raise RedisConnectionError(msg)
         try:
-            return (yield from hurried(plan, self.breaker.clock))
+            return (yield from with_few_repeats(plan, self.breaker.clock))
         except RedisConnectionError:
             self.breaker.fail(thread_id, part)
             raise

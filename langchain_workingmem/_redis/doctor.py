@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Level
 
-MARKS = Script("marks")
+COUNT_DIGESTS = Script("count_digests")
 
 MOST_THREADS, MOST_MESSAGES = 1000, 100  # that are looked at for missing vectors: the newest ones
 MOST_STEPS = 10  # of a thousand keys, to see whether a thread is there
@@ -281,6 +281,6 @@ def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
 
 def _marks(state: MemoryState, threads: Sequence[str], roles: Sequence[str]) -> Plan[list[Any]]:
     calls: list[Command] = [
-        MARKS.call(state.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
+        COUNT_DIGESTS.call(state.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
     ]
     return (yield from attempt(*calls)) if calls else []

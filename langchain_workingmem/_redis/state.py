@@ -12,7 +12,7 @@ from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt,
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.queries import is_stale, threads_schema, vectors_schema
 from langchain_workingmem._redis.recent import Recent
-from langchain_workingmem._redis.sight import Sight
+from langchain_workingmem._redis.shown import ShownToModel
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
     OptionError,
@@ -33,7 +33,7 @@ MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
-class MemoryState(Sight):
+class MemoryState(ShownToModel):
     """The keys and indexes of one `Memory`."""
 
     keys: Keys

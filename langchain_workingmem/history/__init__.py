@@ -3,9 +3,9 @@
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Comparison, Kind, compared, entries, entry_arguments
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
+from langchain_workingmem.history.provider_valid import fit, history_slice, provider_valid, with_calls
 from langchain_workingmem.history.refusals import is_refusal
-from langchain_workingmem.history.rows import READ, Wanted
-from langchain_workingmem.history.windows import fit, history_slice, provider_valid, with_calls
+from langchain_workingmem.history.rows import READ, MessageSelection
 
 __all__ = [
     "READ",
@@ -13,7 +13,7 @@ __all__ = [
     "Comparison",
     "History",
     "Kind",
-    "Wanted",
+    "MessageSelection",
     "compared",
     "entries",
     "entry_arguments",

@@ -9,7 +9,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
-from langchain_workingmem.history.rows import Wanted
+from langchain_workingmem.history.rows import MessageSelection
 from langchain_workingmem.options import at_least
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class History:
     ) -> Plan[list[StoredMessage]]:
         if last is not None:
             at_least(last, 0, "last")
-        wanted = Wanted.of(
+        wanted = MessageSelection.of(
             limit=last,
             newest=last is not None,
             before=before,
@@ -172,7 +172,7 @@ class History:
         One round trip. Each message is seen exactly once however the thread grows meanwhile. With `roles` the whole
         thread is looked through for `total`.
         """
-        wanted = Wanted.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
+        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
         return self._core.run(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
 
     async def apage(
@@ -188,7 +188,7 @@ class History:
         descending: bool = False,
     ) -> Page[StoredMessage]:
         """Async twin of `page`."""
-        wanted = Wanted.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
+        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
         return await self._core.arun(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
 
     def for_resource(

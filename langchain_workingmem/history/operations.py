@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, send, worked
+from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
 from langchain_workingmem._redis.access import guarded, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, restored, size_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import pack, read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
-from langchain_workingmem._redis.slices import SLICE, finish, go_on
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
 from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.branch import Branch
-    from langchain_workingmem.history.rows import Wanted
+    from langchain_workingmem.history.rows import MessageSelection
     from langchain_workingmem.options import OnError
 
 
@@ -93,7 +93,7 @@ def write_messages(
     call = WRITE.call(keys.all, *arguments)
 
     def undo(reply: Any, _: str) -> Command:
-        return DELETE.call(keys.all, owner, SLICE, "undo", reply[3], *ids.values())
+        return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
     _, count, titled, _, stored, revived, left = yield from guarded(
@@ -101,7 +101,7 @@ def write_messages(
     )
     if appending:
         yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
-    yield from go_on(state, thread_id, left)
+    yield from continue_sweep(state, thread_id, left)
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_under(id.decode(), draft) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -166,7 +166,9 @@ def save(
     return stored
 
 
-def read(state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted) -> Plan[list[StoredMessage]]:
+def read(
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection
+) -> Plan[list[StoredMessage]]:
     """Read messages in order. One round trip."""
     edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
     for name, id in edges.items():
@@ -178,7 +180,7 @@ def read(state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wa
 
 
 def read_with_superseded(
-    state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection
 ) -> Plan[list[StoredMessage]]:
     """Read messages in order, those that the conversation has left behind among them. One round trip."""
     edges = {name: id for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
@@ -214,7 +216,7 @@ def truncate(state: MemoryState, thread_id: str, resource_id: str | None, after:
     )
     if left:
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-        yield from finish(state, thread_id, "the thread is truncated", remedy)
+        yield from sweep_now(state, thread_id, "the thread is truncated", remedy)
     return int(count)
 
 
@@ -223,11 +225,11 @@ def refuse_messages(state: MemoryState, thread_id: str, resource_id: str | None,
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = REFUSE.call(keys.all, owner_tag(resource_id), *ids)
     ((_, left),) = yield from run_script(thread_id, resource_id, call)
-    yield from go_on(state, thread_id, left)
+    yield from continue_sweep(state, thread_id, left)
 
 
 def page(
-    state: MemoryState, thread_id: str, resource_id: str | None, wanted: Wanted, cursor: str | None
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection, cursor: str | None
 ) -> Plan[Page[StoredMessage]]:
     """Read one page of a thread. One round trip; the cursor is the last sequence number."""
     at_least(wanted.limit, 1, "limit")
@@ -253,10 +255,10 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Seq
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     doomed = [] if ids is None else [check_id(id, "message id") for id in ids]
     what = "all" if ids is None else "messages"
-    call = DELETE.call(keys.all, owner_tag(resource_id), SLICE, what, *doomed)
+    call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, what, *doomed)
     ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
     if left:
-        yield from finish(
+        yield from sweep_now(
             state, thread_id, "the messages are deleted", "call history.clear() or history.delete() again"
         )
     return max(0, int(deleted))
@@ -285,6 +287,6 @@ def save_messages(
         return save(core.state, prepare(), *rest)
 
     def long() -> Plan[list[BaseMessage]]:
-        return (yield from save(core.state, (yield from worked(prepare, size)), *rest))
+        return (yield from save(core.state, (yield from compute(prepare, size)), *rest))
 
     return long()

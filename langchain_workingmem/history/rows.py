@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import worked
+from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._redis.codec import decode_message, to_micros
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.options import check_roles
@@ -22,7 +22,7 @@ READ = Script("history/read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class MessageSelection:
     """A choice of a thread's messages; the defaults choose all of them, oldest first."""
 
     limit: int | None = None
@@ -45,7 +45,7 @@ class Wanted:
         until: datetime | None = None,
         roles: Sequence[str] | None = None,
         **rest: Any,
-    ) -> Wanted:
+    ) -> MessageSelection:
         """Take what a caller says: times, role names."""
         return cls(
             since=None if since is None else to_micros(since),
@@ -73,7 +73,7 @@ class Wanted:
 
     def reading(self, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
         """Read the reply as `read` does; a long one without holding up an event loop."""
-        return worked(partial(self.read, reply, thread_id), sum(map(len, reply[3::3])))
+        return compute(partial(self.read, reply, thread_id), sum(map(len, reply[3::3])))
 
     def read(self, reply: list[Any], thread_id: str) -> list[StoredMessage]:
         """Read the reply, oldest first."""

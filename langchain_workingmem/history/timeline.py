@@ -19,7 +19,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import matching, ordered, read_cursor, rows_of
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history.rows import READ, Wanted
+from langchain_workingmem.history.rows import READ, MessageSelection
 from langchain_workingmem.models import Page
 from langchain_workingmem.options import at_least
 
@@ -68,7 +68,7 @@ def of_resource(
     at_least(limit, 1, "limit")
     check_id(resource_id, "resource_id")
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
-    span = Wanted.of(limit=0, since=since, until=until, count=True)
+    span = MessageSelection.of(limit=0, since=since, until=until, count=True)
     threads = yield from _threads(state, resource_id)
     total = yield from _total(state, resource_id, threads, span)
     lanes = []
@@ -105,7 +105,7 @@ def _threads(state: MemoryState, resource_id: str) -> Plan[list[_Thread]]:
         behind = int(rows[-1][b"created_at"]), rows[-1][b"__key"].decode()
 
 
-def _total(state: MemoryState, resource_id: str, threads: Sequence[_Thread], span: Wanted) -> Plan[int]:
+def _total(state: MemoryState, resource_id: str, threads: Sequence[_Thread], span: MessageSelection) -> Plan[int]:
     """Count the messages within a span of time. No round trip for all of them, else one per 1,000 threads."""
     if span.since is None and span.until is None:
         return sum(thread.messages for thread in threads)
@@ -124,7 +124,7 @@ def _merged(
         for lane in due:
             most = min(limit + 1 - len(lane.times), 4 * len(lane.times) or max(1, AT_FIRST // len(lanes)))
             since = lane.times[-1] + 1 if lane.times else lane.since
-            asked.append((lane.id, Wanted(limit=most, since=since, until=edge, times=True)))
+            asked.append((lane.id, MessageSelection(limit=most, since=since, until=edge, times=True)))
         for lane, (_, wanted), reply in zip(due, asked, (yield from _ask(state, resource_id, asked)), strict=True):
             times = list(map(int, reply[1:]))
             lane.times += times
@@ -142,13 +142,13 @@ def _read(state: MemoryState, resource_id: str, found: Sequence[tuple[int, str]]
     places: dict[str, list[int]] = defaultdict(list)
     for time, id in found:
         places[id].append(time)
-    asked = [(id, Wanted(limit=len(times), since=times[0], until=times[-1])) for id, times in places.items()]
+    asked = [(id, MessageSelection(limit=len(times), since=times[0], until=times[-1])) for id, times in places.items()]
     replies = yield from _ask(state, resource_id, asked)
     rows = [row for (id, wanted), reply in zip(asked, replies, strict=True) for row in wanted.read(reply, id)]
     return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 
-def _ask(state: MemoryState, resource_id: str, asked: Sequence[tuple[str, Wanted]]) -> Plan[list[Any]]:
+def _ask(state: MemoryState, resource_id: str, asked: Sequence[tuple[str, MessageSelection]]) -> Plan[list[Any]]:
     """Read of many threads; one that was handed over to somebody else has nothing. A round trip per 1,000."""
     replies: list[Any] = []
     for some in _parts(asked):
@@ -160,5 +160,5 @@ def _ask(state: MemoryState, resource_id: str, asked: Sequence[tuple[str, Wanted
     return replies
 
 
-def _parts(asked: Sequence[tuple[str, Wanted]]) -> Iterator[Sequence[tuple[str, Wanted]]]:
+def _parts(asked: Sequence[tuple[str, MessageSelection]]) -> Iterator[Sequence[tuple[str, MessageSelection]]]:
     return (asked[start : start + ASKED] for start in range(0, len(asked), ASKED))

@@ -12,10 +12,10 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.effects import Ask, Later, Plan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.slices import go_on
+from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.history.rows import READ, Wanted
+from langchain_workingmem.history.rows import READ, MessageSelection
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -75,7 +75,7 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
         title = clean(str(answer.text), options.max_chars)
         if title:
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title))
-            yield from go_on(state, thread_id, left)
+            yield from continue_sweep(state, thread_id, left)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
@@ -84,7 +84,7 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
 
 def _first_words(state: MemoryState, thread_id: str) -> Plan[str]:
     keys = state.keys.of(thread_id)
-    wanted = Wanted(limit=1, roles=("human",))
+    wanted = MessageSelection(limit=1, roles=("human",))
     while True:
         (reply,) = yield from run_script(thread_id, None, READ.call(keys.all, "", *wanted.arguments()))
         rows = wanted.read(reply, thread_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, send, worked
+from langchain_workingmem._engine.effects import Plan, compute, send
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WINDOWS = Script("recall/windows", "header")
 
 
-def windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
     """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
     threads: dict[bytes, list[int]] = {}
     asked = {one.thread for one in ranked if may_repeat(one, query)}
@@ -38,7 +38,7 @@ def windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[
     ]
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    page = yield from worked(partial(_page, ids, replies, size), size)
+    page = yield from compute(partial(_page, ids, replies, size), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Plan, send, traced, worked
+from langchain_workingmem._engine.effects import Embed, Plan, compute, send, traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import decode, encode
@@ -29,7 +29,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import in_first_person, named, without
-from langchain_workingmem.recall.fetching import windows
+from langchain_workingmem.recall.fetching import fetch_windows
 from langchain_workingmem.recall.hits import Fetched, hits_of, is_crowded, picked, result_of, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
@@ -225,18 +225,18 @@ def fetch_hits(
         fresh = [*filter(wanted, ranked)]
         # where none is near, those that have the question's words may count all the same
         chosen = picked(fresh if reaches(fresh, floor, hybrid=hybrid) else [one for one in fresh if one.worded], query)
-        page, expired = yield from windows(state, query, chosen)
+        page, expired = yield from fetch_windows(state, query, chosen)
         # deleted, changed, handed over, or expired
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             shown = partial(_shown, query, fresh, chosen, page, wanted, floor, options)
-            return (yield from worked(shown, page.size))
+            return (yield from compute(shown, page.size))
         crowded = {one.thread for one in chosen if one[:3] in lost}
         if turn == MOST_TURNS:
             expired = [decode(thread) for thread in crowded]
         else:
             others = [one for one in ranked if one.thread in crowded and one not in chosen]
-            page, _ = yield from windows(state, replace(query, window=(0, 0)), others)
+            page, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), others)
             lost |= {one[:3] for one in others if one[:2] not in page.found}
         gone |= lost
         query = query.without(expired)

@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Plan, Progress, Scan, scan, worked
+from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, scan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import index_digest_of, restored
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.slices import SLICE, sweep
 from langchain_workingmem._redis.state import probe_dimensions
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
-from langchain_workingmem.history import READ, Wanted, write_messages
+from langchain_workingmem.history import READ, MessageSelection, write_messages
 from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def reindex_messages(
         threads = yield from all_threads(state, resource_id)
     if resource_id is None and thread_id is None:
         yield from _left_over(state)
-    for start in range(0, len(threads), SLICE):
-        yield from sweep(state, *(thread.id for thread in threads[start : start + SLICE]))
+    for start in range(0, len(threads), SWEEP_SIZE):
+        yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
     dims = yield from (_checked_size(state) if resource_id or thread_id else state.rebuild())
     digest = state.index_digest(dims).encode()
     done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Progress(done, total)
     for thread in threads:
         keys = state.keys.of(thread.id)
-        wanted = Wanted(limit=REINDEX_BATCH)
+        wanted = MessageSelection(limit=REINDEX_BATCH)
         while True:
             (reply,) = yield from run_script(thread.id, None, READ.call(keys.all, "", *wanted.arguments()))
             rows = yield from wanted.reading(reply, thread.id)
@@ -68,7 +68,7 @@ def reindex_messages(
                 if force or index_digest_of(value) != digest
             ]
             size = sum(len(value) for _, value in stale)
-            prepared = yield from worked(partial(_restored, stale, options), size)
+            prepared = yield from compute(partial(_restored, stale, options), size)
             if prepared:
                 try:
                     _, failure = yield from write_messages(state, prepared, thread.id, None, "heal")

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
-from langchain_workingmem.history import Wanted
+from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.options import at_least
 from langchain_workingmem.threads import clones
 from langchain_workingmem.threads import operations as plans
@@ -279,7 +279,7 @@ class Threads:
             raise IdError(msg)
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
-        wanted = Wanted.of(
+        wanted = MessageSelection.of(
             limit=clones.CLONE_BATCH if last_messages is None else last_messages,
             newest=last_messages is not None,
             since=since,

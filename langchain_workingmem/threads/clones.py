@@ -9,18 +9,25 @@ from langchain_workingmem._redis.access import guarded, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
-from langchain_workingmem._redis.slices import SLICE
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE
 from langchain_workingmem.errors import RedisReplyError, ThreadExistsError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history import READ
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.threads.operations import delete, goes_on, metadata_of, need, there, thread_fields
+from langchain_workingmem.threads.operations import (
+    delete,
+    get_existing_thread,
+    goes_on,
+    metadata_of,
+    read_existing_thread,
+    thread_fields,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history import Wanted
+    from langchain_workingmem.history import MessageSelection
 
 RESTORE = Script("threads/restore", *BRANCHES)
 
@@ -48,7 +55,7 @@ def clone(
     resource_id: str | None,
     title: str | None,
     metadata: Mapping[str, Any] | None,
-    wanted: Wanted,
+    wanted: MessageSelection,
     message_ids: Collection[str] | None,
     new_id: Callable[[], str],
 ) -> Plan[ClonedThread]:
@@ -58,7 +65,7 @@ def clone(
     the copy appears in one step; a larger one grows, marked as `unfinished`, and is deleted again when an error ends it. A
     copy whose writer died stays `unfinished`; `anew` takes it away.
     """
-    origin = yield from there(state, source, resource_id)
+    origin = yield from get_existing_thread(state, source, resource_id)
     keys = state.keys.of(source)
     check_id(new_thread_id, "new_thread_id")
     changed = metadata_of(metadata)
@@ -105,7 +112,7 @@ def clone(
                     "threads.clone() with its id begins anew"
                 )
         raise
-    return ClonedThread(thread=need(new_thread_id, thread[-1]), message_ids=renamed)
+    return ClonedThread(thread=read_existing_thread(new_thread_id, thread[-1]), message_ids=renamed)
 
 
 def restore_messages(
@@ -118,7 +125,7 @@ def restore_messages(
     keys = state.keys.of(thread_id)
 
     def undo(reply: Any, _: str) -> Command:
-        return DELETE.call(keys.all, encode(resource_id), SLICE, "undo", as_dict(reply[-1])[b"updated_at"])
+        return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
     reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)

@@ -15,8 +15,8 @@ from langchain_workingmem._redis.codec import as_dict, canonical, check_key, fro
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import counting, matching, ordered, read_cursor, rows_of, total_of
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.slices import SLICE, finish, go_on, is_unfinished, left_in
 from langchain_workingmem._redis.state import search_with_repair
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import (
@@ -61,7 +61,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
     )
 
 
-def need(thread_id: str, reply: Any) -> Thread:
+def read_existing_thread(thread_id: str, reply: Any) -> Thread:
     """Read a thread document; `ThreadNotFoundError` when there is none."""
     thread = read_thread(thread_id, reply)
     if thread is None:
@@ -114,12 +114,12 @@ def create_thread(
 ) -> Plan[Thread]:
     """Create a thread. One round trip."""
     fields = thread_fields(title, _without_memory(metadata))
-    return need(thread_id, (yield from create_thread_document(state, thread_id, resource_id, fields)))
+    return read_existing_thread(thread_id, (yield from create_thread_document(state, thread_id, resource_id, fields)))
 
 
 def goes_on(state: MemoryState, thread_id: str, reply: Any) -> Plan[None]:
     """Go on with what is left to be done in a thread that was written to, as HGETALL gives it."""
-    yield from go_on(state, thread_id, left_in(as_dict(reply)))
+    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
 
 
 def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
@@ -213,16 +213,16 @@ def update(
     yield from state.ready()
     reply = yield from guarded(state, thread_id, [resource_id], call)
     yield from goes_on(state, thread_id, reply)
-    return need(thread_id, reply)
+    return read_existing_thread(thread_id, reply)
 
 
 def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all that belongs to it. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = DELETE.call(keys.all, owner_tag(resource_id), SLICE, "thread")
+    call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, "thread")
     ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
     if left:
-        yield from finish(state, thread_id, "the thread is deleted", "call threads.delete() again")
+        yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
 
 
@@ -237,21 +237,21 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> P
     def undo(_: Any, deleted: str) -> Command:
         # it was about to be deleted, and the deletion does not look for it under another owner
         if deleted == resource_id:
-            return DELETE.call(keys.all, heir, SLICE, "thread")
-        return TRANSFER.call(keys.all, heir, owner, SLICE)
+            return DELETE.call(keys.all, heir, SWEEP_SIZE, "thread")
+        return TRANSFER.call(keys.all, heir, owner, SWEEP_SIZE)
 
-    call = TRANSFER.call(keys.all, owner, heir, SLICE)
+    call = TRANSFER.call(keys.all, owner, heir, SWEEP_SIZE)
     reply = yield from guarded(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
-    thread = need(thread_id, reply)
-    if is_unfinished(as_dict(reply)):
+    thread = read_existing_thread(thread_id, reply)
+    if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-        yield from finish(state, thread_id, f"the thread belongs to {to!r} now", remedy)
+        yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
     return thread
 
 
 def lineage(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
     """Follow clones back to their source, oldest first. A round trip per generation."""
-    thread: Thread | None = yield from there(state, thread_id, resource_id)
+    thread: Thread | None = yield from get_existing_thread(state, thread_id, resource_id)
     found: dict[str, Thread] = {}
     while thread is not None and thread.id not in found:
         found[thread.id] = thread
@@ -261,11 +261,11 @@ def lineage(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan
 
 def source(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read the thread that this one was cloned from. Two round trips, one when it is no clone."""
-    thread = yield from there(state, thread_id, resource_id)
+    thread = yield from get_existing_thread(state, thread_id, resource_id)
     return (yield from _before(state, thread))
 
 
-def there(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
+def get_existing_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
     """Read a thread that must be there. One round trip."""
     thread = yield from get_thread(state, thread_id, resource_id)
     if thread is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_workingmem._engine.effects import traced, worked
+from langchain_workingmem._engine.effects import compute, traced
 from langchain_workingmem._redis.access import owner_tag, refusal, run_script
 from langchain_workingmem._redis.codec import decode_message, is_ours_to_keep
 from langchain_workingmem._redis.keys import check_id, encode
@@ -200,7 +200,7 @@ def gather(
 
     if query is None or not query.text.strip():
         replies = yield from run_script(thread_id, resource_id, *calls)
-        return (yield from worked(partial(read, replies), _size(replies[0])))[0]
+        return (yield from compute(partial(read, replies), _size(replies[0])))[0]
     limit = history.last_messages
     if limit is None and history.max_tokens is None:  # all of this thread is shown anyway
         query = query.without([thread_id])
@@ -272,7 +272,7 @@ def _recall(
         ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise refusal(error, thread_id, resource_id) from None
-    gathered, seen = yield from worked(partial(read, replies), _size(replies[0]))
+    gathered, seen = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     in_sight = {*gathered.seqs.values(), *seen.left_seqs}
 
@@ -333,14 +333,14 @@ def assemble(
     asked = next((message for message in reversed(shown) if _is_users(message)), None)
     words = str(without_memory(asked).text) if asked else ""
     stored = gathered.branch.aliases  # of what a client sends under ids of its own
-    state.note_in_sight(gathered.thread_id, [stored.get(one.id, one.id) for one in shown if one.id], words)
+    state.note_shown_messages(gathered.thread_id, [stored.get(one.id, one.id) for one in shown if one.id], words)
     blocks: dict[str, list[str]] = {"question": [], "system": []}
     if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
         blocks[state.recall.placement].append(block)
     if current is not None:
         block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
         blocks[state.remembering.placement].append(block)
-        state.note_shown(gathered.thread_id, current.key, current.text)
+        state.note_shown_document(gathered.thread_id, current.key, current.text)
     if blocks["question"]:
         at = next((at for at in range(len(shown) - 1, -1, -1) if _is_users(shown[at])), None)
         if at is None:

@@ -17,7 +17,7 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem.history import READ, Wanted
+from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items as belongings
 from langchain_workingmem.users.format import Record, header
@@ -53,7 +53,7 @@ def export(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str,
 
 def _thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
     keys = state.keys.of(thread_id)
-    wanted = Wanted(limit=BATCH)
+    wanted = MessageSelection(limit=BATCH)
     behind = READ.call(keys.all, encode(resource_id), "superseded", 1)
     beside: list[Command] = [behind, ("HGETALL", keys.thread), *_reading(keys.memory, keys.revisions)]
     left: list[tuple[float, Record]] = []  # what the conversation has left behind, by sequence number

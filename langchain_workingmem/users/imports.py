@@ -13,7 +13,7 @@ from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
 from langchain_workingmem._redis.access import check_owner, guarded, run_script
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, size_of
-from langchain_workingmem._redis.slices import go_on
+from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -232,7 +232,7 @@ class _Intake:
             ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
             written, left = yield from guarded(self.state, step.thread_id, [self.owner], step.call)
-            yield from go_on(self.state, step.thread_id, left)
+            yield from continue_sweep(self.state, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
     def flush(self) -> Plan[None]:

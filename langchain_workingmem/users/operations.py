@@ -10,7 +10,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.slices import SLICE, sweep
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.threads import list_threads
@@ -95,7 +95,7 @@ def _purge(state: MemoryState, resource_id: str, thread_ids: Iterable[str], coun
     One round trip, and those of the slices in which their vectors go; what others have left undone is done as well.
     """
     owner, ids = encode(resource_id), list(thread_ids)
-    most = max(1, SLICE // max(1, len(ids)))
+    most = max(1, SWEEP_SIZE // max(1, len(ids)))
     calls = [DELETE.call(state.keys.of(id).all, owner, most, "thread") for id in ids]
     unfinished, refused = [], None
     for id, reply in zip(ids, (yield from attempt(*calls)) if calls else (), strict=True):

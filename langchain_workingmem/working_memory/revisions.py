@@ -13,7 +13,7 @@ from langchain_workingmem._engine.effects import Pause, Plan
 from langchain_workingmem._redis.access import create_thread_document, guarded, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.slices import go_on
+from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import OutcomeUnknownError, ThreadExistsError, ThreadNotFoundError
 from langchain_workingmem.options import Ids
 
@@ -71,7 +71,7 @@ def write_revision_into(
                 status, row, left = yield from guarded(
                     state, scope_key.thread_id, [scope_key.resource_id], call, at_most_once=True
                 )
-                yield from go_on(state, scope_key.thread_id, left)
+                yield from continue_sweep(state, scope_key.thread_id, left)
             break
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:

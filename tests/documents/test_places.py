@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._documents.places import without_padding, without_strays
+from langchain_workingmem._documents.padding import without_padding, without_strays
 
 ANYTHING: dict[str, Any] = {"type": "object"}
 TEXT: dict[str, Any] = {"type": "string"}

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_workingmem._engine import breaker as module
 from langchain_workingmem._engine.breaker import LONGEST_TURN, PAUSE, Breaker
-from langchain_workingmem._engine.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, hurried, send
+from langchain_workingmem._engine.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, send, with_few_repeats
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 
@@ -102,7 +102,7 @@ def test_it_does_not_keep_every_thread_in_mind(breaker: Breaker, monkeypatch: py
 
 def asked(error: Exception, clock: Clock, seconds: float = 0.0) -> list[Any]:
     """Drive a plan whose every `Send` fails after so many seconds, and return what it did until it gave up."""
-    plan = hurried(send(("PING",)), clock)
+    plan = with_few_repeats(send(("PING",)), clock)
     effects: list[Any] = [next(plan)]
     with suppress(type(error)):
         while True:
@@ -138,13 +138,13 @@ def test_a_refusal_and_a_result_pass_through(clock: Clock) -> None:
             return f"{error.code} {reply}"
         return "never"
 
-    run = hurried(plan(), clock)
+    run = with_few_repeats(plan(), clock)
     next(run)
     run.throw(RedisReplyError("OOM full"))
     with pytest.raises(StopIteration) as done:
         run.send(["v"])
     assert done.value.value == "OOM v"
-    refused = hurried(send(("PING",)), clock)
+    refused = with_few_repeats(send(("PING",)), clock)
     next(refused)
     with pytest.raises(RedisReplyError, match="OOM"):
         refused.throw(RedisReplyError("OOM full"))

@@ -27,8 +27,8 @@ from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.slices import finish, sweep
 from langchain_workingmem._redis.state import MemoryState, search_with_repair
+from langchain_workingmem._redis.sweeping import sweep, sweep_now
 from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 
@@ -151,7 +151,7 @@ def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() 
 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     with pytest.raises(RedisConnectionError) as caught:
-        drive(finish(MemoryState(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
+        drive(sweep_now(MemoryState(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
     assert caught.value.__notes__ == ["it is deleted, its vectors are left over in part: do it again"]
 
 

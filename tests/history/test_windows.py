@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, Hum
 from langchain_workingmem._redis.codec import is_ours_to_keep
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.history.windows import groups, history_slice, provider_valid
+from langchain_workingmem.history.provider_valid import groups, history_slice, provider_valid
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.operations import Gathered, assemble

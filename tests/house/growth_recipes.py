@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem._documents import diffs, formats, lines, merging, places, schemas, threeway
+from langchain_workingmem._documents import diffs, formats, lines, merging, padding, schemas, threeway
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
@@ -246,12 +246,12 @@ RECIPES: dict[str, Recipe] = {
     "_text.nesting.leaves": lambda t: list(nesting.leaves(document(t))),
     "_text.nesting.shown": nesting.shown,
     "_text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
-    "_documents.places.without_padding": lambda t: (
-        places.without_padding(document(t), FACTS),
-        places.without_padding({"facts": [one for part in parts(t) for one in (None, part)]}, FACTS),
+    "_documents.padding.without_padding": lambda t: (
+        padding.without_padding(document(t), FACTS),
+        padding.without_padding({"facts": [one for part in parts(t) for one in (None, part)]}, FACTS),
     ),
-    "_documents.places.without_strays": lambda t: places.without_strays(document(t), FACTS),
-    "_documents.places.pointed": lambda t: places.pointed(f"#/properties/{t}", FACTS),
+    "_documents.padding.without_strays": lambda t: padding.without_strays(document(t), FACTS),
+    "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
     "_text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
     "_text.rendering.message_text": lambda t: rendering.message_text(
         AIMessage(t, tool_calls=[{"name": "f", "args": document(t), "id": "1"}])

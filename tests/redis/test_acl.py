@@ -15,7 +15,7 @@ import langchain_workingmem
 from langchain_workingmem import Memory, RedisReplyError
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis.acl import rules, set_user
-from langchain_workingmem._redis.doctor import MARKS
+from langchain_workingmem._redis.doctor import COUNT_DIGESTS
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
@@ -170,5 +170,5 @@ def test_the_command_is_refused_until_a_password_stands_in_it(raw: Any, prefix: 
 def test_the_scripts_that_a_cluster_routes_stay_in_the_rights_of_the_thread(prefix: str) -> None:
     keys = Keys(prefix)
     allowed = [re.escape(rule[1:]).replace(r"\*", ".*") for rule in rules(keys) if rule[0] == "~"]
-    for name in MARKS.call(keys.of("any {*} id").all)[3:]:
+    for name in COUNT_DIGESTS.call(keys.of("any {*} id").all)[3:]:
         assert any(re.fullmatch(pattern, str(name)) for pattern in allowed), name

@@ -24,7 +24,7 @@ from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.history.rows import Wanted
+from langchain_workingmem.history.rows import MessageSelection
 from langchain_workingmem.threads import clones
 from langchain_workingmem.threads.clones import CLONE_BATCH
 from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
@@ -157,7 +157,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
         append(memory, *map(str, range(450)))
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
         names = map(str, count())
-        wanted = Wanted.of(limit=CLONE_BATCH)
+        wanted = MessageSelection.of(limit=CLONE_BATCH)
         plan = clones.clone(memory.core.state, "t", "c", None, None, None, wanted, None, lambda: next(names))
 
         def drive() -> None:

@@ -5,64 +5,81 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from langchain_workingmem._redis.recent import MOST, Recent
-from langchain_workingmem._redis.sight import InSight, Sight
+from langchain_workingmem._redis.shown import ShownMessages, ShownToModel
 
 
 def test_nothing_is_known_of_what_nobody_noted() -> None:
-    sight = Sight()
-    assert (sight.shown("t", "k"), sight.learnt("t", "k"), sight.in_sight("t")) == (None, None, None)
-    sight.add_in_sight("t", ["m"])
-    assert sight.in_sight("t") is None
+    sight = ShownToModel()
+    assert (sight.shown_document("t", "k"), sight.document_after_step("t", "k"), sight.shown_messages("t")) == (
+        None,
+        None,
+        None,
+    )
+    sight.add_shown_messages("t", ["m"])
+    assert sight.shown_messages("t") is None
 
 
 def test_the_newest_text_counts_for_each_thread_and_memory() -> None:
-    sight = Sight()
+    sight = ShownToModel()
     for thread, key, text in (("t", "k", "a"), ("u", "k", "b"), ("t", "l", "c"), (None, "k", ""), ("t", "k", "d")):
-        sight.note_shown(thread, key, text)
-    assert [sight.shown(*one) for one in (("t", "k"), ("u", "k"), ("t", "l"), (None, "k"))] == ["d", "b", "c", ""]
+        sight.note_shown_document(thread, key, text)
+    assert [sight.shown_document(*one) for one in (("t", "k"), ("u", "k"), ("t", "l"), (None, "k"))] == [
+        "d",
+        "b",
+        "c",
+        "",
+    ]
 
 
 def test_what_a_tool_says_counts_behind_its_step() -> None:
-    sight = Sight()
-    sight.note_shown("t", "k", "prompt")
-    sight.note_shown("t", "k", "first", 1)
-    sight.note_shown("t", "k", "second", 1)
-    assert (sight.shown("t", "k", 1), sight.learnt("t", "k"), sight.shown("t", "k", 2)) == (
+    sight = ShownToModel()
+    sight.note_shown_document("t", "k", "prompt")
+    sight.note_shown_document("t", "k", "first", 1)
+    sight.note_shown_document("t", "k", "second", 1)
+    assert (
+        sight.shown_document("t", "k", 1),
+        sight.document_after_step("t", "k"),
+        sight.shown_document("t", "k", 2),
+    ) == (
         "prompt",
         "second",
         "second",
     )
-    sight.note_shown("t", "k", "third", 2)
-    assert (sight.shown("t", "k", 2), sight.shown("t", "k", 3), sight.shown("t", "k")) == ("second", "third", "third")
-    sight.note_shown("t", "k", "new prompt")
-    assert (sight.shown("t", "k", 3), sight.learnt("t", "k")) == ("new prompt", "new prompt")
+    sight.note_shown_document("t", "k", "third", 2)
+    assert (sight.shown_document("t", "k", 2), sight.shown_document("t", "k", 3), sight.shown_document("t", "k")) == (
+        "second",
+        "third",
+        "third",
+    )
+    sight.note_shown_document("t", "k", "new prompt")
+    assert (sight.shown_document("t", "k", 3), sight.document_after_step("t", "k")) == ("new prompt", "new prompt")
 
 
 def test_messages_in_sight_are_replaced_added_and_forgotten() -> None:
-    sight = Sight()
-    sight.note_in_sight("t", ["a", None, "", "\ud800", "b"], " why?\n")
-    assert sight.in_sight("t") == InSight(frozenset("ab"), "why?")
-    sight.add_in_sight("t", ["c"])
-    assert sight.in_sight("t") == InSight(frozenset("abc"), "why?")
-    sight.note_in_sight("t", ["d"], "")
-    assert sight.in_sight("t") == InSight(frozenset("d"), "")
-    sight.turn_is_over("t")
-    sight.turn_is_over("nowhere")
-    assert sight.in_sight("t") is None
+    sight = ShownToModel()
+    sight.note_shown_messages("t", ["a", None, "", "\ud800", "b"], " why?\n")
+    assert sight.shown_messages("t") == ShownMessages(frozenset("ab"), "why?")
+    sight.add_shown_messages("t", ["c"])
+    assert sight.shown_messages("t") == ShownMessages(frozenset("abc"), "why?")
+    sight.note_shown_messages("t", ["d"], "")
+    assert sight.shown_messages("t") == ShownMessages(frozenset("d"), "")
+    sight.forget_shown_messages("t")
+    sight.forget_shown_messages("nowhere")
+    assert sight.shown_messages("t") is None
 
 
 def test_only_the_records_that_were_used_last_are_kept() -> None:
-    sight = Sight()
+    sight = ShownToModel()
     for at in range(MOST):
-        sight.note_in_sight(f"t{at}", [], "")
-        sight.note_shown(f"t{at}", "k", "")
-    assert sight.in_sight("t0") is not None
-    assert sight.shown("t0", "k") == ""
-    sight.note_in_sight("new", [], "")
-    sight.note_shown("new", "k", "")
-    assert (sight.in_sight("t1"), sight.shown("t1", "k")) == (None, None)
-    assert sight.in_sight("t0") is not None
-    assert sight.shown("t0", "k") == ""
+        sight.note_shown_messages(f"t{at}", [], "")
+        sight.note_shown_document(f"t{at}", "k", "")
+    assert sight.shown_messages("t0") is not None
+    assert sight.shown_document("t0", "k") == ""
+    sight.note_shown_messages("new", [], "")
+    sight.note_shown_document("new", "k", "")
+    assert (sight.shown_messages("t1"), sight.shown_document("t1", "k")) == (None, None)
+    assert sight.shown_messages("t0") is not None
+    assert sight.shown_document("t0", "k") == ""
 
 
 def test_many_threads_lose_nothing() -> None:

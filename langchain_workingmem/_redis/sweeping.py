@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-SLICE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
+SWEEP_SIZE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
 _LEFT = (b"tending", b"behind", b"trash")  # fields of a thread that has slices left
 _LATE = 2  # what a script says when vectors might expire before their thread; 1: slices are left, and there is time
 
 
-def is_unfinished(row: Mapping[bytes, bytes]) -> bool:
+def has_sweep_left(row: Mapping[bytes, bytes]) -> bool:
     """Tell whether a thread, as HGETALL gives it, has slices left to be done."""
     return any(name in row for name in _LEFT)
 
 
-def left_in(row: Mapping[bytes, bytes]) -> int:
+def sweep_left(row: Mapping[bytes, bytes]) -> int:
     """Tell what is left to be done in a thread, as HGETALL gives it, in the way that scripts do."""
-    return _LATE if b"late" in row else int(is_unfinished(row))
+    return _LATE if b"late" in row else int(has_sweep_left(row))
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
     """Do what is left to be done about the vectors of threads; return how many were deleted. One round trip a slice."""
     waiting, dropped = thread_ids, 0
     while waiting:
-        most = max(1, SLICE // len(waiting))
+        most = max(1, SWEEP_SIZE // len(waiting))
         calls = [SWEEP.call(state.keys.of(id).all, most) for id in waiting]
         replies = yield from send(*calls)
         dropped += sum(int(gone) for _, gone in replies)
@@ -48,7 +48,7 @@ def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
     return dropped
 
 
-def finish(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
+def sweep_now(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
     """Sweep a thread for a caller who waits; an error says `what` holds already, and how to go on."""
     try:
         return (yield from sweep(state, thread_id))
@@ -57,14 +57,14 @@ def finish(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[i
         raise
 
 
-def go_on(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
+def continue_sweep(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
     """Go on behind a write with what its script says is left: in the background, unless vectors might expire before the thread.
 
     The background may be gone before it has begun, with its event loop or its process, so nobody may depend on it.
     """
     try:
         while left == _LATE:
-            ((left, _),) = yield from send(SWEEP.call(state.keys.of(thread_id).all, SLICE))
+            ((left, _),) = yield from send(SWEEP.call(state.keys.of(thread_id).all, SWEEP_SIZE))
     except WorkingMemError as error:  # what the caller wanted is written
         _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
         return

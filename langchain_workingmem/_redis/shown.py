@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownDocument:
     """A working memory as a model knows it.
 
     The calls of one answer know only what stood in the prompt. What a tool says they learn at the next step of their graph.
@@ -29,7 +29,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class InSight:
+class ShownMessages:
     """The messages that a model was shown."""
 
     ids: frozenset[str]
@@ -37,49 +37,49 @@ class InSight:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sight:
+class ShownToModel:
     """What models have been shown; safe to use from many threads."""
 
-    _shown: Recent[tuple[str | None, str], Shown] = field(default_factory=Recent, repr=False)
-    _in_sight: Recent[str | None, InSight] = field(default_factory=Recent, repr=False)
+    _shown: Recent[tuple[str | None, str], ShownDocument] = field(default_factory=Recent, repr=False)
+    _messages: Recent[str | None, ShownMessages] = field(default_factory=Recent, repr=False)
 
-    def note_shown(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
+    def note_shown_document(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
         """Note which text of a working memory a model was shown; with a step of a graph, it counts behind that step."""
 
-        def make(before: Shown | None) -> Shown:
+        def make(before: ShownDocument | None) -> ShownDocument:
             if step is None:
-                return Shown(text)
-            return Shown(text if before is None else before.at(step), step, text)
+                return ShownDocument(text)
+            return ShownDocument(text if before is None else before.at(step), step, text)
 
         self._shown.change((thread_id, memory_key), make)
 
-    def shown(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
+    def shown_document(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
         """Return which text of a working memory a model was shown before this step, None when nobody knows."""
         found = self._shown.get((thread_id, memory_key))
         return None if found is None else found.at(step)
 
-    def learnt(self, thread_id: str | None, memory_key: str) -> str | None:
+    def document_after_step(self, thread_id: str | None, memory_key: str) -> str | None:
         """Return the text that a model knows when the present step is over, None when nobody knows."""
         found = self._shown.get((thread_id, memory_key))
         return None if found is None else found.at(object())
 
-    def note_in_sight(self, thread_id: str, message_ids: Iterable[str | None], question_text: str) -> None:
+    def note_shown_messages(self, thread_id: str, message_ids: Iterable[str | None], question_text: str) -> None:
         """Note the messages that a model is shown, and the text of the question that it answers."""
         ids = _stored_as(message_ids)
-        self._in_sight.put(thread_id, InSight(ids, question_text.strip()))
+        self._messages.put(thread_id, ShownMessages(ids, question_text.strip()))
 
-    def add_in_sight(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
+    def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
         """Note messages that were said since; nothing happens where nothing was noted."""
         ids = _stored_as(message_ids)
-        self._in_sight.change(thread_id, lambda known: known and replace(known, ids=known.ids | ids))
+        self._messages.change(thread_id, lambda known: known and replace(known, ids=known.ids | ids))
 
-    def in_sight(self, thread_id: str | None) -> InSight | None:
+    def shown_messages(self, thread_id: str | None) -> ShownMessages | None:
         """Return the messages that a model has in sight, None when nobody knows."""
-        return self._in_sight.get(thread_id)
+        return self._messages.get(thread_id)
 
-    def turn_is_over(self, thread_id: str | None) -> None:
+    def forget_shown_messages(self, thread_id: str | None) -> None:
         """Forget which messages were in sight."""
-        self._in_sight.pop(thread_id)
+        self._messages.pop(thread_id)
 
 
 def _stored_as(message_ids: Iterable[str | None]) -> frozenset[str]:
