@@ -54,7 +54,7 @@ def prefix(server: EmbeddedRedis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
     with redis.Redis.from_url(server.url) as client:
-        client.set(f"{prefix}:layout", LAYOUT)  # as in a database that is in use
+        client.hset(f"{prefix}:layout", "version", LAYOUT)  # as in a database that is in use
     yield prefix
     forget(server.url, prefix)
 

@@ -19,11 +19,10 @@ _ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrank
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat", "pexpiretime")
-_VALUES = ("get", "set")
-_SEARCHES = ("ft.aggregate", "ft.info", "ft.search")
+_SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
-_COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_VALUES, *_SEARCHES, *_CLIENT)
-_INDEXES = ("ft.create", "ft.dropindex")
+_COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
+_INDEXES = ("set", "ft.create", "ft.dropindex")
 _DELETION = ("scan",)  # shows the names of all keys of the database
 CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well
 

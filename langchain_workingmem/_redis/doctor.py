@@ -86,7 +86,7 @@ def _ask(*command: Any) -> Plan[Any]:
 
 
 def _layout(state: MemoryState) -> Plan[list[Finding]]:
-    stored = yield from _ask("GET", state.keys.layout)
+    stored = yield from _ask("HGET", state.keys.layout, "version")
     if isinstance(stored, RedisReplyError):
         return [_unknown("layout", stored)]
     try:

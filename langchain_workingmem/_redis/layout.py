@@ -55,13 +55,13 @@ def check_layout(state: HasLayout) -> Plan[None]:
 
     One round trip, in a new database four. Raises `OptionError` for another version, and changes nothing then.
     """
-    key = state.keys.layout
-    (stored,) = yield from send(("GET", key))
-    if stored is None:
-        is_new = yield from _is_new(state.keys)
-        # Another process may have begun meanwhile: its version counts. Not SET ... GET: redis-py makes a bool of its reply.
-        writing = [("SET", key, LAYOUT, "NX")] if is_new else []
-        *_, stored = yield from send(*writing, ("GET", key), in_order=True)
+    read = ("HGET", state.keys.layout, "version")
+    (stored,) = yield from send(read)
+    if stored is None and (yield from _is_new(state.keys)):
+        # Another process may have begun meanwhile: its version counts.
+        _, stored = yield from send(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
+    elif stored is None:
+        (stored,) = yield from send(read)
     compare_layout(state.keys, stored)
     state.layout_known = True
 

@@ -135,7 +135,7 @@ def recalled(text: str) -> RecallResult:
 
 
 def asked(text: str, **arguments: Any) -> Query:
-    return Query.of_turn(OPTIONS, text, resource_id="u", **arguments)
+    return Query.of_turn(OPTIONS, text, "t", "u", arguments)
 
 
 def fetched(text: str) -> Fetched:

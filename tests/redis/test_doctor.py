@@ -19,7 +19,18 @@ from tests.helpers.embeddings import WordEmbeddings
 Make = Callable[..., Memory]
 Start = Callable[..., int]
 
-CHECKS = ["server", "search", "persistence", "eviction", "memory", "threads index", "vectors index", "model", "vectors"]
+CHECKS = [
+    "server",
+    "search",
+    "persistence",
+    "eviction",
+    "memory",
+    "layout",
+    "threads index",
+    "vectors index",
+    "model",
+    "vectors",
+]
 
 
 def look(memory: Memory, check: str) -> Finding:
@@ -67,6 +78,7 @@ def test_a_database_that_has_not_been_used_yet_is_no_error(memory: Memory, plain
 
 
 def test_nothing_is_made_by_looking(memory: Memory, raw: Any, prefix: str) -> None:
+    raw.delete(f"{prefix}:layout")
     memory.doctor()
     assert not raw.keys(f"{prefix}*")
 

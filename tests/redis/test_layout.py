@@ -34,7 +34,7 @@ def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, object]:
 def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw: redis.Redis) -> None:
     memory = make_memory()
     assert memory.history.messages("t") == []
-    assert raw.get(layout) == LAYOUT.encode()
+    assert raw.hget(layout, "version") == LAYOUT.encode()
     assert make_memory().threads.list().items == []
 
 
@@ -44,7 +44,7 @@ def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make
     commands.clear()
     for _ in range(2):
         memory.threads.get("t")
-    assert [command[0] for command in commands] == ["GET", "HGETALL", "HGETALL"]
+    assert [command[0] for command in commands] == ["HGET", "HGETALL", "HGETALL"]
 
 
 @pytest.mark.parametrize("create_index", [True, False])
@@ -72,7 +72,7 @@ def test_data_without_a_version_is_refused_and_left_untouched(
 
 
 def test_a_version_that_is_not_ours_is_refused(make_memory: Make, layout: str, raw: redis.Redis) -> None:
-    raw.set(layout, "99")
+    raw.hset(layout, "version", "99")
     with pytest.raises(OptionError, match="storage layout 99, this version of langchain-workingmem uses"):
         make_memory().threads.create(resource_id="u")
 
@@ -95,8 +95,8 @@ def test_the_doctor_names_another_version_and_changes_nothing(
     make_memory: Make, layout: str, raw: redis.Redis, prefix: str
 ) -> None:
     make_memory().setup()
-    raw.set(layout, "99")
+    raw.hset(layout, "version", "99")
     found = {finding.check: finding for finding in make_memory().doctor().findings}
     assert found["layout"].level == "error"
     assert "storage layout 99" in found["layout"].message
-    assert raw.get(layout) == b"99"
+    assert raw.hget(layout, "version") == b"99"
