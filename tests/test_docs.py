@@ -53,6 +53,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_fence_hides_python_that_could_run(page: Path) -> None:
     text = page.read_text()
     fences = list(FENCE.finditer(text))
