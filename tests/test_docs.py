@@ -1,4 +1,4 @@
-"""Every Python block of the README and the docs runs, file by file, top to bottom; the site has a place for every name."""
+"""Every Python block of README and docs runs, from top to bottom of each page; the reference has every public name."""
 
 from __future__ import annotations
 
