@@ -1,4 +1,4 @@
-"""An agent with memory in one line: it knows tomorrow, in a new process and a new conversation, what you say today.
+"""An agent gets memory with one line: tomorrow, in a new process and a new thread, it remembers what you say today.
 
 python examples/agent.py
 """
@@ -18,7 +18,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 
 
 class User(BaseModel):
-    """What the agent keeps in mind about a user."""
+    """The facts that the agent keeps about a user."""
 
     name: str | None = None
     dog: str | None = None
@@ -39,15 +39,15 @@ def main() -> None:
         knows("am i allergic", "shellfish", "You are allergic to shellfish."),
     )
     with TemporaryDirectory() as folder:
-        for thread_id, said in [
+        for thread_id, texts in [
             ("monday", ["My dog is called Nougat.", "I am allergic to shellfish."]),
             ("friday", ["How is my dog called?", "What am I allergic to?"]),
         ]:
-            print(f"{thread_id}: Redis starts on the directory, as it does for a new process")
+            print(f"{thread_id}: Redis starts with the data of this directory, as in a new process")
             with open_memory(folder) as memory:
-                agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)])  # the one line
+                agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)])  # this line
                 config = {"configurable": {"thread_id": thread_id, "user_id": "maya"}}
-                for text in said:
+                for text in texts:
                     question = HumanMessage(text)
                     show(question, agent.invoke({"messages": [question]}, config)["messages"][-1])
                 print(f"  known about maya: {memory.working_memory.get(resource_id='maya').text}")

@@ -1,4 +1,4 @@
-"""Memory tools bound to a bare chat model, with a loop of your own: no agent, no graph.
+"""Memory tools bound to a chat model, in your own loop: without an agent, without a graph.
 
 python examples/bound_tools.py
 """
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def answer(memory: Memory, model: Any, text: str, thread_id: str, resource_id: str) -> list[BaseMessage]:
-    """Run one turn: show memory, let the model call tools until it answers, save."""
-    # the ids are bound, so the model cannot choose whose memory it is
+    """Run one turn: show memory to the model, run its tool calls until it answers, save the turn."""
+    # the ids are bound, so the model cannot choose another user
     tools = {tool.name: tool for tool in memory.tools(thread_id=thread_id, resource_id=resource_id)}
     bound = model.bind_tools(list(tools.values()))
     question = HumanMessage(text)
     turn: list[BaseMessage] = [question]
     while True:
         context = memory.context(turn, thread_id=thread_id, resource_id=resource_id)
-        said = bound.invoke([SystemMessage("You are brief."), *context.messages])
-        turn.append(said)
-        if not said.tool_calls:
+        reply = bound.invoke([SystemMessage("You are brief."), *context.messages])
+        turn.append(reply)
+        if not reply.tool_calls:
             break
-        for call in said.tool_calls:
+        for call in reply.tool_calls:
             result = tools[call["name"]].invoke(call)
             print(f"  tool {call['name']}: {' '.join(str(result.text).split())[:90]}")
             turn.append(result)
@@ -42,7 +42,7 @@ def main() -> None:
         calls("I am Maya", "update_working_memory", memory="- **Name**: Maya"),
         calls("Look up", "search_memory", query="allergic to which food"),
         knows("what is my name", "**Name**: Maya", "You are Maya."),
-        lambda said, sight: "You are allergic to shellfish." if not said and "shellfish" in sight else None,
+        lambda text, prompt: "You are allergic to shellfish." if not text and "shellfish" in prompt else None,
     )
     with Memory.embedded(
         embeddings=LocalEmbeddings(),

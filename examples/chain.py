@@ -1,4 +1,4 @@
-"""A chain under RunnableWithMessageHistory remembers for good by changing one argument: where its history comes from.
+"""A chain with RunnableWithMessageHistory stores its history in Redis: only one argument changes.
 
 python examples/chain.py
 """
@@ -16,7 +16,7 @@ from offline import chat_model, knows, show
 
 from langchain_workingmem import HistoryOptions, Memory
 
-# LangChain deprecates the class in favour of LangGraph, and keeps it until 2.0
+# LangChain has deprecated this class in favour of LangGraph and keeps it until 2.0
 warnings.filterwarnings("ignore", message=".*RunnableWithMessageHistory is deprecated.*")
 
 PROMPT = ChatPromptTemplate.from_messages(
@@ -27,8 +27,8 @@ PROMPT = ChatPromptTemplate.from_messages(
 def build(memory: Memory, model: Any) -> Any:
     return RunnableWithMessageHistory(
         PROMPT | model,
-        memory.chat_history,  # the one argument: it was a dict of InMemoryChatMessageHistory
-        history_factory_config=memory.config_specs,  # names the user in the config, besides the session
+        memory.chat_history,  # before: a dict of InMemoryChatMessageHistory
+        history_factory_config=memory.config_specs,  # the config names the user too
         input_messages_key="question",
         history_messages_key="history",
     )

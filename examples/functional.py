@@ -1,4 +1,4 @@
-"""Memory in LangGraph's functional API: `acontext` before the model, `asave_turn` behind it, each in a task.
+"""Memory in LangGraph's functional API: `acontext` before the model, `asave_turn` after it, each in a task.
 
 python examples/functional.py
 """
@@ -30,9 +30,9 @@ def build(memory: Memory, model: Any) -> Any:
     @entrypoint()
     async def chat(question: HumanMessage, config: RunnableConfig) -> BaseMessage:
         ids = config["configurable"]["thread_id"], config["configurable"]["resource_id"]
-        said = await answer(question, *ids)
-        await save([question, said], *ids)
-        return said
+        answered = await answer(question, *ids)
+        await save([question, answered], *ids)
+        return answered
 
     return chat
 

@@ -1,4 +1,4 @@
-"""A StateGraph with memory in two nodes: one in front of the model, one behind it. No checkpointer is needed.
+"""A StateGraph with memory in two nodes: one before the model, one after it. It needs no checkpointer.
 
 python examples/graph.py
 """
@@ -25,7 +25,7 @@ def build(memory: Memory, model: BaseChatModel) -> Any:
     graph = StateGraph(MessagesState)
     graph.add_node("load", memory.load_node())
     graph.add_node("answer", answer)
-    graph.add_node("save", memory.save_node(), retry_policy=RetryPolicy())  # saving twice is saving once
+    graph.add_node("save", memory.save_node(), retry_policy=RetryPolicy())  # a repeated save stores nothing twice
     graph.add_edge(START, "load")
     graph.add_edge("load", "answer")
     graph.add_edge("answer", "save")
@@ -44,7 +44,7 @@ def main() -> None:
             ("monday", "maya", "My dog is called Nougat."),
             ("friday", "maya", "How is my dog called?"),  # recalled from monday
             ("friday", "maya", "What did I just ask?"),  # history of friday
-            ("other", "jonas", "How is my dog called?"),  # somebody else
+            ("other", "jonas", "How is my dog called?"),  # another user
         ]:
             question = HumanMessage(text)
             config = {"configurable": {"thread_id": thread_id, "user_id": user_id}}

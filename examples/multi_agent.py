@@ -1,4 +1,4 @@
-"""A router that reads memory and writes none hands over to two specialists, who answer in one conversation and write.
+"""A router reads memory and writes nothing. It chooses one of two specialists, which answer in one thread and write.
 
 python examples/multi_agent.py
 """
@@ -16,12 +16,12 @@ from offline import chat_model, show
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 
-ROUTE = "Say who shall answer, travel or billing, in this one word. Say travel when in doubt."
+ROUTE = "Say which agent answers: travel or billing. Use this one word only. When in doubt, say travel."
 PROMPTS = {"travel": "You plan trips. Be brief.", "billing": "You answer questions about bills. Be brief."}
 
 
 def build(memory: Memory, model: Any) -> Any:
-    reading = MemoryMiddleware(memory, read_only=True)  # sees the conversation; its words do not enter it
+    reading = MemoryMiddleware(memory, read_only=True)  # it sees the thread; its answers are not stored
     router: Any = create_agent(model, system_prompt=ROUTE, middleware=[reading])
 
     def route(state: MessagesState) -> Command[Literal["travel", "billing"]]:
@@ -38,12 +38,12 @@ def build(memory: Memory, model: Any) -> Any:
     return graph.compile()
 
 
-def offline_rule(said: str, sight: str) -> str:
-    """Play all three parts, told apart by their prompts."""
-    if ROUTE in sight:
-        return "billing" if "charged" in said else "travel"
-    if PROMPTS["billing"] in sight:
-        trip = "your trip to Lisbon" if "Lisbon" in sight else "I do not know what"
+def offline_rule(text: str, prompt: str) -> str:
+    """Answer for all three agents; each has its own system prompt."""
+    if ROUTE in prompt:
+        return "billing" if "charged" in text else "travel"
+    if PROMPTS["billing"] in prompt:
+        trip = "your trip to Lisbon" if "Lisbon" in prompt else "I do not know what"
         return f"You were charged twice for {trip}; I pay one back."
     return "Lisbon is lovely in May."
 

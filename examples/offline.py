@@ -1,4 +1,4 @@
-"""The chat model of the examples: a real one when there is a key, else a few rules that work offline."""
+"""The chat model of the examples: a real model if there is a key, else a few rules that work offline."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ORIGINAL = "langchain_workingmem_original"
 
 
 class RuleBasedModel(BaseChatModel):
-    """Answers with the first rule that has something to say. It knows only what stands in the messages it is sent."""
+    """Answers with the first rule that returns something. It knows only the messages that it gets."""
 
-    rules: list[Any]  # functions of what was said last ("" for a tool's result) and of all that is in sight
+    rules: list[Any]  # functions of the last user text ("" after a tool result) and of the whole prompt
 
     @property
     def _llm_type(self) -> str:
@@ -32,10 +32,10 @@ class RuleBasedModel(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         last = messages[-1]
-        # what memory knows stands in front of the user's words, which the copy keeps here
-        said = "" if isinstance(last, ToolMessage) else str(last.additional_kwargs.get(ORIGINAL, last.text))
-        sight = "\n".join(str(message.text) for message in messages)
-        answers = (rule(said, sight) for rule in self.rules)
+        # the question is a copy with memory before the user's words; the copy keeps the user's words here
+        text = "" if isinstance(last, ToolMessage) else str(last.additional_kwargs.get(ORIGINAL, last.text))
+        prompt = "\n".join(str(message.text) for message in messages)
+        answers = (rule(text, prompt) for rule in self.rules)
         answer = next((found for found in answers if found is not None), "Noted.")
         message = AIMessage(answer) if isinstance(answer, str) else answer
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -48,7 +48,7 @@ class RuleBasedModel(BaseChatModel):
 
 
 def chat_model(*rules: Callable[[str, str], AIMessage | str | None]) -> BaseChatModel:
-    """Return ChatOpenAI when OPENAI_API_KEY is set, else a model of these rules, and print which."""
+    """Return ChatOpenAI if OPENAI_API_KEY is set, else a model with these rules; print its name."""
     if os.environ.get("OPENAI_API_KEY"):
         from langchain_openai import ChatOpenAI
 
@@ -60,21 +60,21 @@ def chat_model(*rules: Callable[[str, str], AIMessage | str | None]) -> BaseChat
 
 
 def knows(asked: str, fact: str, answer: str) -> Callable[[str, str], str | None]:
-    """Answer a question if a fact is in sight, else say that it is not known."""
+    """Answer a question if the prompt contains a fact; else say that it is not known."""
 
-    def rule(said: str, sight: str) -> str | None:
-        if asked not in said.lower():
+    def rule(text: str, prompt: str) -> str | None:
+        if asked not in text.lower():
             return None
-        return answer if fact in sight else "I do not know."
+        return answer if fact in prompt else "I do not know."
 
     return rule
 
 
 def calls(trigger: str, tool: str, **arguments: Any) -> Callable[[str, str], AIMessage | None]:
-    """Call a tool when the user says something."""
+    """Call a tool if the user's text contains the trigger."""
 
-    def rule(said: str, _: str) -> AIMessage | None:
-        if trigger not in said:
+    def rule(text: str, _: str) -> AIMessage | None:
+        if trigger not in text:
             return None
         call: ToolCall = {"name": tool, "args": arguments, "id": f"call-{tool}"}
         return AIMessage("", tool_calls=[call])
@@ -83,7 +83,7 @@ def calls(trigger: str, tool: str, **arguments: Any) -> Callable[[str, str], AIM
 
 
 def show(*messages: BaseMessage) -> None:
-    """Print what was said."""
+    """Print messages of the user and of the assistant."""
     for message in messages:
         if not isinstance(message, SystemMessage) and message.text:
             print(f"  {'user' if isinstance(message, HumanMessage) else 'assistant'}: {message.text}")

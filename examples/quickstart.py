@@ -1,4 +1,4 @@
-"""A tour of the memory on a private Redis: history, recall, and what survives a restart. No key, no download.
+"""A tour of memory on a private Redis: history, recall, and a restart. It needs no key and no download.
 
 make quickstart
 """
@@ -34,38 +34,38 @@ QUESTIONS = [
 def main() -> None:
     data = json.loads(CONVERSATIONS.read_text(encoding="utf-8"))
     with TemporaryDirectory() as folder:
-        heading("1. A private Redis starts, and two users' conversations go in")
+        heading("1. A private Redis starts, and the conversations of two users are stored")
         began = time.perf_counter()
         with open_memory(folder) as memory:
-            say(
-                f"Redis with Search is up after {time.perf_counter() - began:.1f} s, and keeps its data in a directory."
-            )
+            say(f"Redis with Search runs after {time.perf_counter() - began:.1f} s. It keeps its data in a directory.")
             fill(memory, data)
 
             heading("2. The last messages of a thread")
             for message in memory.history.messages("maya-dog", resource_id="maya", last=4):
                 show(message)
 
-            heading("3. Older messages that matter now, with the messages around each hit")
+            heading("3. Older messages that matter for a question, with the messages around each hit")
             for resource_id, question in QUESTIONS:
                 ask(memory, resource_id, question)
 
-            heading("4. What a model is shown at one turn")
+            heading("4. The messages that a model gets in one turn")
             context = memory.context(
                 "The caterer plans a starter of shrimps: am I allergic to them?",
                 thread_id="maya-wedding",
                 resource_id="maya",
             )
-            say(f"{len(context.messages)} messages, the last ones of this thread and the question, which now begins:")
+            say(
+                f"{len(context.messages)} messages: the last ones of this thread, and the question. The question now begins like this:"
+            )
             print(textwrap.indent(shorten(str(context.messages[-1].text), 900), "    "))
 
-        heading("5. The server stopped, and starts again on the same directory")
+        heading("5. The server has stopped. It starts again with the same directory")
         with open_memory(folder) as memory:
             threads = memory.threads.list()
             total = sum(thread.message_count for thread in threads)
             say(f"Still there: {threads.total} threads, {total} messages, and their vectors.")
             ask(memory, *QUESTIONS[0])
-            live(memory)
+            ask_real_model(memory)
 
 
 def open_memory(folder: str) -> Memory:
@@ -85,7 +85,7 @@ def fill(memory: Memory, data: dict[str, Any]) -> None:
             )
             messages = messages_from_dict(thread["messages"])
             saved += len(memory.history.append(messages, thread_id=thread["thread_id"], resource_id=resource_id))
-    say(f"{saved} messages, tool calls included, embedded and saved in {time.perf_counter() - began:.1f} s:")
+    say(f"{saved} messages, with tool calls, embedded and saved in {time.perf_counter() - began:.1f} s:")
     for thread in memory.threads.list(order_by="created_at", descending=False):
         print(f"    {thread.resource_id:6} {thread.message_count:3} messages  {thread.title}")
 
@@ -102,10 +102,10 @@ def ask(memory: Memory, resource_id: str, question: str) -> None:
             show(message)
 
 
-def live(memory: Memory) -> None:
-    heading("6. A live model")
+def ask_real_model(memory: Memory) -> None:
+    heading("6. A real model")
     if not os.environ.get("OPENAI_API_KEY"):
-        say("Skipped: set OPENAI_API_KEY to let a model answer from this memory.")
+        say("Skipped: set OPENAI_API_KEY, and a model answers with this memory.")
         return
     from langchain_openai import ChatOpenAI
 

@@ -1,4 +1,4 @@
-"""Recall as the retriever of a RAG chain: the question goes in, the user's own earlier words come along.
+"""Recall as the retriever of a RAG chain: the chain answers a question with earlier messages of the user.
 
 python examples/rag.py
 """
@@ -34,13 +34,13 @@ def numbered(documents: list[Document]) -> str:
 
 
 def build(memory: Memory, model: Any) -> Any:
-    retriever = memory.as_retriever(top_k=3)  # whose memory it is says the config of each call
+    retriever = memory.as_retriever(top_k=3)  # the config of each call names the user
     given = {"context": retriever | numbered, "question": RunnablePassthrough()}
     return given | PROMPT | model | StrOutputParser()
 
 
 def main() -> None:
-    model = chat_model(lambda _, sight: next((f"{name}." for name in ("Nougat", "Kestrel") if name in sight), None))
+    model = chat_model(lambda _, prompt: next((f"{name}." for name in ("Nougat", "Kestrel") if name in prompt), None))
     with Memory.embedded(embeddings=LocalEmbeddings()) as memory:
         for user, threads in json.loads(CONVERSATIONS.read_text(encoding="utf-8"))["users"].items():
             for thread in threads:

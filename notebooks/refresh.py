@@ -1,7 +1,7 @@
-"""Run the notebooks as they stand, offline, and keep what they show.
+"""Run the notebooks offline and store their outputs.
 
-python notebooks/refresh.py             write what has changed; times alone are no change
-python notebooks/refresh.py --check     write nothing, and fail where a notebook shows something else than it says
+python notebooks/refresh.py             write changed outputs; a changed time is not a change
+python notebooks/refresh.py --check     write nothing, and fail if a notebook shows another output than the stored one
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ HERE = Path(__file__).parent
 AT_ONCE = 2  # kernels
 COLOURS = re.compile(r"\x1b\[[\d;]*m")  # of a traceback
 TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-DIGITS = re.compile(r"\b0\.\d\d\b|\d+%")  # similarities, which another processor may round otherwise
+DIGITS = re.compile(r"\b0\.\d\d\b|\d+%")  # similarities, which another processor may round differently
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Return the environment of a kernel: no key, no Redis, no settings of whoever runs it."""
+    """Return the environment of a kernel: without a key, without a Redis URL, without the user's Jupyter settings."""
     kept = {name: value for name, value in os.environ.items() if name not in ("OPENAI_API_KEY", "REDIS_URL")}
     return kept | {"IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder, "PYTHONWARNINGS": "default"}
 
 
 async def run(path: Path, cwd: Path, turn: asyncio.Semaphore) -> Any:
-    """Run a notebook in a kernel of its own, and return it with its outputs."""
+    """Run a notebook in a separate kernel, and return it with its outputs."""
     notebook: Any = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     async with turn:
         with tempfile.TemporaryDirectory() as folder:
-            sockets = {"transport": "ipc", "ip": f"{folder}/kernel"}  # no ports, which others could reach
+            sockets = {"transport": "ipc", "ip": f"{folder}/kernel"}  # no ports, because other users could reach them
             client = NotebookClient(
                 notebook,
                 timeout=60,
@@ -62,7 +62,7 @@ async def run(path: Path, cwd: Path, turn: asyncio.Semaphore) -> Any:
     for output in outputs(notebook):
         data = output.get("data", {})
         if "text/html" in data:
-            data.pop("text/plain", None)  # it would name every field of a record
+            data.pop("text/plain", None)  # it contains every field of a record
     return notebook
 
 
@@ -72,20 +72,20 @@ def outputs(notebook: Any) -> list[Any]:
 
 
 def warned(notebook: Any) -> str:
-    """Return what a notebook wrote on standard error: a warning, or the log."""
+    """Return the standard error output of a notebook: warnings and log lines."""
     return "".join(output.text for output in outputs(notebook) if output.get("name") == "stderr")
 
 
 def lines(notebook: Any) -> list[str]:
-    """Return a notebook as lines, without what may differ from run to run."""
+    """Return a notebook as lines, without values that differ from run to run."""
     text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)
     return DIGITS.sub("0.##", TIMES.sub("(time)", text)).splitlines()
 
 
 async def refresh(paths: list[Path], *, write: bool) -> list[str]:
-    """Run notebooks side by side, and return what is wrong with them, or, when they are written, in them."""
+    """Run notebooks in parallel, and return their problems; `write` stores changed outputs."""
     turn = asyncio.Semaphore(AT_ONCE)
-    # Jupyter stands in the folder of a notebook, or where it was started
+    # Jupyter runs in the folder of a notebook, or in the folder where it was started
     folders = [(HERE, HERE.parent)[number % 2] for number in range(len(paths))]
     running = (run(path, cwd, turn) for path, cwd in zip(paths, folders, strict=True))
     wrong = []
@@ -98,18 +98,18 @@ async def refresh(paths: list[Path], *, write: bool) -> list[str]:
         if said := warned(done):
             wrong.append(f"{path.name} warns:\n{said}")
         old = lines(nbformat.read(path, as_version=4))
-        changes = list(difflib.unified_diff(old, lines(done), "kept", "shown now", lineterm="", n=1))
+        changes = list(difflib.unified_diff(old, lines(done), "stored", "shown now", lineterm="", n=1))
         if changes and write:
             nbformat.write(done, path)
         elif changes:
-            wrong.append("\n".join([f"{path.name} shows something else than it keeps: make notebooks", *changes]))
+            wrong.append("\n".join([f"{path.name} shows another output than the stored one: make notebooks", *changes]))
     return wrong
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail where something differs")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if an output differs")
     parser.add_argument("notebooks", nargs="*", type=Path, default=sorted(HERE.glob("*.ipynb")))
     chosen = parser.parse_args()
     sys.exit("\n".join(asyncio.run(refresh(chosen.notebooks, write=not chosen.check))) or None)

@@ -1,4 +1,4 @@
-"""What griffe does not read: comments beside fields become their descriptions, async twins a line under their methods."""
+"""Extends griffe: comments of fields become their descriptions, and each method names its async twin in one line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DESCRIPTION = re.compile(r'description="([^"]+)"')  # of a pydantic Field
 
 
 class Reference(griffe.Extension):
-    """Lists the fields of a class in its docstring, and folds async twins into their sync methods."""
+    """Lists the fields of a class in its docstring, and lists async twins under their sync methods."""
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Work on a class when all of the package is loaded."""
+        """Change a class after the whole package is loaded."""
         own = {name: member for name, member in cls.members.items() if isinstance(member, griffe.Object)}
         for name, member in own.items():
             for twin in (f"a{name}", f"aget_{name}"):
@@ -27,12 +27,12 @@ class Reference(griffe.Extension):
 
 
 def _add(member: griffe.Object, text: str) -> None:
-    told = member.docstring.value + "\n\n" if member.docstring else ""
-    member.docstring = griffe.Docstring(told + text, parent=member)
+    before = member.docstring.value + "\n\n" if member.docstring else ""
+    member.docstring = griffe.Docstring(before + text, parent=member)
 
 
 def _field(cls: griffe.Class, member: griffe.Object) -> str | None:
-    """Return the line of an attribute in the docstring of its class; None for what is no field."""
+    """Return the line of an attribute for the docstring of its class; None if it is not a field."""
     if not isinstance(member, griffe.Attribute) or member.docstring or member.name.startswith("_"):
         return None
     annotation = member.annotation
@@ -42,7 +42,7 @@ def _field(cls: griffe.Class, member: griffe.Object) -> str | None:
 
 
 def _comment(field: griffe.Attribute) -> str:
-    """Return what stands beside a field, or above it."""
+    """Return the comment at the end of a field's line, or the comment lines above it."""
     lines = field.source.splitlines()
     if beside := _COMMENT.search(lines[-1]) or _DESCRIPTION.search(" ".join(lines)):
         return beside.group(1)

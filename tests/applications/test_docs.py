@@ -1,4 +1,4 @@
-"""Every Python block of the README and the docs runs, file by file, top to bottom; the site has a place for every name."""
+"""Every Python block of README and docs runs, from top to bottom of each page; the reference has every public name."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ FENCE = re.compile(
     r"^(?P<reason><!-- not run here: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+COLUMNS = 76  # of code that the site shows without a scroll bar
 CODE = (ast.Import, ast.ImportFrom, ast.Assign, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -52,6 +53,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_fence_hides_python_that_could_run(page: Path) -> None:
     text = page.read_text()
     fences = list(FENCE.finditer(text))
@@ -67,6 +74,14 @@ def is_python(text: str) -> bool:
     except SyntaxError:
         return False
     return any(isinstance(node, CODE) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_code_is_not_cut_at_the_edge_of_the_page(page: Path) -> None:
+    text = page.read_text()
+    fenced = [line for fence in FENCE.finditer(text) for line in fence["body"].splitlines()]
+    indented = [line[4:] for line in FENCE.sub("", text).splitlines() if line.startswith("    ")]
+    assert [line for line in fenced + indented if len(line) > COLUMNS] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -1,4 +1,4 @@
-"""Every notebook runs top to bottom, offline, and shows what it keeps."""
+"""Every notebook runs from top to bottom, offline, and shows the stored outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def code(path: Path) -> list[dict[str, Any]]:
 
 
 def check(*notebooks: Path) -> subprocess.CompletedProcess[str]:
-    """Run notebooks, all of them by default, with a key that nobody may use."""
+    """Run notebooks, by default all, with a key that must not be used."""
     command = [sys.executable, "-W", "error", "notebooks/refresh.py", "--check", *map(str, notebooks)]
     environment = os.environ | {"OPENAI_API_KEY": "must not be used", "REDIS_URL": "redis://nowhere.invalid"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -47,7 +47,7 @@ def test_notebooks_show_what_they_keep() -> None:
 
 
 def notebook(path: Path, source: str, shown: str = "") -> Path:
-    """Write a notebook of one cell, and what it is said to show."""
+    """Write a notebook with one cell and its stored output."""
     outputs = [{"output_type": "stream", "name": "stdout", "text": [shown]}] if shown else []
     cell = {
         "cell_type": "code",
@@ -76,7 +76,7 @@ def test_errors_warnings_and_other_outputs_are_found(tmp_path: Path) -> None:
     assert "fails.ipynb: " in done.stderr
     assert "ZeroDivisionError" in done.stderr
     assert re.search(r"warns\.ipynb warns:\n.*careful", done.stderr)
-    assert "differs.ipynb shows something else than it keeps: make notebooks" in done.stderr
+    assert "differs.ipynb shows another output than the stored one: make notebooks" in done.stderr
     assert re.search(r'-.*"old\\n"', done.stderr)
     assert "later.ipynb" not in done.stderr
 

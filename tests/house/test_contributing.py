@@ -20,7 +20,7 @@ LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", TEXT)
 
 @pytest.mark.parametrize("name", [*PATHS, *LINKS])
 def test_every_path_exists(name: str) -> None:
-    homes = [ROOT, ROOT / "langchain_workingmem", ROOT / "langchain_workingmem/plans/lua"]
+    homes = [ROOT, ROOT / "langchain_workingmem"]
     assert any((home / name).exists() for home in homes), name
 
 
@@ -38,9 +38,9 @@ def test_every_fixture_is_there(name: str) -> None:
 
 
 def test_the_example_of_an_operation_is_where_it_is_said_to_be() -> None:
-    package = ROOT / "langchain_workingmem"
-    assert "def transfer(" in (package / "threads/operations.py").read_text()
-    assert 'Script("threads/transfer")' in (package / "threads/operations.py").read_text()
-    assert "async def atransfer(" in (package / "threads/api.py").read_text()
-    for test in ("test_threads", "test_thread_ids_and_cost", "public_operations", "operations"):
-        assert "threads.transfer" in (ROOT / f"tests/server/{test}.py").read_text()
+    room = ROOT / "langchain_workingmem/threads"
+    assert "def transfer(" in (room / "operations.py").read_text()
+    assert 'TRANSFER = Script("threads/transfer")' in (room / "operations.py").read_text()
+    assert "async def atransfer(" in (room / "api.py").read_text()
+    for test in ("threads/test_threads", "threads/test_ids_and_cost", "helpers/operations"):
+        assert "threads.transfer" in (ROOT / f"tests/{test}.py").read_text()
