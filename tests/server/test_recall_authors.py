@@ -113,7 +113,7 @@ def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     say(memory)
     memory.recall.search("What is Ann's dog?", resource_id="u")
     known = memory.core.space.authors
-    assert known.get("u") == {"ann", "ben"}
+    assert known.get("u") == frozenset({"ann", "ben"})
     memory.delete_resource("u")
     assert known.get("u") is None
 
