@@ -251,7 +251,7 @@ def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
     whole = form.schema.json_schema
-    patch = shape(inlined(whole, whole), nullable=True)
+    patch = shape(inlined(whole), nullable=True)
     described = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
     return create_model(
         "UpdateWorkingMemory",

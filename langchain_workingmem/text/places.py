@@ -82,44 +82,50 @@ def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
 
 
 def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take schemas apart; each part once, as those of a union inside itself would double with every level."""
-    return list({id(part): part for part in _every_part(schemas, root)}.values())
+    """Take schemas apart; each part once, since several references may lead to it, and each doubles what lies below."""
+    return list(_every_part(schemas, root, set()))
 
 
-def _every_part(schemas: list[Any], root: dict[str, Any], inside: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+def _every_part(schemas: list[Any], root: dict[str, Any], seen: set[int]) -> Iterator[dict[str, Any]]:
     for schema in schemas:
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or id(schema) in seen:
             continue
-        if (pointer := schema.get("$ref")) and pointer not in inside:
-            yield from _every_part([pointed(pointer, root)], root, (*inside, pointer))
+        seen.add(id(schema))
+        if pointer := schema.get("$ref"):
+            yield from _every_part([pointed(pointer, root)], root, seen)
         for key in ("anyOf", "oneOf", "allOf"):
-            yield from _every_part(schema.get(key, []), root, inside)
+            yield from _every_part(schema.get(key, []), root, seen)
         yield schema
 
 
 def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
-    return not schemas or any(_takes_null(schema, root) and not _is_null_by_default(schema) for schema in schemas)
+    known: dict[int, bool] = {}
+    return not schemas or any(_takes_null(one, root, known) and not _is_null_by_default(one) for one in schemas)
 
 
 def _is_null_by_default(schema: Any) -> bool:
     return isinstance(schema, dict) and schema.get("default", "") is None
 
 
-def _takes_null(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bool:
+    """Tell whether a schema allows null. `known` holds the answers so far; a schema inside itself adds nothing."""
     if not isinstance(schema, dict):
         return schema is not False
+    if id(schema) in known:
+        return known[id(schema)]
+    known[id(schema)] = True
     pointer = schema.get("$ref")
-    if pointer and pointer not in inside and not _takes_null(pointed(pointer, root), root, (*inside, pointer)):
-        return False
-    return (
-        "null" in schema.get("type", "null")  # a str or a list of them
+    known[id(schema)] = (
+        (not pointer or _takes_null(pointed(pointer, root), root, known))
+        and "null" in schema.get("type", "null")  # a str or a list of them
         and None in schema.get("enum", [None])
         and schema.get("const") is None
-        and all(_takes_null(part, root, inside) for part in schema.get("allOf", ()))
+        and all(_takes_null(part, root, known) for part in schema.get("allOf", ()))
         and all(
-            any(_takes_null(part, root, inside) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+            any(_takes_null(part, root, known) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
         )
     )
+    return known[id(schema)]
 
 
 def pointed(pointer: str, root: dict[str, Any]) -> Any:

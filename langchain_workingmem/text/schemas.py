@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import count
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -133,7 +134,7 @@ class JsonSchema:
 def _check_fields(schema: dict[str, Any], named: str) -> None:
     if schema.get("type", "object") != "object":
         seen = f"has the type {schema['type']!r}: working memory is an object"
-    elif not _has_fields(schema, schema):
+    elif not _has_fields(schema, schema, set()):
         seen = "describes no object: it names no fields"
     else:
         return
@@ -142,7 +143,7 @@ def _check_fields(schema: dict[str, Any], named: str) -> None:
     raise OptionError(msg)
 
 
-def _has_fields(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
     """Tell whether a schema names fields of an object, or says that it may have others, in itself or in what it is made of."""
     if not isinstance(schema, dict):
         return False
@@ -153,20 +154,26 @@ def _has_fields(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ())
     if schema.get("type") == "object" and "properties" not in schema:  # says so in words: any object
         return schema.get("additionalProperties") is not False
     pointer = schema.get("$ref", schema.get("$dynamicRef"))
-    if isinstance(pointer, str) and pointer not in inside:
+    if isinstance(pointer, str) and pointer not in seen:
         if not pointer.startswith("#/"):
             return True  # somewhere else: only validating will show
-        if _has_fields(pointed(pointer, root), root, (*inside, pointer)):
+        seen.add(pointer)
+        if _has_fields(pointed(pointer, root), root, seen):
             return True
     lists = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
     parts = [*lists, *(schema.get(name) for name in ("then", "else"))]
-    return any(_has_fields(part, root, inside) for part in parts)
+    return any(_has_fields(part, root, seen) for part in parts)
 
 
 # ---------------------------------------------------------------------- what a model is shown
 
 _NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
 _VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
+MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI takes in all
+_TOO_LARGE = (
+    f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model: use fewer definitions that "
+    "refer to each other, or leave updates to your program with WorkingMemoryOptions(tools=['get'])"
+)
 
 
 def shape(schema: Any, *, nullable: bool) -> Any:
@@ -195,25 +202,38 @@ def shape(schema: Any, *, nullable: bool) -> Any:
     return found
 
 
-def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> Any:
-    """Put what references point to in their place; a schema inside itself ends as any object."""
+def inlined(schema: dict[str, Any]) -> Any:
+    """Put what references point to in their place; a schema inside itself ends as any object.
+
+    Each reference to a schema copies it, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
+    `dereference_refs` of langchain_core has no bound, and does not tell a field named "$ref", or an example, from a reference.
+    """
+    try:
+        return _inlined(schema, schema, (), count(1))
+    except RecursionError:
+        raise OptionError(_TOO_LARGE) from None
+
+
+def _inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...], parts: Iterator[int]) -> Any:
     if isinstance(schema, list):
-        return [inlined(part, root, inside) for part in schema]
+        return [_inlined(part, root, inside, parts) for part in schema]
     if not isinstance(schema, dict):
         return schema
+    if inside and next(parts) > MOST_PARTS:
+        raise OptionError(_TOO_LARGE)
     rest: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMED - {"$defs", "definitions"} and isinstance(value, dict):
-            rest[key] = {name: inlined(part, root, inside) for name, part in value.items()}
+            rest[key] = {name: _inlined(part, root, inside, parts) for name, part in value.items()}
         elif key not in {"$ref", "$defs", "definitions"}:
-            rest[key] = value if key in _VALUES else inlined(value, root, inside)
+            rest[key] = value if key in _VALUES else _inlined(value, root, inside, parts)
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return rest
     target = pointed(pointer, root)
     if pointer in inside or not isinstance(target, dict):
         return {"type": "object", **rest}
-    return {**inlined(target, root, (*inside, pointer)), **rest}
+    return {**_inlined(target, root, (*inside, pointer), parts), **rest}
 
 
 def _or_null(schema: Any) -> Any:
