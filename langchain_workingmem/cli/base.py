@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from platformdirs import user_data_path
 
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
@@ -110,9 +111,7 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def home() -> Path:
     """Name the directory of the memory that is meant where nothing else is said."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "langchain-workingmem"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "langchain-workingmem"
+    return user_data_path("langchain-workingmem", appauthor=False)
 
 
 def directory_of(url: str | None, directory: Path | None, *, make: bool) -> Path | None:
