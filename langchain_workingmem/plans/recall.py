@@ -115,8 +115,7 @@ class Query:
     ) -> Query:
         """Check a caller's arguments, and fill in what the options say."""
         if not isinstance(text, str):
-            msg = f"query is of type {type(text).__name__}: pass a str"
-            raise OptionError(msg)
+            raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         scope = options.scope if scope is None else scope
         one_of(scope, ("resource", "thread"), "scope")
         if thread_id is not None:
@@ -125,8 +124,7 @@ class Query:
             check_id(resource_id, "resource_id")
         if thread_id is None and (scope == "thread" or resource_id is None):
             missing = "thread_id" if scope == "thread" else "resource_id"
-            msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
-            raise IdError(msg)
+            raise IdError(f"recall over a {scope} needs a {missing}", remedy=f"{FROM_WHERE.format(missing)}")
         one = isinstance(exclude_message_ids, str)
         excluded = (
             (exclude_message_ids,) if one else as_tuple(exclude_message_ids, "exclude_message_ids", "message ids")
@@ -139,14 +137,12 @@ class Query:
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(threshold)
         if metadata is not None and not isinstance(metadata, Mapping):
-            msg = f"metadata={shown(metadata)}: use a dict"
-            raise OptionError(msg)
+            raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
         if unknown := [key for key in metadata or () if key not in options.filterable]:
-            msg = (
-                f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can: name the keys in "
-                "RecallOptions(filterable=...) and run memory.recall.reindex()"
+            raise OptionError(
+                f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can",
+                remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
             )
-            raise OptionError(msg)
         return cls(
             text=text,
             thread_id=thread_id,

@@ -68,8 +68,7 @@ def need(thread_id: str, reply: Any) -> Thread:
 def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
     """Write title and metadata as fields of a thread."""
     if title is not None and not is_utf8(title):
-        msg = f"title={shown(title)}: use a str of valid Unicode, or None"
-        raise OptionError(msg)
+        raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     fields = [] if title is None else ["title", title]
     for key, value in _checked(metadata).items():
         fields += [f"metadata:{key}", canonical(value, key)]
@@ -78,8 +77,7 @@ def fields_of(title: str | None, metadata: Mapping[str, Any] | None) -> list[str
 
 def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        msg = f"metadata={shown(metadata)}: use a dict"
-        raise OptionError(msg)
+        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     for key in metadata or ():
         check_key(key)
     return metadata or {}
@@ -97,11 +95,11 @@ def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | N
     """Refuse working memory in metadata, where nothing would read it; None takes a key away, whatever its name."""
     for key in _NOT_METADATA:
         if isinstance(metadata, Mapping) and metadata.get(key) is not None:
-            msg = (
-                f"metadata[{key!r}] would not be working memory: pass threads.create(working_memory=...), or use "
-                "working_memory.update(...) for a thread that is there"
+            raise OptionError(
+                f"metadata[{key!r}] would not be working memory",
+                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for a thread that is "
+                "there",
             )
-            raise OptionError(msg)
     return metadata
 
 
@@ -189,8 +187,7 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Read a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        msg = f"cursor={shown(cursor)}: pass the next_cursor of the page before, unchanged"
-        raise OptionError(msg)
+        raise OptionError(f"cursor={shown(cursor)}", remedy="pass the next_cursor of the page before, unchanged")
     return match.groups()
 
 

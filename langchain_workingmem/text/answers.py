@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.text.formats import Format, TextFormat, shorten
 from langchain_workingmem.text.lines import unified
 from langchain_workingmem.text.merging import count_leaves, paths
@@ -45,13 +46,17 @@ def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def nothing_in(update: dict[str, Any]) -> str:
+def nothing_in(update: dict[str, Any]) -> WorkingMemoryValidationError:
     """Say why an update without content changes nothing."""
     nulls = count_leaves(update) - count_leaves(update, null=False)
     if not nulls:
-        return "the update is empty, so nothing was changed: put what is new into `memory`"
+        return WorkingMemoryValidationError(
+            "the update is empty, so nothing was changed", remedy="put what is new into `memory`"
+        )
     example = f", as in {json.dumps({'clear': paths(update)[-1:]})}" if nulls == len(update) == 1 else ""
-    return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
+    return WorkingMemoryValidationError(
+        "null deletes nothing, so nothing was changed", remedy=f"to delete a field, name it in `clear`{example}"
+    )
 
 
 def document(text: str) -> dict[str, Any]:

@@ -6,10 +6,17 @@ and a merge leaves fields of one kind of a union in an object that has become an
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
+VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
+MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI takes in all
 
 
 def without_padding(patch: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -134,3 +141,48 @@ def pointed(pointer: str, root: dict[str, Any]) -> Any:
     for part in pointer.removeprefix("#").strip("/").split("/"):
         target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
     return target
+
+
+# ---------------------------------------------------------------------- references
+
+
+def inlined(schema: dict[str, Any]) -> Any:
+    """Put what references point to in their place; a schema inside itself ends as any object.
+
+    Each reference to a schema copies it, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
+    `dereference_refs` of langchain_core has no bound, and does not tell a field named "$ref", or an example, from a reference.
+    """
+    try:
+        return _inlined(schema, schema, (), count(1))
+    except RecursionError:
+        raise _too_large() from None
+
+
+def _inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...], parts: Iterator[int]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(part, root, inside, parts) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if inside and next(parts) > MOST_PARTS:
+        raise _too_large()
+    rest: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in NAMED - {"$defs", "definitions"} and isinstance(value, dict):
+            rest[key] = {name: _inlined(part, root, inside, parts) for name, part in value.items()}
+        elif key not in {"$ref", "$defs", "definitions"}:
+            rest[key] = value if key in VALUES else _inlined(value, root, inside, parts)
+    pointer = schema.get("$ref")
+    if not isinstance(pointer, str):
+        return rest
+    target = pointed(pointer, root)
+    if pointer in inside or not isinstance(target, dict):
+        return {"type": "object", **rest}
+    return {**_inlined(target, root, (*inside, pointer), parts), **rest}
+
+
+def _too_large() -> OptionError:
+    return OptionError(
+        f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model",
+        remedy="use fewer definitions that refer to each other, or leave updates to your program with "
+        "WorkingMemoryOptions(tools=['get'])",
+    )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import count
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -21,8 +20,10 @@ from typing_extensions import is_typeddict
 
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.text.nesting import MAX_DEPTH
-from langchain_workingmem.text.places import pointed, without_strays
+from langchain_workingmem.text.places import NAMED, VALUES, pointed, without_strays
 from langchain_workingmem.text.unicode import is_utf8
+
+_TYPED_DICT = "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
 
 
 class Schema(Protocol):
@@ -51,8 +52,9 @@ def schema_of(schema: Any) -> Schema:
         return JsonSchema(schema)
     if _is_schema(schema):
         return TypeSchema(schema)
-    msg = f"schema={schema!r}: use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
-    raise OptionError(msg)
+    raise OptionError(
+        f"schema={schema!r}", remedy="use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
+    )
 
 
 class TypeSchema:
@@ -64,12 +66,12 @@ class TypeSchema:
             self._adapter: TypeAdapter[Any] = TypeAdapter(schema)
             self.json_schema = self._adapter.json_schema()
         except PydanticUserError as error:
-            remedy = (
-                "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
-            )
-            reason = remedy if error.code == "typed-dict-version" else error.message
-            msg = f"schema={schema!r} is nothing that Pydantic can validate: {reason}"
-            raise OptionError(msg) from error
+            reason, remedy = f" ({error.message})", "use types that Pydantic knows"
+            if error.code == "typed-dict-version":
+                reason, remedy = "", _TYPED_DICT
+            raise OptionError(
+                f"schema={schema!r} is nothing that Pydantic can validate{reason}", remedy=remedy
+            ) from error
         _check_fields(self.json_schema, f"schema={schema!r}")
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +105,7 @@ class JsonSchema:
             kind = validator_for(schema)
             kind.check_schema(schema)
         except SchemaError as error:
-            msg = f"schema is not a JSON schema: {error.message}"
-            raise OptionError(msg) from error
+            raise OptionError(f"schema is not a JSON schema ({error.message})", remedy="correct it") from error
         _check_fields(schema, "schema")
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
@@ -121,8 +122,9 @@ class JsonSchema:
         try:
             problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
         except Unresolvable as error:
-            msg = f"schema has a reference that leads nowhere: {error}"
-            raise OptionError(msg) from error
+            raise OptionError(
+                f"schema has a reference that leads nowhere ({error})", remedy="put what it names into $defs"
+            ) from error
         if problems:
             named = ((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
             raise _objection(list(named))
@@ -138,9 +140,11 @@ def _check_fields(schema: dict[str, Any], named: str) -> None:
         seen = "describes no object: it names no fields"
     else:
         return
-    remedy = "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}"
-    msg = f"{named} {seen}; {remedy}. For any fields pass {{'type': 'object'}}, for free text template=''"
-    raise OptionError(msg)
+    remedy = (
+        "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
+        "For any fields pass {'type': 'object'}, for free text template=''"
+    )
+    raise OptionError(f"{named} {seen}; {remedy}", remedy=remedy)
 
 
 def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
@@ -167,14 +171,6 @@ def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
 
 # ---------------------------------------------------------------------- what a model is shown
 
-_NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
-_VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
-MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI takes in all
-_TOO_LARGE = (
-    f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model: use fewer definitions that "
-    "refer to each other, or leave updates to your program with WorkingMemoryOptions(tools=['get'])"
-)
-
 
 def shape(schema: Any, *, nullable: bool) -> Any:
     """Rewrite a JSON schema as that of a patch: nothing is required, titles and defaults leave.
@@ -190,7 +186,7 @@ def shape(schema: Any, *, nullable: bool) -> Any:
     if nullable and schema.get("type") == "object" and "properties" not in schema:
         found["additionalProperties"] = True  # said in words, so that strict mode makes {} of it, and refuses nothing
     for key, value in schema.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in NAMED and isinstance(value, dict):
             parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
             found[key] = (
                 {name: _or_null(part) for name, part in parts.items()} if key == "properties" and nullable else parts
@@ -198,42 +194,8 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         elif key == "oneOf" and nullable and "anyOf" not in schema:
             found["anyOf"] = shape(value, nullable=nullable)  # of several patches more than one may fit
         elif key not in {"required", "default", "title", "discriminator"}:
-            found[key] = value if key in _VALUES else shape(value, nullable=nullable)
+            found[key] = value if key in VALUES else shape(value, nullable=nullable)
     return found
-
-
-def inlined(schema: dict[str, Any]) -> Any:
-    """Put what references point to in their place; a schema inside itself ends as any object.
-
-    Each reference to a schema copies it, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
-    `dereference_refs` of langchain_core has no bound, and does not tell a field named "$ref", or an example, from a reference.
-    """
-    try:
-        return _inlined(schema, schema, (), count(1))
-    except RecursionError:
-        raise OptionError(_TOO_LARGE) from None
-
-
-def _inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...], parts: Iterator[int]) -> Any:
-    if isinstance(schema, list):
-        return [_inlined(part, root, inside, parts) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if inside and next(parts) > MOST_PARTS:
-        raise OptionError(_TOO_LARGE)
-    rest: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _NAMED - {"$defs", "definitions"} and isinstance(value, dict):
-            rest[key] = {name: _inlined(part, root, inside, parts) for name, part in value.items()}
-        elif key not in {"$ref", "$defs", "definitions"}:
-            rest[key] = value if key in _VALUES else _inlined(value, root, inside, parts)
-    pointer = schema.get("$ref")
-    if not isinstance(pointer, str):
-        return rest
-    target = pointed(pointer, root)
-    if pointer in inside or not isinstance(target, dict):
-        return {"type": "object", **rest}
-    return {**_inlined(target, root, (*inside, pointer), parts), **rest}
 
 
 def _or_null(schema: Any) -> Any:
@@ -340,8 +302,10 @@ def _is_schema(annotation: Any) -> bool:
 def plain(value: Any, depth: int = 0) -> Any:
     """Write a value as JSON holds it; of models and dataclasses what was set, not what is a default."""
     if depth > MAX_DEPTH:
-        msg = f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels"
-        raise WorkingMemoryValidationError(msg)
+        raise WorkingMemoryValidationError(
+            f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels",
+            remedy="send fewer levels",
+        )
     if isinstance(value, RootModel):
         return plain(value.root, depth)
     if isinstance(value, BaseModel):
@@ -359,15 +323,16 @@ def plain(value: Any, depth: int = 0) -> Any:
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str) and not is_utf8(value):
-        msg = "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry"
-        raise WorkingMemoryValidationError(msg)
+        raise WorkingMemoryValidationError(
+            "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry",
+            remedy="send valid Unicode",
+        )
     try:
         if isinstance(value, int):
             str(value)  # Python refuses to print very long numbers, and to read them
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:  # bytes that are no UTF-8, say
-        msg = f"working memory was not changed, because the update is not JSON: {error}"
-        raise WorkingMemoryValidationError(msg) from error
+        raise _no_json(error) from error
 
 
 def _key(key: Any) -> str:
@@ -387,8 +352,13 @@ def dump(document: dict[str, Any]) -> str:
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        msg = f"working memory was not changed, because the update is not JSON: {error}"
-        raise WorkingMemoryValidationError(msg) from error
+        raise _no_json(error) from error
+
+
+def _no_json(error: Exception) -> WorkingMemoryValidationError:
+    return WorkingMemoryValidationError(
+        f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON values"
+    )
 
 
 def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
@@ -396,4 +366,5 @@ def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
     return WorkingMemoryValidationError(
         f"working memory was not changed, because it would not fit its schema: {reasons}",
         tuple(field for field, _ in problems),
+        remedy=reasons,
     )

@@ -290,7 +290,7 @@ RECIPES: dict[str, Recipe] = {
     "text.schemas.shape": lambda t: schemas.shape(
         {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
     ),
-    "text.schemas.inlined": lambda t: schemas.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}),
+    "text.places.inlined": lambda t: places.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}),
     "text.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
     "text.schemas.dump": lambda t: schemas.dump(document(t)),
     "text.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
-from langchain_workingmem.text.places import without_padding, without_strays
-from langchain_workingmem.text.schemas import inlined, schema_of
+from langchain_workingmem.text.places import inlined, without_padding, without_strays
+from langchain_workingmem.text.schemas import schema_of
 
 LEAF = {"type": "object", "properties": {"x": {"type": "string"}}}
 
