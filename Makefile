@@ -49,6 +49,7 @@ dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import check_model_name
+from langchain_workingmem.options import MODEL_REMEDY, check_model_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -24,11 +24,12 @@ def chat_model_by_name(name: str) -> BaseChatModel:
 
         found: BaseChatModel = init_chat_model(name)
     except ImportError as error:
-        msg = f"model={name!r}: {error}. pip install 'langchain-workingmem[openai,agents]' and the provider's package"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"model={name!r}: {error}",
+            remedy="pip install 'langchain-workingmem[openai,agents]' and the provider's package",
+        ) from error
     except Exception as error:  # no key, an unknown provider: each package has errors of its own
-        msg = f"model={name!r}: {error}"
-        raise OptionError(msg) from error
+        raise OptionError(f"model={name!r} cannot be made ({error})", remedy=MODEL_REMEDY) from error
     return found
 
 

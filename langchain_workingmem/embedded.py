@@ -45,9 +45,9 @@ class EmbeddedRedis:
             raise OptionError(f"path is {path!r}: give the name of a directory, or None for a temporary one")
         # not checked by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
-            raise OptionError(f"appendfsync is {appendfsync!r}: use one of {', '.join(allowed)}")
+            raise OptionError(f"appendfsync is {appendfsync!r}", remedy=f"use one of {', '.join(allowed)}")
         if not isinstance(start_timeout, timedelta) or start_timeout <= timedelta(0):
-            raise OptionError(f"start_timeout is {start_timeout}: give a positive timedelta")
+            raise OptionError(f"start_timeout is {start_timeout}", remedy="give a positive timedelta")
         self._given = None if path is None else Path(path).expanduser().absolute()
         self._appendfsync = appendfsync
         self._start_timeout = start_timeout
@@ -65,7 +65,7 @@ class EmbeddedRedis:
     def url(self) -> str:
         """URL of the server for `redis.Redis.from_url`; `OptionError` before `start` and after `close`."""
         if self._url is None:
-            raise OptionError("the embedded server has no URL yet: call start(), or use it in a `with` block")
+            raise OptionError("the embedded server has no URL yet", remedy="call start(), or use it in a `with` block")
         return self._url
 
     def start(self) -> None:
@@ -77,8 +77,8 @@ class EmbeddedRedis:
         """
         if sys.platform == "win32":
             raise RedisCapabilityError(
-                "the embedded server does not run on Windows: run `docker run -p 6379:6379 redis:8` and "
-                "pass its URL, redis://localhost:6379/0, instead"
+                "the embedded server does not run on Windows",
+                remedy="run `docker run -p 6379:6379 redis:8` and pass its URL, redis://localhost:6379/0, instead",
             )
         from langchain_workingmem._engine import guardian, server
 

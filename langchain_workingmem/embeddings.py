@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import check_model_name
+from langchain_workingmem.options import MODEL_REMEDY, check_model_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,8 +38,9 @@ class LocalEmbeddings(Embeddings):
         try:
             import wordllama
         except ImportError as error:
-            msg = "LocalEmbeddings needs its extra: pip install 'langchain-workingmem[local]'"
-            raise OptionError(msg) from error
+            raise OptionError(
+                "LocalEmbeddings needs its extra", remedy="pip install 'langchain-workingmem[local]'"
+            ) from error
         finally:
             # importing wordllama configures the root logger of the whole program
             root.handlers[:], root.level = handlers, level
@@ -64,28 +65,31 @@ def embeddings_by_name(name: str) -> Embeddings:
     check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
-        msg = f"embeddings={name!r}: use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
-        raise OptionError(msg)
+        raise OptionError(
+            f"embeddings={name!r}", remedy="use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
+        )
     if provider == "openai":
         try:
             from langchain_openai import OpenAIEmbeddings
         except ImportError as error:
-            msg = f"embeddings={name!r} needs its extra: pip install 'langchain-workingmem[openai]'"
-            raise OptionError(msg) from error
+            raise OptionError(
+                f"embeddings={name!r} needs its extra", remedy="pip install 'langchain-workingmem[openai]'"
+            ) from error
         from openai import OpenAIError
 
         try:
             return OpenAIEmbeddings(model=model)
         except OpenAIError as error:  # no key
-            msg = f"embeddings={name!r}: {error}"
-            raise OptionError(msg) from error
+            raise OptionError(f"embeddings={name!r} cannot be made ({error})", remedy=MODEL_REMEDY) from error
     try:
         from langchain.embeddings import init_embeddings
 
         return init_embeddings(name)
     except ImportError as error:
-        msg = f"embeddings={name!r}: {error}. pip install 'langchain-workingmem[agents]' and the provider's package"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"embeddings={name!r}: {error}",
+            remedy="pip install 'langchain-workingmem[agents]' and the provider's package",
+        ) from error
     except ValueError as error:
         msg = f"embeddings={name!r}: {error}"
         raise OptionError(msg) from error

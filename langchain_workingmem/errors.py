@@ -20,12 +20,21 @@
     ├── RedisReplyError (RuntimeError)         Redis refused a command
     └── RedisCapabilityError (RuntimeError)    the server lacks Search, or no server can run here
 
-Each is also the builtin that a caller would expect, so `except LookupError` works.
+Each is also the builtin that a caller would expect, so `except LookupError` works. Each says what was seen and what helps:
+`str(error)` is both, `error.remedy` is what helps alone.
 """
 
 
 class WorkingMemError(Exception):
-    """Root of the errors of langchain-workingmem."""
+    """Root of the errors of langchain-workingmem.
+
+    `remedy` says what helps, as the message does; None where nothing is known to help.
+    """
+
+    def __init__(self, message: object = "", *, remedy: str | None = None) -> None:
+        seen = str(message)
+        super().__init__(f"{seen}: {remedy}" if remedy and remedy not in seen else seen)
+        self.remedy = remedy
 
 
 class OptionError(WorkingMemError, ValueError):
@@ -40,7 +49,9 @@ class ThreadNotFoundError(WorkingMemError, LookupError):
     """No thread has this id. Create it with `threads.create`, or append a message to it."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"no thread {thread_id!r}: create it with threads.create(), or append a message to it")
+        super().__init__(
+            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
+        )
         self.thread_id = thread_id
 
 
@@ -48,7 +59,7 @@ class MessageNotFoundError(WorkingMemError, LookupError):
     """The thread holds no message with this id."""
 
     def __init__(self, message_id: str, thread_id: str) -> None:
-        super().__init__(f"no message {message_id!r} in thread {thread_id!r}: history.page() lists the ids")
+        super().__init__(f"no message {message_id!r} in thread {thread_id!r}", remedy="history.page() lists the ids")
         self.message_id = message_id
         self.thread_id = thread_id
 
@@ -57,7 +68,9 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"thread {thread_id!r} exists: read it with threads.get(), change it with threads.update()")
+        super().__init__(
+            f"thread {thread_id!r} exists", remedy="read it with threads.get(), change it with threads.update()"
+        )
         self.thread_id = thread_id
 
 
@@ -74,7 +87,7 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
             )
         else:
             remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
-        super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}: {remedy}")
+        super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}", remedy=remedy)
         self.thread_id = thread_id
         self.resource_id = resource_id
 
@@ -87,8 +100,8 @@ class ResourceDeletedError(WorkingMemError, RuntimeError):
 
     def __init__(self, resource_id: str) -> None:
         super().__init__(
-            f"resource {resource_id!r} is being deleted, nothing of this write is kept: try again when "
-            "delete_resource() has returned; if that was interrupted, call it again"
+            f"resource {resource_id!r} is being deleted, nothing of this write is kept",
+            remedy="try again when delete_resource() has returned; if that was interrupted, call it again",
         )
         self.resource_id = resource_id
 
@@ -103,8 +116,8 @@ class WorkingMemoryValidationError(WorkingMemError, ValueError):
     The message is written for whoever made the update, a model included. `fields` names what the schema objects to.
     """
 
-    def __init__(self, message: str, fields: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, fields: tuple[str, ...] = (), *, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
         self.fields = fields
 
 
@@ -113,8 +126,8 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 
     def __init__(self, *, expected: int, actual: int) -> None:
         super().__init__(
-            f"working memory is at revision {actual}, the update was made for revision {expected}: read it again with "
-            "working_memory.get() and repeat the update"
+            f"working memory is at revision {actual}, the update was made for revision {expected}",
+            remedy="read it again with working_memory.get() and repeat the update",
         )
         self.expected = expected
         self.actual = actual
@@ -124,7 +137,7 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
     """This revision of working memory is not kept, or never was."""
 
     def __init__(self, revision: int) -> None:
-        super().__init__(f"revision {revision} is not kept: working_memory.revisions() lists those that are")
+        super().__init__(f"revision {revision} is not kept", remedy="working_memory.revisions() lists those that are")
         self.revision = revision
 
 
@@ -139,8 +152,8 @@ class EmbeddingError(WorkingMemError, RuntimeError):
 class EmbeddingSizeError(WorkingMemError, ValueError):
     """The embedding model gives vectors of another size than the index holds."""
 
-    def __init__(self, message: str, *, expected: int, actual: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, expected: int, actual: int, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
         self.expected = expected
         self.actual = actual
 
@@ -152,8 +165,8 @@ class RedisConnectionError(WorkingMemError, ConnectionError):
     `timed_out` tells whether somebody has waited in vain.
     """
 
-    def __init__(self, message: str, *, repeats: int = 0, timed_out: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, remedy: str | None = None, repeats: int = 0, timed_out: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
         self.repeats = repeats
         self.timed_out = timed_out
 
@@ -165,8 +178,8 @@ class OutcomeUnknownError(RedisConnectionError):
 class RedisReplyError(WorkingMemError, RuntimeError):
     """Redis refused a command; `code` is the first word of its reply, such as `OOM`."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
         self.code = message.split(" ", 1)[0]
 
 

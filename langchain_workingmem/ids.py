@@ -102,11 +102,11 @@ def _authenticated(runtime: Any, configurable: Any) -> str | None:
 
 def _check_speaker(user: str, named: str, where: str) -> None:
     if named != user:  # neither is quoted: the one is somebody else's, the other may be read by somebody else
-        msg = (
-            f"{where} names somebody else than the user whom the LangGraph server has authenticated: leave it out, or pass "
-            "trust_client_ids=True where a service speaks for its users, with a check of your own that it may"
+        raise IdError(
+            f"{where} names somebody else than the user whom the LangGraph server has authenticated",
+            remedy="leave it out, or pass trust_client_ids=True where a service speaks for its users, with a check of your "
+            "own that it may",
         )
-        raise IdError(msg)
 
 
 def _named(places: Mapping[str, Any], runtime: Any) -> dict[str, str]:
@@ -125,8 +125,10 @@ def _named(places: Mapping[str, Any], runtime: Any) -> dict[str, str]:
 def _check_names(places: Mapping[str, Any]) -> None:
     for place, values in places.items():
         if len({id for name in ("resource_id", "user_id") if (id := _look(values, name))}) > 1:
-            msg = f"'resource_id' and 'user_id' in {place} name different users: they mean the same, pass one of them"
-            raise IdError(msg)
+            raise IdError(
+                f"'resource_id' and 'user_id' in {place} name different users",
+                remedy="they mean the same, pass one of them",
+            )
 
 
 def _get(place: Any, name: str) -> Any:

@@ -34,20 +34,25 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
     summaries are left out. There are no times in such lists: the messages are as old as their import.
     """
     if not isinstance(threads, Mapping):
-        msg = f"threads is of type {type(threads).__name__}: pass a dict of thread ids and lists of messages_to_dict"
-        raise OptionError(msg)
+        raise OptionError(
+            f"threads is of type {type(threads).__name__}",
+            remedy="pass a dict of thread ids and lists of messages_to_dict",
+        )
     yield header()
     for thread_id, messages in threads.items():
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-            msg = f"thread {thread_id!r} is of type {type(messages).__name__}: pass a list of messages_to_dict"
-            raise OptionError(msg)
+            raise OptionError(
+                f"thread {thread_id!r} is of type {type(messages).__name__}", remedy="pass a list of messages_to_dict"
+            )
         yield {"kind": "thread", "id": thread_id}
         for place, given in enumerate(messages):
             try:
                 (message,) = messages_from_dict([dict(given)])
             except UNREADABLE as error:
-                msg = f"thread {thread_id!r}, message {place}: no message of messages_to_dict ({error!r})"
-                raise OptionError(msg) from error
+                raise OptionError(
+                    f"thread {thread_id!r}, message {place}: no message of messages_to_dict ({error!r})",
+                    remedy="pass what messages_to_dict gives",
+                ) from error
             message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{place}"))
             if is_ours_to_keep(message):
                 yield _record(thread_id, message, None)
@@ -61,15 +66,19 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     an image becomes a note of its name, because the export keeps its data in other files.
     """
     if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
-        msg = f"conversations is of type {type(conversations).__name__}: pass the list that json.load(file) gives"
-        raise OptionError(msg)
+        raise OptionError(
+            f"conversations is of type {type(conversations).__name__}",
+            remedy="pass the list that json.load(file) gives",
+        )
     yield header()
     for number, conversation in enumerate(conversations):
         try:
             yield from list(_thread(conversation))
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the machine has no date for
-            msg = f"conversation {number} is none of a ChatGPT export ({error!r}): pass what conversations.json holds"
-            raise OptionError(msg) from error
+            raise OptionError(
+                f"conversation {number} is none of a ChatGPT export ({error!r})",
+                remedy="pass what conversations.json holds",
+            ) from error
 
 
 def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:

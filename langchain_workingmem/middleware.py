@@ -83,10 +83,10 @@ class _Name(str):
     def __eq__(self, other: object) -> bool:
         found = str.__eq__(self, other)
         if found is True and isinstance(other, _Name) and self is not other:
-            msg = (
-                f"two {self} in one agent: give the second one a name of its own, MemoryMiddleware(memory, name='team')"
+            raise OptionError(
+                f"two {self} in one agent",
+                remedy="give the second one a name of its own, MemoryMiddleware(memory, name='team')",
             )
-            raise OptionError(msg)
         return found
 
     __hash__ = str.__hash__
@@ -452,11 +452,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         for tool in request.tools:
             name = str(tool.get("name") if isinstance(tool, dict) else tool.name)
             if name in own and own[name] is not tool:
-                msg = (
-                    f"the agent has another tool named {name!r}: rename that one, pass MemoryMiddleware(memory, name='team'), "
-                    "or leave the tool to it with MemoryMiddleware(memory, tools=[...])"
+                raise OptionError(
+                    f"the agent has another tool named {name!r}",
+                    remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
+                    "MemoryMiddleware(memory, tools=[...])",
                 )
-                raise OptionError(msg)
 
 
 def _said(request: ModelRequest[Any]) -> list[BaseMessage]:

@@ -39,47 +39,46 @@ MOST_LINKS, MOST_CANDIDATES = 512, 4096
 def one_of(value: object, choices: Iterable[object], name: str) -> None:
     """Raise `OptionError` unless the value is one of the choices."""
     if value not in (known := tuple(choices)):
-        msg = f"{name}={shown(value)}: use one of {', '.join(map(repr, known))}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
 
 
 def at_least(value: object, least: int, name: str) -> None:
     """Raise `OptionError` unless the value is an int of at least `least`."""
     if isinstance(value, int) and abs(value) > LARGEST:  # which Python may not even be able to print
-        msg = f"{name} is a number of {value.bit_length()} bits: use an int of at least {least}, and a smaller one"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{name} is a number of {value.bit_length()} bits",
+            remedy=f"use an int of at least {least}, and a smaller one",
+        )
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name}={shown(value)}: use an int of at least {least}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
 
 
 def check_type(value: object, kind: type[Any], name: str) -> None:
     """Raise `OptionError` unless the value is of that kind."""
     if not isinstance(value, kind):
-        msg = f"{name} is of type {type(value).__name__}: pass {kind.__name__}(...)"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is of type {type(value).__name__}", remedy=f"pass {kind.__name__}(...)")
 
 
 def check_time(value: object, name: str) -> None:
     """Raise `OptionError` unless the value is a positive timedelta."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
-        msg = f"{name}={shown(value)}: use a positive timedelta, such as timedelta(seconds=10)"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
 
 
 def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     """Freeze a list, or raise `OptionError` for what is none; a str is no list of strings."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{name}={shown(values)}: use a list of {what}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
     return tuple(values)
 
 
 def at_most(value: int, most: int, name: str) -> None:
     """Raise `OptionError` when the value is larger."""
     if value > most:
-        msg = f"{name}={value}: use at most {most}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
+
+
+MODEL_REMEDY = "check the name and its API key, or pass the model as an object"
 
 
 def check_model_name(name: str, argument: str) -> None:
@@ -87,11 +86,11 @@ def check_model_name(name: str, argument: str) -> None:
     if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
         return
     provider, _, model = name.partition("/")
-    msg = (
-        f"{argument}={name!r}: a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider "
-        f"of that model, such as {f'huggingface:{name}'!r}"
+    raise OptionError(
+        f"{argument}={name!r}",
+        remedy=f"a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider of that "
+        f"model, such as {f'huggingface:{name}'!r}",
     )
-    raise OptionError(msg)
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:
@@ -99,8 +98,9 @@ def check_ttl(ttl: timedelta | None) -> int | None:
     if ttl is None:
         return None
     if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        msg = f"ttl={shown(ttl)}: use a timedelta of at least a millisecond, or None for threads that stay"
-        raise OptionError(msg)
+        raise OptionError(
+            f"ttl={shown(ttl)}", remedy="use a timedelta of at least a millisecond, or None for threads that stay"
+        )
     return ttl // timedelta(milliseconds=1)
 
 
@@ -111,8 +111,7 @@ def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, .
         one_of(role, (*get_args(Role), *_ALIASES), name)
     types = tuple(_ALIASES.get(role, role) for role in given)
     if not types:
-        msg = f"{name} is empty: name at least one role, or leave it out"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
     return types
 
 
@@ -121,8 +120,7 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     both = isinstance(message_range, int)
     pair = (message_range, message_range) if both else as_tuple(message_range, "message_range")
     if len(pair) != 2:
-        msg = f"message_range={shown(message_range)}: use an int, or a pair (before, after)"
-        raise OptionError(msg)
+        raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
     for number in pair:
         at_least(number, 0, "message_range")
         at_most(number, WIDEST, "message_range")
@@ -133,8 +131,7 @@ def check_threshold(threshold: float | None) -> float | None:
     """Return a similarity, or raise `OptionError` for what is none."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
-        msg = f"threshold={shown(threshold)}: use a similarity from 0 to 1, or None"
-        raise OptionError(msg)
+        raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")
     return threshold
 
 
@@ -180,8 +177,10 @@ class HistoryOptions:
         if self.max_tokens is not None:
             at_least(self.max_tokens, 1, "max_tokens")
         if self.token_counter != "approximate" and not callable(self.token_counter):
-            msg = f"token_counter={shown(self.token_counter)}: use 'approximate' or a function of a list of messages"
-            raise OptionError(msg)
+            raise OptionError(
+                f"token_counter={shown(self.token_counter)}",
+                remedy="use 'approximate' or a function of a list of messages",
+            )
         if not isinstance(self.exclude_tools, bool):
             object.__setattr__(
                 self, "exclude_tools", as_tuple(self.exclude_tools, "exclude_tools", "tool names, or a bool")
@@ -240,8 +239,7 @@ class HybridWeights:
         for weight in fields(self):
             value = getattr(self, weight.name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:
-                msg = f"{weight.name}={shown(value)}: use a weight from 0 to 1"
-                raise OptionError(msg)
+                raise OptionError(f"{weight.name}={shown(value)}", remedy="use a weight from 0 to 1")
 
 
 class RecallArguments(TypedDict, total=False):
@@ -330,14 +328,17 @@ class WorkingMemoryOptions:
 
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
-            msg = "template and schema: pass one of them, working memory has one format"
-            raise OptionError(msg)
+            raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
         if not _is_text(self.template):
-            msg = f"template is of type {type(self.template).__name__}: pass a function of the ids, Markdown as a str, or a schema"
-            raise OptionError(msg)
+            raise OptionError(
+                f"template is of type {type(self.template).__name__}",
+                remedy="pass a function of the ids, Markdown as a str, or a schema",
+            )
         if not _is_text(self.instructions):
-            msg = f"instructions is of type {type(self.instructions).__name__}: pass a str, or a function of the ids"
-            raise OptionError(msg)
+            raise OptionError(
+                f"instructions is of type {type(self.instructions).__name__}",
+                remedy="pass a str, or a function of the ids",
+            )
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
             one_of(self.mode, get_args(Mode), "mode")
@@ -386,8 +387,7 @@ def _is_text(value: object) -> bool:
 def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
     text: object = make(ids)
     if not isinstance(text, str):
-        msg = f"{name} returned a value of type {type(text).__name__}: return a str"
-        raise OptionError(msg)
+        raise OptionError(f"{name} returned a value of type {type(text).__name__}", remedy="return a str")
     return text
 
 
@@ -408,5 +408,7 @@ class TitleOptions:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
         if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
-            msg = f"model is of type {type(self.model).__name__}: pass a chat model, or its name such as 'openai:gpt-4o-mini'"
-            raise OptionError(msg)
+            raise OptionError(
+                f"model is of type {type(self.model).__name__}",
+                remedy="pass a chat model, or its name such as 'openai:gpt-4o-mini'",
+            )

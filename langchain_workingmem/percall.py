@@ -46,15 +46,16 @@ class PerCall:
     def __post_init__(self) -> None:
         for name in ("read_only", "persist"):
             if not isinstance(given := getattr(self, name), bool):
-                msg = f"{_WHERE}[{name!r}]={shown(given)}: use True or False"
-                raise OptionError(msg)
+                raise OptionError(f"{_WHERE}[{name!r}]={shown(given)}", remedy="use True or False")
         if self.last_messages is not None:
             at_least(self.last_messages, 0, "last_messages")
         if isinstance(self.recall, Mapping):
             object.__setattr__(self, "recall", _checked(self.recall))
         elif self.recall is not None and self.recall is not False:
-            msg = f"{_WHERE}['recall']={shown(self.recall)}: use False, or a dict with some of {', '.join(_CHECKS)}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{_WHERE}['recall']={shown(self.recall)}",
+                remedy=f"use False, or a dict with some of {', '.join(_CHECKS)}",
+            )
 
     @classmethod
     def of(cls, config: RunnableConfig | None) -> PerCall:
@@ -63,8 +64,9 @@ class PerCall:
         if given is None:
             return _NOTHING
         if not isinstance(given, Mapping):
-            msg = f"{_WHERE} is of type {type(given).__name__}: use a dict with some of {', '.join(_KEYS)}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{_WHERE} is of type {type(given).__name__}", remedy=f"use a dict with some of {', '.join(_KEYS)}"
+            )
         _check_keys(given, _KEYS, _WHERE)
         return cls(**given)
 
@@ -85,24 +87,25 @@ class PerCall:
         for wide, widest in zip(asked.get("message_range", (0, 0)), check_range(recall.message_range), strict=True):
             _at_most(wide, widest, "message_range")
         if recall.threshold is not None and asked.get("threshold", 1) < recall.threshold:
-            msg = f"{_WHERE}['threshold']={asked['threshold']}: the options say {recall.threshold}, and a call may only raise it"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{_WHERE}['threshold']={asked['threshold']}",
+                remedy=f"the options say {recall.threshold}, and a call may only raise it",
+            )
         if asked.get("scope") == "resource" and recall.scope == "thread":
-            msg = f"{_WHERE}['scope']='resource': the options say 'thread', and a call may only narrow it"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{_WHERE}['scope']='resource'", remedy="the options say 'thread', and a call may only narrow it"
+            )
         return replace(self, recall=asked)
 
 
 def _at_most(value: int, most: int | None, name: str) -> None:
     if most is not None and value > most:
-        msg = f"{_WHERE}[{name!r}]={value}: the options say {most}, and a call may only lower it"
-        raise OptionError(msg)
+        raise OptionError(f"{_WHERE}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
 
 
 def _check_keys(given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...], where: str) -> None:
     if unknown := [key for key in given if key not in known]:
-        msg = f"{where} has unknown keys {unknown}: use some of {', '.join(known)}"
-        raise OptionError(msg)
+        raise OptionError(f"{where} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
 
 
 def _checked(recall: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,8 +130,9 @@ def _time(value: Any, name: str) -> datetime:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        msg = f"{name}={shown(value)}: use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
-        raise OptionError(msg) from None
+        raise OptionError(
+            f"{name}={shown(value)}", remedy="use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
+        ) from None
 
 
 def _scope(value: Any, name: str) -> Scope:

@@ -220,8 +220,10 @@ def _embeddings(index: IndexConfig) -> Embeddings:
 
         return embeddings_by_name(embed)
     if not callable(embed) and not hasattr(embed, "embed_documents"):
-        msg = f"index={{'embed': {embed!r}}}: use an Embeddings object, a function from texts to vectors, or a model's name"
-        raise OptionError(msg)
+        raise OptionError(
+            f"index={{'embed': {embed!r}}}",
+            remedy="use an Embeddings object, a function from texts to vectors, or a model's name",
+        )
     return ensure_embeddings(embed)
 
 

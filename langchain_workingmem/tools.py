@@ -15,8 +15,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-from langchain_workingmem._documents.padding import without_padding
-from langchain_workingmem._documents.schemas import inlined, shape
+from langchain_workingmem._documents.padding import inlined, without_padding
+from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import message_text, unescape
@@ -143,8 +143,9 @@ def memory_tools(
 def check_name(name: str | None) -> None:
     """Raise `OptionError` unless a name can be a part of a tool's name."""
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        msg = f"name={name!r}: use 1 to 40 letters, digits, - and _, as providers want them in names of tools"
-        raise OptionError(msg)
+        raise OptionError(
+            f"name={name!r}", remedy="use 1 to 40 letters, digits, - and _, as providers want them in names of tools"
+        )
 
 
 def _default(core: Core) -> list[str]:
@@ -175,8 +176,7 @@ def _tool(
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         try:
             if tool in WRITING and PerCall.of(config).read_only:
-                msg = f"{name} writes, and this call is read-only"
-                raise ReadOnlyError(msg)
+                raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
             return visible((yield from core.gated(reaching(ids, step, arguments), ids.thread_id)))
@@ -229,14 +229,15 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
         try:
             check_nesting(memory)
         except ValueError as error:
-            msg = f"the update is not JSON, so nothing was changed: {error}"
-            raise WorkingMemoryValidationError(msg) from error
+            raise WorkingMemoryValidationError(
+                f"the update is not JSON, so nothing was changed ({error})", remedy="send JSON values"
+            ) from error
         patch = unescape(without_padding(memory or {}, form.schema.json_schema))
         names = clear or []
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
-                raise WorkingMemoryValidationError(describe_no_change(memory or {}))
+                raise describe_no_change(memory or {})
             after = _applied(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
@@ -255,13 +256,13 @@ def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str
         merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
         if not merged:
             raise
-        msg = f"{error}. To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
-        raise WorkingMemoryValidationError(msg, error.fields) from error
+        remedy = f"To replace as a whole what is there, put {json.dumps(merged)} into `clear` as well"
+        raise WorkingMemoryValidationError(f"{error}. {remedy}", error.fields, remedy=remedy) from error
 
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
     whole = form.schema.json_schema
-    patch = shape(inlined(whole, whole), nullable=True)
+    patch = shape(inlined(whole), nullable=True)
     described = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
     return create_model(
         "UpdateWorkingMemory",
@@ -286,8 +287,9 @@ def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., 
     def make(caller: Caller, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
         def change(form: TextFormat, text: str, seen: str | None) -> str:
             if memory and edits:
-                msg = "`memory` and `edits` together are not clear, so nothing was changed: send one of them"
-                raise WorkingMemoryValidationError(msg)
+                raise WorkingMemoryValidationError(
+                    "`memory` and `edits` together are not clear, so nothing was changed", remedy="send one of them"
+                )
             if edits:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
             return form.replace(text, unescape(memory or ""), seen)

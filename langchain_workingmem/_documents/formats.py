@@ -51,7 +51,7 @@ DEFAULT_TEMPLATE = """\
 """
 
 
-_NO_MERGE = "mode='merge' needs a schema: use 'replace' or 'append' for Markdown and text"
+_NO_MERGE = "use 'replace' or 'append' for Markdown and text"
 
 
 class Format(Protocol):
@@ -78,7 +78,7 @@ class TextFormat:
 
     def __init__(self, template: str, default_mode: Mode | None = None) -> None:
         if default_mode == "merge":
-            raise OptionError(_NO_MERGE)
+            raise OptionError("mode='merge' needs a schema", remedy=_NO_MERGE)
         self.template = template
         self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
         self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
@@ -86,22 +86,25 @@ class TextFormat:
 
     def apply(self, current: str, content: Any, mode: Mode | None) -> str:
         if mode == "merge":
-            raise OptionError(_NO_MERGE)
+            raise OptionError("mode='merge' needs a schema", remedy=_NO_MERGE)
         if not isinstance(content, str):
-            msg = f"working memory is text here, the update is of type {type(content).__name__}: pass a str"
-            raise WorkingMemoryValidationError(msg)
+            raise WorkingMemoryValidationError(
+                f"working memory is text here, the update is of type {type(content).__name__}", remedy="pass a str"
+            )
         if mode != "replace":
             if not content.strip():
-                msg = "the update is empty, so working memory was not changed: send its whole text, or clear it on purpose"
-                raise WorkingMemoryValidationError(msg)
+                raise WorkingMemoryValidationError(
+                    "the update is empty, so working memory was not changed",
+                    remedy="send its whole text, or clear it on purpose",
+                )
             if self.is_empty(content):
                 if self.is_empty(current):
                     return current  # still nothing is known
-                msg = (
+                raise WorkingMemoryValidationError(
                     "the update is the bare template, which would erase what is known, so working memory was not "
-                    "changed: send the template filled with everything that is known, or clear it on purpose"
+                    "changed",
+                    remedy="send the template filled with everything that is known, or clear it on purpose",
                 )
-                raise WorkingMemoryValidationError(msg)
         if (mode or self.default_mode) == "append":
             return append_text(current, content)
         return content
@@ -133,11 +136,13 @@ class TextFormat:
             at = text.find(find) if find else -1
             if at < 0 or text.find(find, at + 1) >= 0:
                 places = 0 if at < 0 else max(2, text.count(find))  # `count` leaves out what overlaps
-                raise WorkingMemoryValidationError(_misquoted(find, places, before))
+                raise _misquoted(find, places, before)
             text = text[:at] + replace + text[at + len(find) :]
         if self.is_empty(text) and not self.is_empty(before):
-            msg = "the edit would erase everything that is known, so nothing was changed: clear it on purpose instead"
-            raise WorkingMemoryValidationError(msg)
+            raise WorkingMemoryValidationError(
+                "the edit would erase everything that is known, so nothing was changed",
+                remedy="clear it on purpose instead",
+            )
         return current if text == before else text
 
     def value(self, document: str) -> str:
@@ -166,11 +171,10 @@ class JsonFormat:
             before = without_paths(self._load(current), clear)
             after = self.schema.own((append_patch if chosen == "append" else merge_patch)(before, patch))
         if mode != "replace" and current and not clear and self._wipes(patch, after):
-            msg = (
-                "the update would set everything that is known to null, so working memory was not changed: send only the "
-                "fields that are new or different, or clear it on purpose"
+            raise WorkingMemoryValidationError(
+                "the update would set everything that is known to null, so working memory was not changed",
+                remedy="send only the fields that are new or different, or clear it on purpose",
             )
-            raise WorkingMemoryValidationError(msg)
         if current and is_same(after, self._parsed(current)):
             return current  # in another order of keys, perhaps
         return self._store(after)
@@ -214,11 +218,10 @@ class JsonFormat:
             return {}
         document = self._parsed(text)
         if not isinstance(document, dict):
-            msg = (
-                "what is stored was written in another format than the schema's JSON: read it with "
-                "working_memory.get().text, and write it anew with update(..., mode='replace')"
+            raise WorkingMemoryValidationError(
+                "what is stored was written in another format than the schema's JSON",
+                remedy="read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
             )
-            raise WorkingMemoryValidationError(msg)
         return document
 
     def _store(self, document: dict[str, Any]) -> str:
@@ -240,30 +243,30 @@ def _as_object(content: Any) -> dict[str, Any]:
         try:
             content = json.loads(check_depth(content))
         except ValueError as error:
-            msg = f"working memory was not changed, because the update is not JSON: {error}"
-            raise WorkingMemoryValidationError(msg) from error
+            raise WorkingMemoryValidationError(
+                f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON"
+            ) from error
     found = plain(content)
     if not isinstance(found, dict):
-        msg = f"working memory is an object here, the update is of type {type(content).__name__}: pass a dict"
-        raise WorkingMemoryValidationError(msg)
+        raise WorkingMemoryValidationError(
+            f"working memory is an object here, the update is of type {type(content).__name__}", remedy="pass a dict"
+        )
     return found
 
 
-def _misquoted(find: str, places: int, text: str) -> str:
+def _misquoted(find: str, places: int, text: str) -> WorkingMemoryValidationError:
+    shown, where = shorten(find), ""
     if not find:
-        return "`find` is empty, so nothing was changed: quote the text that is to be replaced"
-    shown = shorten(find)
-    if places:
+        seen, remedy = "`find` is empty", "quote the text that is to be replaced"
+    elif places:
         first = find.splitlines()[0]
         lines = [line for line in text.splitlines() if first in line]
-        return (
-            f"{shown!r} stands {places} times in working memory, so nothing was changed: quote more of the text around it, "
-            f"so that it is unique. It stands in:\n{_quote(lines)}"
-        )
-    return (
-        f"{shown!r} does not stand in working memory, so nothing was changed: quote the text exactly as it is. The lines "
-        f"nearest to it:\n{_quote(_nearest(find, text))}"
-    )
+        seen, remedy = f"{shown!r} stands {places} times in working memory", "quote more of the text around it"
+        where = f", so that it is unique. It stands in:\n{_quote(lines)}"
+    else:
+        seen, remedy = f"{shown!r} does not stand in working memory", "quote the text exactly as it is"
+        where = f". The lines nearest to it:\n{_quote(_nearest(find, text))}"
+    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{where}", remedy=remedy)
 
 
 def shorten(text: str, width: int = 200) -> str:

@@ -6,10 +6,17 @@ and a merge leaves fields of one kind of a union in an object that has become an
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
+VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
+MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI takes in all
 
 
 def without_padding(patch: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -82,44 +89,50 @@ def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
 
 
 def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take schemas apart; each part once, as those of a union inside itself would double with every level."""
-    return list({id(part): part for part in _every_part(schemas, root)}.values())
+    """Take schemas apart; each part once, since several references may lead to it, and each doubles what lies below."""
+    return list(_every_part(schemas, root, set()))
 
 
-def _every_part(schemas: list[Any], root: dict[str, Any], inside: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+def _every_part(schemas: list[Any], root: dict[str, Any], seen: set[int]) -> Iterator[dict[str, Any]]:
     for schema in schemas:
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or id(schema) in seen:
             continue
-        if (pointer := schema.get("$ref")) and pointer not in inside:
-            yield from _every_part([pointed(pointer, root)], root, (*inside, pointer))
+        seen.add(id(schema))
+        if pointer := schema.get("$ref"):
+            yield from _every_part([pointed(pointer, root)], root, seen)
         for key in ("anyOf", "oneOf", "allOf"):
-            yield from _every_part(schema.get(key, []), root, inside)
+            yield from _every_part(schema.get(key, []), root, seen)
         yield schema
 
 
 def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
-    return not schemas or any(_takes_null(schema, root) and not _is_null_by_default(schema) for schema in schemas)
+    known: dict[int, bool] = {}
+    return not schemas or any(_takes_null(one, root, known) and not _is_null_by_default(one) for one in schemas)
 
 
 def _is_null_by_default(schema: Any) -> bool:
     return isinstance(schema, dict) and schema.get("default", "") is None
 
 
-def _takes_null(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bool:
+    """Tell whether a schema allows null. `known` holds the answers so far; a schema inside itself adds nothing."""
     if not isinstance(schema, dict):
         return schema is not False
+    if id(schema) in known:
+        return known[id(schema)]
+    known[id(schema)] = True
     pointer = schema.get("$ref")
-    if pointer and pointer not in inside and not _takes_null(pointed(pointer, root), root, (*inside, pointer)):
-        return False
-    return (
-        "null" in schema.get("type", "null")  # a str or a list of them
+    known[id(schema)] = (
+        (not pointer or _takes_null(pointed(pointer, root), root, known))
+        and "null" in schema.get("type", "null")  # a str or a list of them
         and None in schema.get("enum", [None])
         and schema.get("const") is None
-        and all(_takes_null(part, root, inside) for part in schema.get("allOf", ()))
+        and all(_takes_null(part, root, known) for part in schema.get("allOf", ()))
         and all(
-            any(_takes_null(part, root, inside) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+            any(_takes_null(part, root, known) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
         )
     )
+    return known[id(schema)]
 
 
 def pointed(pointer: str, root: dict[str, Any]) -> Any:
@@ -128,3 +141,48 @@ def pointed(pointer: str, root: dict[str, Any]) -> Any:
     for part in pointer.removeprefix("#").strip("/").split("/"):
         target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
     return target
+
+
+# ---------------------------------------------------------------------- references
+
+
+def inlined(schema: dict[str, Any]) -> Any:
+    """Put what references point to in their place; a schema inside itself ends as any object.
+
+    Each reference to a schema copies it, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
+    `dereference_refs` of langchain_core has no bound, and does not tell a field named "$ref", or an example, from a reference.
+    """
+    try:
+        return _inlined(schema, schema, (), count(1))
+    except RecursionError:
+        raise _too_large() from None
+
+
+def _inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...], parts: Iterator[int]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(part, root, inside, parts) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if inside and next(parts) > MOST_PARTS:
+        raise _too_large()
+    rest: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in NAMED - {"$defs", "definitions"} and isinstance(value, dict):
+            rest[key] = {name: _inlined(part, root, inside, parts) for name, part in value.items()}
+        elif key not in {"$ref", "$defs", "definitions"}:
+            rest[key] = value if key in VALUES else _inlined(value, root, inside, parts)
+    pointer = schema.get("$ref")
+    if not isinstance(pointer, str):
+        return rest
+    target = pointed(pointer, root)
+    if pointer in inside or not isinstance(target, dict):
+        return {"type": "object", **rest}
+    return {**_inlined(target, root, (*inside, pointer), parts), **rest}
+
+
+def _too_large() -> OptionError:
+    return OptionError(
+        f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model",
+        remedy="use fewer definitions that refer to each other, or leave updates to your program with "
+        "WorkingMemoryOptions(tools=['get'])",
+    )

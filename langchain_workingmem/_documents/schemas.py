@@ -18,10 +18,12 @@ from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, Root
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._documents.padding import pointed, without_strays
+from langchain_workingmem._documents.padding import NAMED, VALUES, pointed, without_strays
 from langchain_workingmem._text.nesting import MAX_DEPTH
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+
+_TYPED_DICT = "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
 
 
 class Schema(Protocol):
@@ -50,8 +52,9 @@ def schema_of(schema: Any) -> Schema:
         return JsonSchema(schema)
     if _is_schema(schema):
         return TypeSchema(schema)
-    msg = f"schema={schema!r}: use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
-    raise OptionError(msg)
+    raise OptionError(
+        f"schema={schema!r}", remedy="use a Pydantic model, a TypedDict, a dataclass or a JSON schema (dict)"
+    )
 
 
 class TypeSchema:
@@ -63,12 +66,12 @@ class TypeSchema:
             self._adapter: TypeAdapter[Any] = TypeAdapter(schema)
             self.json_schema = self._adapter.json_schema()
         except PydanticUserError as error:
-            remedy = (
-                "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
-            )
-            reason = remedy if error.code == "typed-dict-version" else error.message
-            msg = f"schema={schema!r} is nothing that Pydantic can validate: {reason}"
-            raise OptionError(msg) from error
+            reason, remedy = f" ({error.message})", "use types that Pydantic knows"
+            if error.code == "typed-dict-version":
+                reason, remedy = "", _TYPED_DICT
+            raise OptionError(
+                f"schema={schema!r} is nothing that Pydantic can validate{reason}", remedy=remedy
+            ) from error
         _check_fields(self.json_schema, f"schema={schema!r}")
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
@@ -102,8 +105,7 @@ class JsonSchema:
             kind = validator_for(schema)
             kind.check_schema(schema)
         except SchemaError as error:
-            msg = f"schema is not a JSON schema: {error.message}"
-            raise OptionError(msg) from error
+            raise OptionError(f"schema is not a JSON schema ({error.message})", remedy="correct it") from error
         _check_fields(schema, "schema")
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
@@ -120,8 +122,9 @@ class JsonSchema:
         try:
             problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
         except Unresolvable as error:
-            msg = f"schema has a reference that leads nowhere: {error}"
-            raise OptionError(msg) from error
+            raise OptionError(
+                f"schema has a reference that leads nowhere ({error})", remedy="put what it names into $defs"
+            ) from error
         if problems:
             named = ((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
             raise _objection(list(named))
@@ -133,16 +136,18 @@ class JsonSchema:
 def _check_fields(schema: dict[str, Any], named: str) -> None:
     if schema.get("type", "object") != "object":
         seen = f"has the type {schema['type']!r}: working memory is an object"
-    elif not _has_fields(schema, schema):
+    elif not _has_fields(schema, schema, set()):
         seen = "describes no object: it names no fields"
     else:
         return
-    remedy = "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}"
-    msg = f"{named} {seen}; {remedy}. For any fields pass {{'type': 'object'}}, for free text template=''"
-    raise OptionError(msg)
+    remedy = (
+        "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
+        "For any fields pass {'type': 'object'}, for free text template=''"
+    )
+    raise OptionError(f"{named} {seen}; {remedy}", remedy=remedy)
 
 
-def _has_fields(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> bool:
+def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
     """Tell whether a schema names fields of an object, or says that it may have others, in itself or in what it is made of."""
     if not isinstance(schema, dict):
         return False
@@ -153,20 +158,18 @@ def _has_fields(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ())
     if schema.get("type") == "object" and "properties" not in schema:  # says so in words: any object
         return schema.get("additionalProperties") is not False
     pointer = schema.get("$ref", schema.get("$dynamicRef"))
-    if isinstance(pointer, str) and pointer not in inside:
+    if isinstance(pointer, str) and pointer not in seen:
         if not pointer.startswith("#/"):
             return True  # somewhere else: only validating will show
-        if _has_fields(pointed(pointer, root), root, (*inside, pointer)):
+        seen.add(pointer)
+        if _has_fields(pointed(pointer, root), root, seen):
             return True
     lists = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
     parts = [*lists, *(schema.get(name) for name in ("then", "else"))]
-    return any(_has_fields(part, root, inside) for part in parts)
+    return any(_has_fields(part, root, seen) for part in parts)
 
 
 # ---------------------------------------------------------------------- what a model is shown
-
-_NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
-_VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
 
 
 def shape(schema: Any, *, nullable: bool) -> Any:
@@ -183,7 +186,7 @@ def shape(schema: Any, *, nullable: bool) -> Any:
     if nullable and schema.get("type") == "object" and "properties" not in schema:
         found["additionalProperties"] = True  # said in words, so that strict mode makes {} of it, and refuses nothing
     for key, value in schema.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in NAMED and isinstance(value, dict):
             parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
             found[key] = (
                 {name: _or_null(part) for name, part in parts.items()} if key == "properties" and nullable else parts
@@ -191,29 +194,8 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         elif key == "oneOf" and nullable and "anyOf" not in schema:
             found["anyOf"] = shape(value, nullable=nullable)  # of several patches more than one may fit
         elif key not in {"required", "default", "title", "discriminator"}:
-            found[key] = value if key in _VALUES else shape(value, nullable=nullable)
+            found[key] = value if key in VALUES else shape(value, nullable=nullable)
     return found
-
-
-def inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...] = ()) -> Any:
-    """Put what references point to in their place; a schema inside itself ends as any object."""
-    if isinstance(schema, list):
-        return [inlined(part, root, inside) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    rest: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _NAMED - {"$defs", "definitions"} and isinstance(value, dict):
-            rest[key] = {name: inlined(part, root, inside) for name, part in value.items()}
-        elif key not in {"$ref", "$defs", "definitions"}:
-            rest[key] = value if key in _VALUES else inlined(value, root, inside)
-    pointer = schema.get("$ref")
-    if not isinstance(pointer, str):
-        return rest
-    target = pointed(pointer, root)
-    if pointer in inside or not isinstance(target, dict):
-        return {"type": "object", **rest}
-    return {**inlined(target, root, (*inside, pointer)), **rest}
 
 
 def _or_null(schema: Any) -> Any:
@@ -320,8 +302,10 @@ def _is_schema(annotation: Any) -> bool:
 def plain(value: Any, depth: int = 0) -> Any:
     """Write a value as JSON holds it; of models and dataclasses what was set, not what is a default."""
     if depth > MAX_DEPTH:
-        msg = f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels"
-        raise WorkingMemoryValidationError(msg)
+        raise WorkingMemoryValidationError(
+            f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels",
+            remedy="send fewer levels",
+        )
     if isinstance(value, RootModel):
         return plain(value.root, depth)
     if isinstance(value, BaseModel):
@@ -339,15 +323,16 @@ def plain(value: Any, depth: int = 0) -> Any:
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str) and not is_utf8(value):
-        msg = "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry"
-        raise WorkingMemoryValidationError(msg)
+        raise WorkingMemoryValidationError(
+            "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry",
+            remedy="send valid Unicode",
+        )
     try:
         if isinstance(value, int):
             str(value)  # Python refuses to print very long numbers, and to read them
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:  # bytes that are no UTF-8, say
-        msg = f"working memory was not changed, because the update is not JSON: {error}"
-        raise WorkingMemoryValidationError(msg) from error
+        raise _no_json(error) from error
 
 
 def _key(key: Any) -> str:
@@ -367,8 +352,13 @@ def dump(document: dict[str, Any]) -> str:
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        msg = f"working memory was not changed, because the update is not JSON: {error}"
-        raise WorkingMemoryValidationError(msg) from error
+        raise _no_json(error) from error
+
+
+def _no_json(error: Exception) -> WorkingMemoryValidationError:
+    return WorkingMemoryValidationError(
+        f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON values"
+    )
 
 
 def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
@@ -376,4 +366,5 @@ def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
     return WorkingMemoryValidationError(
         f"working memory was not changed, because it would not fit its schema: {reasons}",
         tuple(field for field, _ in problems),
+        remedy=reasons,
     )

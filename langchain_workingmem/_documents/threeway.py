@@ -33,7 +33,8 @@ class MergeConflictError(WorkingMemoryValidationError):
         more = [f"    and {rest} more"] if rest else []
         super().__init__(
             "working memory has changed since you read it, in the same places, so nothing was changed. "
-            f"{_REMEDY[kind]}:\n" + "\n".join([*shown, *more])
+            f"{_REMEDY[kind]}:\n" + "\n".join([*shown, *more]),
+            remedy=_REMEDY[kind],
         )
 
 

@@ -34,18 +34,18 @@ def runners(
     check_time(connect_timeout, "connect_timeout")
     given = client is not None or async_client is not None
     if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
-        msg = (
-            "redis_url, timeout or connect_timeout beside client or async_client: pass one or the other, a client has its "
-            "own timeouts"
+        raise OptionError(
+            "redis_url, timeout or connect_timeout beside client or async_client",
+            remedy="pass one or the other, a client has its own timeouts",
         )
-        raise OptionError(msg)
     url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
 
     def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
         if url is None:
             calls = "sync" if missing == "client" else "async"
-            msg = f"no client for {calls} calls: pass {missing}=... as well, or a redis_url instead of clients"
-            raise OptionError(msg)
+            raise OptionError(
+                f"no client for {calls} calls", remedy=f"pass {missing}=... as well, or a redis_url instead of clients"
+            )
         return make(url, timeout, connect_timeout)
 
     # not partial, which would show the URL, with its password, in its repr

@@ -130,7 +130,7 @@ class Leave:
 
 Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Work | Enter | Leave"
 _NO_SEARCH = (
-    "this Redis has no Search ({}). Use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
+    "use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
     "listings, pass create_index=False"
 )
@@ -222,7 +222,7 @@ def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = Fal
         yield from _resend(replies, "NOSCRIPT", effect, as_eval)
     for reply in replies:
         if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
-            raise RedisCapabilityError(_NO_SEARCH.format(reply))
+            raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
     return replies
 
 

@@ -78,11 +78,10 @@ class Embedder:
                     )
             except Exception as error:  # a model may raise anything
                 if waiting.expired():
-                    msg = (
-                        f"the embedding model did not answer within {seconds:g} s: see what keeps it, or give it more time with "
-                        "RecallOptions(embedding_timeout=...)"
-                    )
-                    raise EmbeddingError(msg) from error
+                    raise EmbeddingError(
+                        f"the embedding model did not answer within {seconds:g} s",
+                        remedy="see what keeps it, or give it more time with RecallOptions(embedding_timeout=...)",
+                    ) from error
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
         return np.stack([known[text] for text in effect.texts])
@@ -90,8 +89,7 @@ class Embedder:
     @property
     def _model(self) -> Embeddings:
         if self.embeddings is None:
-            msg = "semantic recall needs an embedding model: pass embeddings=... to Memory"
-            raise OptionError(msg)
+            raise OptionError("semantic recall needs an embedding model", remedy="pass embeddings=... to Memory")
         return self.embeddings
 
     def _look_up(self, effect: Embed) -> tuple[dict[str, Vectors], list[str]]:
@@ -132,8 +130,9 @@ class Embedder:
         except (TypeError, ValueError, OverflowError) as error:
             raise _failure(error) from error
         if len(rows) != len(texts):
-            msg = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts: check the model"
-            raise EmbeddingError(msg)
+            raise EmbeddingError(
+                f"the embedding model gave {len(rows)} vectors for {len(texts)} texts", remedy="check the model"
+            )
         sizes = {row.shape for row in (*rows, *known.values())}
         with self._lock:
             # a model has one size: when it gives another, nobody knows yet which of them was the mistake
@@ -143,11 +142,11 @@ class Embedder:
                 self._bytes = 0
         if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
             seen = ", ".join(sorted(map(str, sizes)))
-            msg = f"the embedding model gave vectors of shapes {seen}: they must be flat and of one size"
-            raise EmbeddingError(msg)
+            raise EmbeddingError(
+                f"the embedding model gave vectors of shapes {seen}", remedy="they must be flat and of one size"
+            )
         if not all(np.isfinite(row).all() for row in rows):
-            msg = "the embedding model gave a vector with NaN or infinity: check the model"
-            raise EmbeddingError(msg)
+            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
         known.update(zip(texts, rows, strict=True))
         if doubtful:
             return
@@ -177,7 +176,8 @@ def _size(text: str, vector: Vectors) -> int:
 
 
 def _failure(error: Exception) -> EmbeddingError:
-    return EmbeddingError(f"the embedding model failed: {type(error).__name__}: {error}")
+    seen = f"the embedding model failed ({type(error).__name__}: {error})"
+    return EmbeddingError(seen, remedy="check the model, its key and its network")
 
 
 def name_of(embeddings: Embeddings) -> str:

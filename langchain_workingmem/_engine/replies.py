@@ -50,10 +50,8 @@ _REMEDIES = {
 _ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _NO_TURN = "No connection available"  # what a pool says that lets callers wait
-_TURNS = (
-    "every connection to Redis was in use, and none became free in time; nothing was sent: allow more with max_connections=... in "
-    "the URL, or wait longer with Memory(timeout=...)"
-)
+_NO_TURN_SEEN = "every connection to Redis was in use, and none became free in time; nothing was sent"
+_NO_TURN_REMEDY = "allow more with max_connections=... in the URL, or wait longer with Memory(timeout=...)"
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
@@ -93,23 +91,33 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
     """
     words, cause = said(error), _shown(error)
     if isinstance(error, AuthenticationError | AuthorizationError):
-        msg = f"Redis refused the login ({words}): check the user and password in the URL"
-        raise RedisConnectionError(msg) from cause
+        raise RedisConnectionError(
+            f"Redis refused the login ({words})", remedy="check the user and password in the URL"
+        ) from cause
     if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
         if words.startswith(_NO_TURN):
-            raise RedisConnectionError(_TURNS, timed_out=True) from cause
+            raise RedisConnectionError(_NO_TURN_SEEN, remedy=_NO_TURN_REMEDY, timed_out=True) from cause
         # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
         timed_out = _timed_out(error)
         repeats = (1 if timed_out else len(PAUSES)) if own else 0
         if unsure and not isinstance(error, BusyLoadingError):
-            msg = f"the reply of Redis was lost ({words}): the call may have taken effect, so look before you repeat it"
-            raise OutcomeUnknownError(msg, repeats=repeats, timed_out=timed_out) from cause
-        msg = f"Redis cannot be reached ({words}): check that it runs and that the URL is right"
-        raise RedisConnectionError(msg, repeats=repeats, timed_out=timed_out) from cause
+            raise OutcomeUnknownError(
+                f"the reply of Redis was lost ({words})",
+                remedy="the call may have taken effect, so look before you repeat it",
+                repeats=repeats,
+                timed_out=timed_out,
+            ) from cause
+        raise RedisConnectionError(
+            f"Redis cannot be reached ({words})",
+            remedy="check that it runs and that the URL is right",
+            repeats=repeats,
+            timed_out=timed_out,
+        ) from cause
     if isinstance(error, ResponseError):
-        return [RedisReplyError(reply_text(error))]
-    msg = f"the Redis client failed: {type(error).__name__}: {words}"
-    raise RedisConnectionError(msg) from cause
+        return [reply_of(error)]
+    raise RedisConnectionError(
+        f"the Redis client failed ({type(error).__name__}: {words})", remedy="see the cause in the traceback"
+    ) from cause
 
 
 def said(error: BaseException) -> str:
@@ -135,7 +143,7 @@ def _timed_out(error: BaseException) -> bool:
     return isinstance(error, TimedOut) or isinstance(error.__cause__, TimedOut)
 
 
-def reply_text(error: ResponseError) -> str:
+def reply_of(error: ResponseError) -> RedisReplyError:
     """Give back the reply as the server wrote it, and the remedy where there is one.
 
     redis-py takes the code off those replies that have a class of their own.
@@ -143,4 +151,4 @@ def reply_text(error: ResponseError) -> str:
     code = _CODES.get(type(error))
     text = f"{code} {said(error)}" if code else said(error)
     remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
-    return f"{text}; {remedy}" if remedy else text
+    return RedisReplyError(f"{text}; {remedy}" if remedy else text, remedy=remedy)

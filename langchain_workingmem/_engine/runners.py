@@ -384,7 +384,8 @@ def _answered(breaker: Breaker | None, replies: T) -> T:
 
 
 def _no_answer(error: Exception) -> ModelError:
-    return ModelError(f"the chat model failed: {type(error).__name__}: {error}")
+    seen = f"the chat model failed ({type(error).__name__}: {error})"
+    return ModelError(seen, remedy="check the model, its key and its network")
 
 
 def _logged(run: Callable[[Plan[None]], None], plan: Plan[None]) -> None:

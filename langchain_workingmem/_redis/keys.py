@@ -22,21 +22,23 @@ def check_id(value: object, name: str) -> str:
     """Return a usable id, or raise `IdError` that says what is wrong with it."""
     if not isinstance(value, str):
         if value is None:
-            msg = f"{name} is missing: {FROM_WHERE.format(name)}"
-            raise IdError(msg)
-        msg = f"{name} is of type {type(value).__name__}: pass a non-empty string"
-        raise IdError(msg)
+            raise IdError(f"{name} is missing", remedy=f"{FROM_WHERE.format(name)}")
+        raise IdError(f"{name} is of type {type(value).__name__}", remedy="pass a non-empty string")
     if not value or "\0" in value:
-        msg = f"{name} is {'empty' if not value else 'not allowed to hold a NUL character'}: pass another string"
-        raise IdError(msg)
+        raise IdError(
+            f"{name} is {('empty' if not value else 'not allowed to hold a NUL character')}",
+            remedy="pass another string",
+        )
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        msg = f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry: pass valid Unicode"
-        raise IdError(msg) from None
+        raise IdError(
+            f"{name} {value!r} holds a lone surrogate, which UTF-8 cannot carry", remedy="pass valid Unicode"
+        ) from None
     if size > MAX_ID_BYTES:
-        msg = f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}: use a shorter id or a hash of it"
-        raise IdError(msg)
+        raise IdError(
+            f"{name} has {size} bytes in UTF-8, the limit is {MAX_ID_BYTES}", remedy="use a shorter id or a hash of it"
+        )
     return value
 
 
@@ -97,8 +99,7 @@ class Keys:
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefix, str) or not _PREFIX.fullmatch(self.prefix):
-            msg = f"key_prefix {self.prefix!r}: use letters, digits and `_ . : -` only"
-            raise OptionError(msg)
+            raise OptionError(f"key_prefix {self.prefix!r}", remedy="use letters, digits and `_ . : -` only")
 
     def of(self, thread_id: str) -> ThreadKeys:
         """Name the keys of a thread."""

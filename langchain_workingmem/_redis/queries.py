@@ -146,8 +146,9 @@ def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
     with np.errstate(over="ignore"):
         packed = vectors.astype(dtype)
     if not np.isfinite(packed).all():
-        msg = f"the embedding model gave numbers that {dtype} cannot hold: use IndexOptions(dtype='float32')"
-        raise EmbeddingError(msg)
+        raise EmbeddingError(
+            f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
+        )
     return [row.tobytes() for row in packed]
 
 

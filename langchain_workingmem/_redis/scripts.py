@@ -57,8 +57,10 @@ class Script:
         """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
         size = size_of(arguments)
         if size > MOST_BYTES:
-            msg = f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most: save less at a time, or smaller values"
-            raise OptionError(msg)
+            raise OptionError(
+                f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
+                remedy="save less at a time, or smaller values",
+            )
         return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
 
 

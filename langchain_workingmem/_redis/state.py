@@ -59,16 +59,16 @@ class MemoryState(ShownToModel):
     def recalling(self) -> RecallOptions:
         """Return the options of recall, or raise `OptionError` when it is off."""
         if self.recall is None:
-            msg = "semantic recall is off: pass recall=RecallOptions() and embeddings=... to Memory"
-            raise OptionError(msg)
+            raise OptionError(
+                "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
+            )
         return self.recall
 
     @property
     def remembering(self) -> WorkingMemoryOptions:
         """Return the options of working memory, or raise `OptionError` when it is off."""
         if self.working_memory is None:
-            msg = "working memory is off: pass working_memory=WorkingMemoryOptions() to Memory"
-            raise OptionError(msg)
+            raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
 
     @property
@@ -165,19 +165,19 @@ class MemoryState(ShownToModel):
             self._refuse(stored["dims"], wanted["dims"])
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
-            msg = (
-                f"the vector index was built with {changed}, these options differ: use those, or rebuild it with "
-                "memory.recall.reindex()"
+            raise OptionError(
+                f"the vector index was built with {changed}, these options differ",
+                remedy="use those, or rebuild it with memory.recall.reindex()",
             )
-            raise OptionError(msg)
 
     def _refuse(self, expected: int, actual: int) -> None:
-        msg = (
-            f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} gives "
-            f"{actual}: use the model that the index was made with, or embed everything again with "
-            "memory.recall.reindex()"
+        raise EmbeddingSizeError(
+            f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} "
+            f"gives {actual}",
+            remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
+            expected=expected,
+            actual=actual,
         )
-        raise EmbeddingSizeError(msg, expected=expected, actual=actual)
 
     def rebuild(self) -> Plan[int]:
         """Make the vector index what the options and the model say, dropping one that was built otherwise."""
@@ -202,8 +202,12 @@ def probe_dimensions() -> Plan[int]:
 def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
     """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
     if (dims := wanted["dims"]) > MOST_DIMS:
-        msg = f"vectors of {dims:,} dimensions: Search takes {MOST_DIMS:,} at most, use another model"
-        raise EmbeddingSizeError(msg, expected=MOST_DIMS, actual=dims)
+        raise EmbeddingSizeError(
+            f"vectors of {dims:,} dimensions",
+            remedy=f"Search takes {MOST_DIMS:,} at most, use another model",
+            expected=MOST_DIMS,
+            actual=dims,
+        )
     if create:
         # not SET ... GET: redis-py turns every reply of SET into a bool
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))
@@ -222,8 +226,11 @@ def ensure_index(command: Command) -> Plan[None]:
         if "already exists" in str(reply):
             return
         if "on db != 0" in str(reply):
-            msg = f"{reply}: Search knows database 0 only. Leave the number out of the URL, and pass key_prefix=... to keep applications apart"
-            raise RedisCapabilityError(msg)
+            raise RedisCapabilityError(
+                f"{reply}",
+                remedy="Search knows database 0 only. Leave the number out of the URL, and pass key_prefix=... to keep "
+                "applications apart",
+            )
         raise reply
     # documents that were there before are taken in by the server in the background
     name = command[1]
@@ -255,4 +262,4 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
 
 def no_index(seen: object) -> OptionError:
     """Say who makes an index that is not there, and that we may not make."""
-    return OptionError(f"{seen}, and create_index=False: run setup() once with a user that may create it")
+    return OptionError(f"{seen}, and create_index=False", remedy="run setup() once with a user that may create it")

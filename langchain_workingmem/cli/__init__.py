@@ -6,6 +6,7 @@
 import sys
 
 try:
+    import platformdirs  # noqa: F401
     import rich  # noqa: F401
     import typer  # noqa: F401
 except ImportError as error:

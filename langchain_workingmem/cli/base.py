@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.keys import Keys
@@ -114,9 +115,7 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def home() -> Path:
     """Name the directory of the memory that is meant where nothing else is said."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "langchain-workingmem"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "langchain-workingmem"
+    return user_data_path("langchain-workingmem", appauthor=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,8 +74,7 @@ class History:
         given = as_messages(messages)
         for message in given:
             if message.id is None:
-                msg = "a message to update has no id: take it from history.messages()"
-                raise IdError(msg)
+                raise IdError("a message to update has no id", remedy="take it from history.messages()")
             if not is_ours_to_keep(message):
                 msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
                 raise OptionError(msg)

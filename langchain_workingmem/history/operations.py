@@ -138,11 +138,11 @@ MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and pieces: they ke
 def _check_count(state: MemoryState, count: int) -> None:
     algorithm = state.index.algorithm if state.recall else "flat"
     if count > (most := MOST_AT_ONCE[algorithm]):
-        msg = (
+        raise OptionError(
             f"{count:,} messages and pieces to embed are too many for one atomic step, {most:,} are the most (with "
-            f"{algorithm}): save them in several calls"
+            f"{algorithm})",
+            remedy="save them in several calls",
         )
-        raise OptionError(msg)
 
 
 def save(

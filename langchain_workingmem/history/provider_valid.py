@@ -105,11 +105,10 @@ def sendable(message: BaseMessage) -> BaseMessage:
         if clean == parts:
             return message
     except RecursionError as error:
-        msg = (
-            f"message {message.id!r} is nested deeper than Python can follow, or holds itself: no provider takes that, so "
-            "pass content and arguments of tools as plain JSON"
-        )
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"message {message.id!r} is nested deeper than Python can follow, or holds itself",
+            remedy="no provider takes that, so pass content and arguments of tools as plain JSON",
+        ) from error
     if message.name and clean["name"] != message.name:
         clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name or "")}
     return message.model_copy(update=clean)

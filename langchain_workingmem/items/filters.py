@@ -55,8 +55,9 @@ class Filter:
     def of(cls, wanted: Mapping[str, Any] | None) -> Self:
         """Check a filter; `OptionError`, a ValueError, for an operator that does not exist and for what no value can be."""
         if wanted is not None and not isinstance(wanted, Mapping):
-            msg = f"filter={shown(wanted)}: use a dict, such as {{'color': 'red', 'score': {{'$gt': 3}}}}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"filter={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
+            )
         wanted = wanted or {}
         _check(wanted)
         from redisvl.query.filter import FilterExpression
@@ -88,8 +89,10 @@ def _check(wanted: Mapping[str, Any]) -> None:
                 msg = f"it holds a {type(leaf).__name__}, and no value of an item is one"
                 raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
     except ValueError as error:
-        msg = f"filter cannot match, {error}: use strings, numbers, booleans, None, lists and dicts with str keys"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"filter cannot match, {error}",
+            remedy="use strings, numbers, booleans, None, lists and dicts with str keys",
+        ) from error
 
 
 def labels(value: Mapping[str, Any]) -> Iterator[str]:
@@ -123,8 +126,10 @@ def _terms(names: tuple[str, ...], path: Path, wanted: Any) -> tuple[list[str], 
     decided = True
     for name, operand in wanted.items():
         if name not in _OPERATORS:
-            msg = f"filter for {shown('.'.join(names))}: unknown operator {shown(name)}, use one of {', '.join(_OPERATORS)}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"filter for {shown('.'.join(names))}",
+                remedy=f"unknown operator {shown(name)}, use one of {', '.join(_OPERATORS)}",
+            )
         written = None if name in _ORDER else _written(operand)
         if written is None:
             decided = False

@@ -61,8 +61,9 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
             case PutOp():
                 writes[tuple(op.namespace), op.key] = _write(state, op)
             case _:
-                msg = f"unknown operation {type(op).__name__}: pass GetOp, SearchOp, PutOp or ListNamespacesOp"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"unknown operation {type(op).__name__}", remedy="pass GetOp, SearchOp, PutOp or ListNamespacesOp"
+                )
     if not all(isinstance(op, GetOp) for op in ops):
         yield from state.setup()
     results: list[Any] = [None] * len(ops)
@@ -77,16 +78,14 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
 
 def _check_key(op: Op) -> None:
     if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
-        msg = f"key={shown(op.key)}: use a str"
-        raise OptionError(msg)
+        raise OptionError(f"key={shown(op.key)}", remedy="use a str")
 
 
 def _check_page(op: SearchOp | ListNamespacesOp) -> None:
     at_least(op.limit, 0, "limit")
     at_least(op.offset, 0, "offset")
     if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
-        msg = f"query={shown(op.query)}: use a str, or None to list items"
-        raise OptionError(msg)
+        raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
 
@@ -138,19 +137,19 @@ def _delete(keys: tuple[str, str]) -> Plan[None]:
 def _written(op: PutOp) -> bytes:
     where = f"the value of {shown(op.key)} in {shown(tuple(op.namespace))}"
     if not isinstance(op.value, Mapping):
-        msg = f"{where} is a {type(op.value).__name__}: use a dict, or None to delete"
-        raise OptionError(msg)
+        raise OptionError(f"{where} is a {type(op.value).__name__}", remedy="use a dict, or None to delete")
     try:
         check_nesting(op.value)
         return dump(dict(op.value), allow_nan=False).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"{where} is not JSON ({error}): use strings, numbers, booleans, None, lists and dicts with str keys"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"{where} is not JSON ({error})",
+            remedy="use strings, numbers, booleans, None, lists and dicts with str keys",
+        ) from error
 
 
 def millis(minutes: object, name: str) -> int:
     """Convert a TTL of LangGraph, minutes and fractions of them, to milliseconds."""
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 < minutes < _MOST_MINUTES:
-        msg = f"{name}={shown(minutes)}: use a positive number of minutes, or None for no expiry"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={shown(minutes)}", remedy="use a positive number of minutes, or None for no expiry")
     return max(1, round(minutes * 60_000))

@@ -78,8 +78,10 @@ class StoreState:
             if stored["dims"] != dims:
                 raise self._other_size(stored["dims"], dims)
             if stored != wanted:
-                msg = f"the store's vectors were indexed with {stored}, index= asks for {wanted}: use what was used"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"the store's vectors were indexed with {stored}, index= asks for {wanted}",
+                    remedy="use what was used",
+                )
             if self.create:
                 yield from ensure_index(item_vectors_schema(self.keys, self.vectors.options, dims))
             self.dims = dims
@@ -100,11 +102,13 @@ class StoreState:
         return pack(vectors[np.any(vectors, axis=1)], "float32")
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
-        msg = (
-            f"the index {self.keys.item_vectors_index!r} holds vectors of {expected} dimensions, the model gives {actual}, "
-            "index['dims'] must be the same: use the model that the store was made with, or another key_prefix"
+        return EmbeddingSizeError(
+            f"the index {self.keys.item_vectors_index!r} holds vectors of {expected} dimensions, the model gives "
+            f"{actual}, index['dims'] must be the same",
+            remedy="use the model that the store was made with, or another key_prefix",
+            expected=expected,
+            actual=actual,
         )
-        return EmbeddingSizeError(msg, expected=expected, actual=actual)
 
 
 def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
@@ -112,8 +116,7 @@ def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
     found = as_tuple(paths, name, "paths")
     for path in found:
         if not isinstance(path, str) or not path:
-            msg = f"{name} holds {shown(path)}: name fields, such as 'text' or 'notes[*]'"
-            raise OptionError(msg)
+            raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
     return found
 
 

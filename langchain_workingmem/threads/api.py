@@ -272,11 +272,9 @@ class Threads:
     ) -> Plan[ClonedThread]:
         core = self._core
         if isinstance(message_ids, str):
-            msg = f"message_ids={message_ids!r}: pass a list of ids"
-            raise OptionError(msg)
+            raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
         if new_thread_id is not None and new_thread_id == thread_id:
-            msg = "new_thread_id is the thread itself: pass another one, or none"
-            raise IdError(msg)
+            raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
         wanted = MessageSelection.of(

@@ -72,8 +72,7 @@ def read_existing_thread(thread_id: str, reply: Any) -> Thread:
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
     """Write title and metadata as fields of a thread."""
     if title is not None and not is_utf8(title):
-        msg = f"title={shown(title)}: use a str of valid Unicode, or None"
-        raise OptionError(msg)
+        raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     fields = [] if title is None else ["title", title]
     for key, value in _checked(metadata).items():
         fields += [f"metadata:{key}", canonical(value, key)]
@@ -82,8 +81,7 @@ def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list
 
 def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        msg = f"metadata={shown(metadata)}: use a dict"
-        raise OptionError(msg)
+        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     for key in metadata or ():
         check_key(key)
     return metadata or {}
@@ -101,11 +99,11 @@ def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | N
     """Refuse working memory in metadata, where nothing would read it; None takes a key away, whatever its name."""
     for key in _NOT_METADATA:
         if isinstance(metadata, Mapping) and metadata.get(key) is not None:
-            msg = (
-                f"metadata[{key!r}] would not be working memory: pass threads.create(working_memory=...), or use "
-                "working_memory.update(...) for a thread that is there"
+            raise OptionError(
+                f"metadata[{key!r}] would not be working memory",
+                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for a thread that is "
+                "there",
             )
-            raise OptionError(msg)
     return metadata
 
 

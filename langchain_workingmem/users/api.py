@@ -123,8 +123,9 @@ class Users:
 
 def _iterator(records: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        msg = f"records is of type {type(records).__name__}: pass dicts, such as map(json.loads, file)"
-        raise OptionError(msg)
+        raise OptionError(
+            f"records is of type {type(records).__name__}", remedy="pass dicts, such as map(json.loads, file)"
+        )
     return _numbered(iter(records))
 
 
@@ -153,6 +154,9 @@ async def _aiterator(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
         yield record
 
 
+_ONE_LINE = "give json.loads one line of an export at a time"
+
+
 @contextmanager
 def _parsing(number: int) -> Iterator[None]:
     """Name the record that the caller's `json.loads` could not read; other errors are the caller's own."""
@@ -161,5 +165,6 @@ def _parsing(number: int) -> Iterator[None]:
     except WorkingMemError:
         raise
     except (ValueError, RecursionError) as error:
-        msg = f"record {number}: cannot be read ({error}); nothing was imported"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"record {number}: cannot be read ({error}): {_ONE_LINE}; nothing was imported", remedy=_ONE_LINE
+        ) from error

@@ -109,18 +109,18 @@ def _checked(
         except (*UNREADABLE, WorkingMemError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
             what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
-            msg = f"record {number}: {what}; nothing was imported"
-            raise OptionError(msg) from error
+            remedy = what.rpartition(": ")[2]  # of the error that says what is wrong with the record
+            raise OptionError(f"record {number}: {what}; nothing was imported", remedy=remedy) from error
         if number % BATCH == 0:
             yield Pause(0)  # nobody else waits for a large file to be checked
     if reader is None:
-        msg = "there is no record: an export begins with a header"
-        raise OptionError(msg)
+        raise OptionError("there is no record", remedy="an export begins with a header")
     try:
         reader.check_end()
     except ValueError as error:
-        msg = f"record {number + 1}, the end: {error}; nothing was imported"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"record {number + 1}, the end: {error}; nothing was imported", remedy=str(error).rpartition(": ")[2]
+        ) from error
     return reader
 
 

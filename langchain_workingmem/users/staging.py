@@ -28,8 +28,10 @@ class StagedFile:
         try:
             pickle.dump(step, self._file, pickle.HIGHEST_PROTOCOL)
         except OSError as error:
-            msg = f"{tempfile.gettempdir()} cannot hold what is to be imported ({error}): set TMPDIR to a directory with room"
-            raise OptionError(msg) from error
+            raise OptionError(
+                f"{tempfile.gettempdir()} cannot hold what is to be imported ({error})",
+                remedy="set TMPDIR to a directory with room",
+            ) from error
 
     def __iter__(self) -> Iterator[Step]:
         """Give all steps from the first."""

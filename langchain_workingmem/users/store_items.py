@@ -29,8 +29,10 @@ def templates(namespaces: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     for template in as_tuple(namespaces, "namespaces", "namespaces"):
         path = as_tuple(template, "namespaces", "labels")
         if not any(label in HOLDERS for label in path):
-            msg = f"namespaces holds {path}, which is everybody's: name the resource in it, as in ('memories', '{{user_id}}')"
-            raise OptionError(msg)
+            raise OptionError(
+                f"namespaces holds {path}, which is everybody's",
+                remedy="name the resource in it, as in ('memories', '{user_id}')",
+            )
         found.append(path)
     return found
 

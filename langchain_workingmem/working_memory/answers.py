@@ -9,6 +9,7 @@ from langchain_workingmem._documents.formats import Format, TextFormat, shorten
 from langchain_workingmem._documents.lines import unified
 from langchain_workingmem._documents.merging import count_leaves, paths
 from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem.errors import WorkingMemoryValidationError
 
 MOST_LINES = 20  # of what changed
 
@@ -49,13 +50,17 @@ def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def describe_no_change(update: dict[str, Any]) -> str:
+def describe_no_change(update: dict[str, Any]) -> WorkingMemoryValidationError:
     """Say why an update without content changes nothing."""
     nulls = count_leaves(update) - count_leaves(update, null=False)
     if not nulls:
-        return "the update is empty, so nothing was changed: put what is new into `memory`"
+        return WorkingMemoryValidationError(
+            "the update is empty, so nothing was changed", remedy="put what is new into `memory`"
+        )
     example = f", as in {json.dumps({'clear': paths(update)[-1:]})}" if nulls == len(update) == 1 else ""
-    return f"null deletes nothing, so nothing was changed: to delete a field, name it in `clear`{example}"
+    return WorkingMemoryValidationError(
+        "null deletes nothing, so nothing was changed", remedy=f"to delete a field, name it in `clear`{example}"
+    )
 
 
 def parse_document(text: str) -> dict[str, Any]:

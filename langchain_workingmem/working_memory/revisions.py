@@ -78,11 +78,11 @@ def write_revision_into(
                 raise
         yield Pause(effects.PAUSES[failures])
     if status == -2:
-        msg = (
-            "the reply to an update of working memory was lost, and the revision that it has made is not kept any more, if it has "
-            "made one: read working memory, and repeat the update if it is missing"
+        raise OutcomeUnknownError(
+            "the reply to an update of working memory was lost, and the revision that it has made is not kept any "
+            "more, if it has made one",
+            remedy="read working memory, and repeat the update if it is missing",
         )
-        raise OutcomeUnknownError(msg)
     return int(status), as_dict(row)
 
 

@@ -23,6 +23,7 @@ except (Exception, SystemExit) as error:
         ("langchain", "import langchain_workingmem.middleware", "pip install 'langchain-workingmem[agents]'"),
         ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         ("rich", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
+        ("platformdirs", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",

@@ -170,7 +170,8 @@ def test_a_model_that_fails_is_a_finding(make_memory: Make, embeddings: WordEmbe
     memory.setup()
     embeddings.broken = RuntimeError("quota")
     assert look(memory, "model").level == "error"
-    assert "quota" in look(memory, "model").message
+    assert look(memory, "model").message.endswith("quota)")  # the remedy stands beside it, and once
+    assert look(memory, "model").remedy == "check the model, its key and its network"
 
 
 def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory, raw: Any, prefix: str) -> None:

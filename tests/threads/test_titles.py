@@ -155,7 +155,7 @@ def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(
     with caplog.at_level(logging.WARNING):
         chat.save(TURN)
         chat.finish()
-    assert "has no title yet: the chat model failed: RuntimeError: no tokens left" in caplog.text
+    assert "has no title yet: the chat model failed (RuntimeError: no tokens left)" in caplog.text
     model.broken = False
     chat.save([HumanMessage("And a cat?"), AIMessage("Why not")])
     assert chat.title() == "A dog from the shelter"

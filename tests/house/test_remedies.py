@@ -1,0 +1,81 @@
+"""Every error says what helps: in its words, and alone as `error.remedy`."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langchain_workingmem import errors
+from langchain_workingmem._documents.threeway import MergeConflictError
+from langchain_workingmem.errors import WorkingMemError
+from tests.house.test_layers import PACKAGE, modules
+
+CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
+OWN = {  # classes that know their remedy, with arguments for them
+    "ThreadNotFoundError": ("t",),
+    "MessageNotFoundError": ("m", "t"),
+    "ThreadExistsError": ("t",),
+    "ThreadOwnershipError": ("t", "ann"),
+    "ResourceDeletedError": ("ann",),
+    "RevisionNotFoundError": (3,),
+}
+SIZES = {"expected": 3, "actual": 4}
+MORE: dict[str, dict[str, Any]] = {"WorkingMemoryConflictError": SIZES, "EmbeddingSizeError": SIZES}
+
+
+def made(name: str) -> WorkingMemError:
+    if name in OWN or name == "WorkingMemoryConflictError":
+        return CLASSES[name](*OWN.get(name, ()), **MORE.get(name, {}))
+    return CLASSES[name]("seen", remedy="do this", **MORE.get(name, {}))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_error_says_its_remedy_in_its_words_and_alone(name: str) -> None:
+    error = made(name)
+    assert error.remedy
+    assert str(error).endswith(f": {error.remedy}")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_copied_error_keeps_its_remedy(name: str) -> None:
+    error = made(name)
+    if name not in OWN and name not in MORE:
+        for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert (str(other), other.remedy) == (str(error), error.remedy)
+
+
+def test_an_error_says_its_remedy_once() -> None:
+    error = errors.OptionError("it is late: go home. The end.", remedy="go home")
+    assert (str(error), error.remedy) == ("it is late: go home. The end.", "go home")
+    assert (str(WorkingMemError("why")), WorkingMemError("why").remedy) == ("why", None)
+
+
+def test_a_conflict_of_merges_says_what_helps() -> None:
+    error = MergeConflictError("line", [("a", "b")])
+    assert error.remedy
+    assert error.remedy in str(error)
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in CLASSES.keys() - OWN.keys() - {"WorkingMemoryConflictError"}
+        ):
+            yield node
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_whoever_makes_an_error_names_the_remedy(path: Path) -> None:
+    if path.parent.name == "cli" or path.name == "errors.py":
+        return
+    missing = [f"line {call.lineno}" for call in calls(path) if "remedy" not in {word.arg for word in call.keywords}]
+    assert missing == []
