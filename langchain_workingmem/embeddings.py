@@ -1,4 +1,4 @@
-"""Embedding models: one that comes inside a pip package, and others by name."""
+"""Embedding models: one from a pip package, and others by name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from langchain_workingmem.options import check_model_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 DIMENSIONS = 256
 
 
 class LocalEmbeddings(Embeddings):
-    """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, nothing downloaded, no key.
+    """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, without a download or a key.
 
-    Loads in 0.2 to 0.5 s at first use, then takes 0.03 ms a text on one core. Light, good for demos, tests and short
-    messages: recall brought back .663 of the evidence of LoCoMo at 500 tokens where MiniLM brought .745 (docs/recall.md).
-    Vectors are normalised; a blank text has the zero vector. Needs the extra `local`.
+    It loads in 0.2 to 0.5 s at first use, then takes 0.03 ms per text on one core. It suits demos, tests and short messages:
+    with it, recall found .663 of the evidence of LoCoMo at 500 tokens, with MiniLM .745 (docs/recall.md). Vectors are
+    normalised; a blank text has the zero vector. Needs the extra `local`.
     """
 
     model = "wordllama-l2-supercat-256"
-    # A question has the vector that it has as a document, so memory embeds a text once for both. Models of your own may say so, too.
+    # A text has the same vector as a question and as a document, so memory embeds it once. Your own models may set this too.
     embeds_alike = True
 
     @cached_property
@@ -38,10 +37,9 @@ class LocalEmbeddings(Embeddings):
         try:
             import wordllama
         except ImportError as error:
-            msg = "LocalEmbeddings needs its extra: pip install 'langchain-workingmem[local]'"
-            raise OptionError(msg) from error
+            raise OptionError("LocalEmbeddings needs its extra: pip install 'langchain-workingmem[local]'") from error
         finally:
-            # importing wordllama configures the root logger of the whole program
+            # the import of wordllama configures the root logger of the whole program
             root.handlers[:], root.level = handlers, level
         return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
@@ -53,12 +51,12 @@ class LocalEmbeddings(Embeddings):
         return [next(found) if text.strip() else [0.0] * DIMENSIONS for text in given]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text; questions are embedded as documents are."""
+        """Return the vector of one text, the same as for a document."""
         return self.embed_documents([text])[0]
 
 
 def embeddings_by_name(name: str) -> Embeddings:
-    """Make a model from "local", "openai:<model>" or any "provider:model" that langchain's `init_embeddings` knows."""
+    """Make a model from "local", "openai:<model>" or any "provider:model" of langchain's `init_embeddings`."""
     if name == "local":
         return LocalEmbeddings()
     check_model_name(name, "embeddings")
@@ -66,26 +64,16 @@ def embeddings_by_name(name: str) -> Embeddings:
     if not model:
         msg = f"embeddings={name!r}: use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
         raise OptionError(msg)
-    if provider == "openai":
-        try:
-            from langchain_openai import OpenAIEmbeddings
-        except ImportError as error:
-            msg = f"embeddings={name!r} needs its extra: pip install 'langchain-workingmem[openai]'"
-            raise OptionError(msg) from error
-        from openai import OpenAIError
-
-        try:
-            return OpenAIEmbeddings(model=model)
-        except OpenAIError as error:  # no key
-            msg = f"embeddings={name!r}: {error}"
-            raise OptionError(msg) from error
     try:
+        if provider == "openai":
+            from langchain_openai import OpenAIEmbeddings
+
+            return OpenAIEmbeddings(model=model)
         from langchain.embeddings import init_embeddings
 
         return init_embeddings(name)
     except ImportError as error:
-        msg = f"embeddings={name!r}: {error}. pip install 'langchain-workingmem[agents]' and the provider's package"
-        raise OptionError(msg) from error
-    except ValueError as error:
-        msg = f"embeddings={name!r}: {error}"
-        raise OptionError(msg) from error
+        needed = "[openai]'" if provider == "openai" else "[agents]' and the provider's package"
+        raise OptionError(f"embeddings={name!r}: {error}. pip install 'langchain-workingmem{needed}") from error
+    except Exception as error:  # no key, an unknown provider: each package has its own errors
+        raise OptionError(f"embeddings={name!r}: {error}") from error

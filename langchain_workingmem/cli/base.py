@@ -175,11 +175,10 @@ class Target:
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
                 mine = memory.core.space.model
                 if stored and stored["model"] != mine and not other_model:
-                    msg = (
+                    raise OptionError(
                         f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: "
                         "pass that model, or change all vectors with `workingmem reindex`"
                     )
-                    raise OptionError(msg)
                 yield memory
 
 
@@ -205,8 +204,7 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     """Return a thread, which must exist."""
     found = memory.threads.get(thread, resource_id=resource)
     if found is None:
-        msg = f"there is no thread {thread!r}: `workingmem threads` lists the threads"
-        raise OptionError(msg)
+        raise OptionError(f"there is no thread {thread!r}: `workingmem threads` lists the threads")
     return found
 
 

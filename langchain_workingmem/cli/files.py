@@ -19,8 +19,7 @@ def parsed(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{name} is not JSON ({error})"
-        raise OptionError(msg) from error
+        raise OptionError(f"{name} is not JSON ({error})") from error
 
 
 @contextmanager
@@ -67,5 +66,4 @@ def _usable(name: object) -> Iterator[None]:
     except WorkingMemError:  # errors of Redis, some of which are OSErrors
         raise
     except OSError as error:
-        msg = f"{name} cannot be used: {error.strerror or error}"
-        raise OptionError(msg) from error
+        raise OptionError(f"{name} cannot be used: {error.strerror or error}") from error

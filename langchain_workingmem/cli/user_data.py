@@ -88,8 +88,7 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
     if isinstance(whole, list) and thread is not None:
         whole = {thread: whole}
     if isinstance(whole, list):
-        msg = f"{name} is a list of messages: pass --thread, the id for their thread"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is a list of messages: pass --thread, the id for their thread")
     return from_langchain(whole)
 
 
@@ -115,10 +114,9 @@ def export(
         records = memory.export_resource(resource, vectors=vectors, namespaces=_namespaces(namespace))
         header, first = next(records), next(records, None)
         if first is None:
-            msg = (
+            raise OptionError(
                 f"nothing is stored for resource {resource!r}: `workingmem threads` lists the threads of all resources"
             )
-            raise OptionError(msg)
         with writing(output) as file:
             for record in chain((header, first), records):
                 file.write(dumps(record) + "\n")

@@ -103,11 +103,10 @@ def set_(
     def make(_: Format, before: str) -> str:
         if before.strip() and is_object(before) != is_object(given):
             names = ("text", "a JSON object")
-            msg = (
+            raise OptionError(
                 f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which its "
                 "program could not read; nothing was changed: to replace it, run `workingmem working-memory clear` first"
             )
-            raise OptionError(msg)
         return options.format.apply(before, given, mode)
 
     with _opened(target, owner, max_bytes) as memory:
@@ -152,8 +151,7 @@ def diff(
     with _opened(target, owner) as memory:
         kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **vars(owner))}
     if not kept:
-        msg = "nothing was written yet, so there is nothing to compare"
-        raise OptionError(msg)
+        raise OptionError("nothing was written yet, so there is nothing to compare")
     last = max(kept) if later is None else later
     first = max((one for one in kept if one < last), default=0) if earlier is None else earlier
     for revision in (first, last):
