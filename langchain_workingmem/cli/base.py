@@ -98,10 +98,8 @@ def tell(message: str) -> None:
     typer.echo(clean(message), err=True)
 
 
-def confirmed(question: str, *, yes: bool) -> None:
+def confirm(question: str) -> None:
     """Ask, and end the program unless the user agrees. Without a terminal, `--yes` is required."""
-    if yes:
-        return
     if not sys.stdin.isatty():
         misused(f"{question} There is no terminal to answer at: pass --yes")
     if not typer.confirm(clean(question), err=True):

@@ -106,3 +106,6 @@ def _lines() -> Iterator[str]:
     for line in sys.stdin:
         typer.echo(f"> {clean(line.strip())}")
         yield line
+
+
+COMMANDS = (chat,)

@@ -21,7 +21,7 @@ from langchain_workingmem.cli.base import (
     Target,
     ThreadId,
     Yes,
-    confirmed,
+    confirm,
     existing,
     misused,
     stored_settings,
@@ -68,10 +68,10 @@ def show_(
     target: Target,
 ) -> None:
     """Show the messages of a thread, the oldest first."""
-    choice: dict[str, Any] = {"roles": role, "since": _utc(since), "until": _utc(until)}
+    filters = _filters(role, since, until)
     with target.opened() as memory:
         found = existing(memory, thread, resource)
-        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **choice)
+        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
     if as_json:
         show({"thread": found, "messages": page}, as_json=True)
     else:
@@ -120,15 +120,14 @@ def recall(
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
-            roles=role,
-            since=_utc(since),
-            until=_utc(until),
+            **_filters(role, since, until),
         )
     show(result, as_json=as_json)
 
 
-def _utc(time: datetime | None) -> datetime | None:
-    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
+    times = {"since": since, "until": until}
+    return {"roles": role, **{name: time and time.replace(tzinfo=UTC) for name, time in times.items()}}
 
 
 def reindex(
@@ -156,7 +155,10 @@ def reindex(
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
         model = memory.core.space.model
         before = memory.core.run(stored_settings(memory.core.space)).get("model", model)
-        if before != model:
-            confirmed(f"Change all vectors from {before!r} to {model!r}?", yes=yes)
+        if before != model and not yes:
+            confirm(f"Change all vectors from {before!r} to {model!r}?")
         count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())
     show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)
+
+
+COMMANDS = (threads, show_, recall, reindex)

@@ -38,9 +38,9 @@ def _plain(value: Any) -> Any:
 
 
 def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
-    """Print a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
-    if as_json:
-        typer.echo(dumps(record, indent=2))
+    """Print a text, a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
+    if as_json or isinstance(record, str):
+        typer.echo(dumps(record, indent=2) if as_json else record)
         return
     width = WIDE if wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
     Console(width=width, highlight=False).print(record)

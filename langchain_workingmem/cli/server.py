@@ -102,15 +102,15 @@ def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None
 
 
 def _users(keys: Keys) -> str:
-    return "\n".join(
-        (
-            '# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum',
-            f"# For a Redis Cluster: on every node, with {' '.join(CLUSTER)} at the end.",
-            "",
-            "# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.",
-            set_user("workingmem-admin", keys),
-            "",
-            "# Runs the application, as Memory(..., create_index=False).",
-            set_user("workingmem", keys, create_index=False),
-        )
-    )
+    return f"""\
+# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum
+# For a Redis Cluster: on every node, with {" ".join(CLUSTER)} at the end.
+
+# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.
+{set_user("workingmem-admin", keys)}
+
+# Runs the application, as Memory(..., create_index=False).
+{set_user("workingmem", keys, create_index=False)}"""
+
+
+COMMANDS = (serve, doctor)

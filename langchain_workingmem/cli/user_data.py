@@ -16,7 +16,7 @@ from langchain_workingmem.cli.base import (
     Target,
     ThreadId,
     Yes,
-    confirmed,
+    confirm,
     misused,
     tell,
     worded,
@@ -34,14 +34,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import DeletionReport
 
 Owner = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
-Namespaces = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--namespace",
-        metavar="A.B.{user_id}",
-        help="Include the items of a LangGraph store below this namespace. Repeatable.",
-    ),
-]
+_HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
+Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
 
 def import_(
@@ -131,7 +125,7 @@ def forget(
     """
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
-            confirmed(f"{_summary(memory, resource)}. Delete all of it permanently?", yes=False)
+            confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if not report.verified:
@@ -140,16 +134,14 @@ def forget(
 
 
 def _summary(memory: Memory, resource: str) -> str:
-    messages, cursor = 0, None
-    while True:
-        try:
+    messages, cursor, more = 0, None, True
+    try:
+        while more:
             page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
-        except (OptionError, RedisCapabilityError) as error:
-            return f"The data of resource {resource!r} cannot be listed ({worded(str(error))})"
-        messages += sum(thread.message_count for thread in page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+            messages += sum(thread.message_count for thread in page)
+            cursor, more = page.next_cursor, page.next_cursor is not None
+    except (OptionError, RedisCapabilityError) as error:
+        return f"The data of resource {resource!r} cannot be listed ({worded(str(error))})"
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
     return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
@@ -160,10 +152,10 @@ def _namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
 
 
 def _report(report: ImportReport | DeletionReport, *, as_json: bool) -> None:
-    if as_json:
-        show(report, as_json=True)
-        return
     counts = asdict(report).items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
     what = "imported" if isinstance(report, ImportReport) else "deleted"
-    typer.echo(f"{what}: {', '.join(parts) or 'nothing'}")
+    show(report if as_json else f"{what}: {', '.join(parts) or 'nothing'}", as_json=as_json)
+
+
+COMMANDS = (import_, export, forget)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, add_command, existing, misused
+from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.text.formats import Format
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
+NOT_KEPT = "revision {} is not kept: `workingmem working-memory history` lists the kept ones"
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
 
@@ -156,7 +157,7 @@ def diff(
     first = max((one for one in kept if one < last), default=0) if earlier is None else earlier
     for revision in (first, last):
         if revision not in kept and (revision or last == 0):
-            raise _not_kept(revision)
+            raise OptionError(NOT_KEPT.format(revision))
     show(kept[last].diff(kept.get(first)), as_json=as_json)
 
 
@@ -172,15 +173,8 @@ def revert(
         try:
             state = memory.working_memory.revert(revision, **vars(owner))
         except RevisionNotFoundError:
-            raise _not_kept(revision) from None
+            raise OptionError(NOT_KEPT.format(revision)) from None
     _show(state, as_json=as_json)
-
-
-def _not_kept(revision: int) -> OptionError:
-    return OptionError(f"revision {revision} is not kept: `workingmem working-memory history` lists the kept ones")
-
-
-# ---------------------------------------------------------------------- documents
 
 
 def _content(argument: str | None, file: Path | None) -> str:
@@ -209,6 +203,4 @@ def _show(state: WorkingMemoryState, *, as_json: bool) -> None:
     show(state, as_json=as_json)
 
 
-app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
-for _command in (get, set_, clear, history, diff, revert):
-    add_command(app, _command)
+COMMANDS = (get, set_, clear, history, diff, revert)
