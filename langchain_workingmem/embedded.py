@@ -8,7 +8,6 @@ import time
 import weakref
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, get_args
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
@@ -110,9 +109,7 @@ class EmbeddedRedis:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -21,7 +21,7 @@ from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.plans.effects import Plan, send
+from langchain_workingmem.plans.effects import send
 from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.space import no_index
 
@@ -29,19 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langchain_workingmem.models import Thread
-    from langchain_workingmem.plans.space import Space
 
 DECLINED = 3
 
-Url = Annotated[
-    str | None,
-    typer.Option(envvar="REDIS_URL", help="redis://, rediss://, unix:// or redis+sentinel://", metavar="URL"),
-]
-Dir = Annotated[
-    Path | None,
-    typer.Option("--dir", help="Instead of a URL: a private Redis with its data here.", metavar="DIRECTORY"),
-]
-Prefix = Annotated[str, typer.Option(help="The prefix of all keys.")]
+_URLS = "redis://, rediss://, unix:// or redis+sentinel://"
+_DIR = "Instead of a URL: a private Redis with its data here."
+_MODELS = "Embedding model: local, openai:NAME or another provider:NAME."
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
@@ -49,12 +43,7 @@ Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--embeddings", help="Embedding model: local, openai:NAME or another provider:NAME.", metavar="PROVIDER:NAME"
-    ),
-]
+Model = Annotated[str, typer.Option("--embeddings", help=_MODELS, metavar="PROVIDER:NAME")]
 
 
 @contextmanager
@@ -121,9 +110,9 @@ def home() -> Path:
 class Target:
     """The memory that a command works on."""
 
-    url: Url = None
-    directory: Dir = None
-    key_prefix: Prefix = "wm"
+    url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL")] = None
+    directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY")] = None
+    key_prefix: Annotated[str, typer.Option(help="The prefix of all keys.")] = "wm"
 
     def path(self, *, make: bool) -> Path | None:
         """Return the directory of the private Redis, None for a URL. Without `make`, the directory must exist."""
@@ -168,16 +157,30 @@ class Target:
                 yield memory
             return
         with self.opened(make=make) as plain:
-            stored = plain.core.run(stored_settings(plain.core.space))
+            stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
-                mine = memory.core.space.model
-                if stored and stored["model"] != mine and not other_model:
+                model = memory.core.space.model
+                if stored.get("model", model) != model and not other_model:
                     raise OptionError(
-                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: "
+                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}: "
                         "pass that model, or change all vectors with `workingmem reindex`"
                     )
                 yield memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose data: of the thread if there is one, else of the resource."""
+
+    resource_id: ResourceId = None
+    thread_id: ThreadId = None
+
+    def scope(self) -> Literal["resource", "thread"]:
+        """Return the scope. One of the ids is required."""
+        if self.resource_id is None and self.thread_id is None:
+            misused("pass --resource, for the data of a resource, or --thread, for the data of one thread")
+        return "resource" if self.thread_id is None else "thread"
 
 
 def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
@@ -206,14 +209,13 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     return found
 
 
-def stored_settings(space: Space) -> Plan[dict[str, Any]]:
+def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
-    (stored,) = yield from send(("GET", space.keys.vectors_settings))
-    found: dict[str, Any] = json.loads(stored) if stored else {}
-    return found
+    (stored,) = memory.core.run(send(("GET", memory.core.space.keys.vectors_settings)))
+    return dict(json.loads(stored)) if stored else {}
 
 
 def _index(stored: dict[str, Any]) -> IndexOptions:
-    names = {"algorithm": "algorithm", "distance_metric": "distance", "datatype": "dtype"}
-    names |= {name: name for name in ("m", "ef_construction", "ef_runtime")}
-    return IndexOptions(**{name: stored[theirs] for theirs, name in names.items() if theirs in stored})
+    names = {name: name for name in ("algorithm", "m", "ef_construction", "ef_runtime")}
+    names |= {"distance": "distance_metric", "dtype": "datatype"}
+    return IndexOptions(**{name: stored[theirs] for name, theirs in names.items() if theirs in stored})

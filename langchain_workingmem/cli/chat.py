@@ -49,7 +49,10 @@ def chat(
     """
     from langchain_workingmem.cli.talk import Conversation
 
-    name = model or _default_model()
+    default = (
+        f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
+    )
+    name = model or default
     answering = _model(name)
     with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
         if thread is not None:
@@ -65,12 +68,6 @@ def chat(
             conversation.note("/help lists the commands, /quit ends")
             conversation.run(_lines())
     raise typer.Exit(conversation.failed and not sys.stdin.isatty())
-
-
-def _default_model() -> str:
-    if os.environ.get("OPENAI_API_KEY"):
-        return f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}"
-    return "offline"
 
 
 def _model(name: str) -> BaseChatModel:

@@ -17,13 +17,12 @@ from langchain_workingmem.cli.base import (
     Cursor,
     Limit,
     Model,
+    Owner,
     ResourceId,
     Target,
-    ThreadId,
     Yes,
     confirm,
     existing,
-    misused,
     stored_settings,
     tell,
 )
@@ -96,8 +95,7 @@ def _point(page: Page[Any]) -> None:
 def recall(
     query: Annotated[str, typer.Argument(help="The words to search for; similar meanings are found too.")],
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     top_k: Annotated[int | None, typer.Option(min=1, help="The number of hits (4).")] = None,
     message_range: Annotated[int | None, typer.Option(min=0, help="Messages before and after a hit (1).")] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="The least similarity of a hit.")] = None,
@@ -109,18 +107,16 @@ def recall(
     target: Target,
 ) -> None:
     """Search messages by meaning: in all threads of a resource, or in one thread."""
-    if resource is None and thread is None:
-        misused("pass --resource, to search all threads of a resource, or --thread, to search one")
+    scope = owner.scope()
     with target.recalling(embeddings) as memory:
         result = memory.recall.search(
             query,
-            resource_id=resource,
-            thread_id=thread,
-            scope="resource" if thread is None else "thread",
+            scope=scope,
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
             **_filters(role, since, until),
+            **vars(owner),
         )
     show(result, as_json=as_json)
 
@@ -132,8 +128,7 @@ def _filters(role: list[str] | None, since: datetime | None, until: datetime | N
 
 def reindex(
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     embeddings: Model = "local",
     role: Annotated[list[str] | None, typer.Option("--role", help="Roles to embed (user, assistant).")] = None,
     chunk_tokens: Annotated[int, typer.Option(min=1, help="Embed longer texts in chunks.")] = 400,
@@ -151,13 +146,13 @@ def reindex(
     again.
     """
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
-    everything = resource is None and thread is None
+    everything = owner == Owner()
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
         model = memory.core.space.model
-        before = memory.core.run(stored_settings(memory.core.space)).get("model", model)
+        before = stored_settings(memory).get("model", model)
         if before != model and not yes:
             confirm(f"Change all vectors from {before!r} to {model!r}?")
-        count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())
+        count = memory.recall.reindex(**vars(owner), force=force, progress=sys.stderr.isatty())
     show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, existing, misused
+from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, table, text
 from langchain_workingmem.display.safe import clean
@@ -36,25 +36,12 @@ NOT_KEPT = "revision {} is not kept: `workingmem working-memory history` lists t
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose working memory: of the thread if there is one, else of the resource."""
-
-    resource_id: ResourceId = None
-    thread_id: ThreadId = None
-
-
 @contextmanager
 def _opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> Iterator[Memory]:
-    thread = owner.thread_id
-    if owner.resource_id is None and thread is None:
-        misused("pass --resource, for the working memory of a resource, or --thread, for that of one thread")
-    options = WorkingMemoryOptions(
-        template="", scope="thread" if thread else "resource", revisions=KEEP_ALL, max_bytes=max_bytes
-    )
+    options = WorkingMemoryOptions(template="", scope=owner.scope(), revisions=KEEP_ALL, max_bytes=max_bytes)
     with target.opened(working_memory=options) as memory:
-        if thread is not None:
-            existing(memory, thread, owner.resource_id)
+        if owner.thread_id is not None:
+            existing(memory, owner.thread_id, owner.resource_id)
         yield memory
 
 
