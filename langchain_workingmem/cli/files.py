@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from langchain_workingmem.errors import OptionError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def parsed(text: str, name: str) -> Any:
@@ -22,24 +22,25 @@ def parsed(text: str, name: str) -> Any:
         raise OptionError(f"{name} is not JSON ({error})") from error
 
 
+def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
+    """Read JSON lines."""
+    with _decoded(name):
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield parsed(line, f"{name}, line {number}")
+
+
 @contextmanager
 def reading(name: str) -> Iterator[TextIO]:
     """Open a file to read; - is standard input."""
     with _usable(name):
         file = sys.stdin if name == "-" else Path(name).expanduser().open(encoding="utf-8-sig")
     try:
-        yield file
-    except UnicodeDecodeError as error:
-        raise not_text(name, error) from error
+        with _decoded(name):
+            yield file
     finally:
         if file is not sys.stdin:
             file.close()
-
-
-def not_text(name: str, error: UnicodeDecodeError) -> OptionError:
-    """Make the error about a file that is not UTF-8."""
-    why = f"{error.reason} at byte {error.start}"
-    return OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv")
 
 
 @contextmanager
@@ -57,6 +58,15 @@ def writing(path: Path | None) -> Iterator[TextIO]:
     finally:
         if part != path:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _decoded(name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        why = f"{error.reason} at byte {error.start}"
+        raise OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv") from error
 
 
 @contextmanager

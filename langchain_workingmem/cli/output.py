@@ -12,7 +12,6 @@ from typing import Any
 import typer
 from langchain_core.messages import BaseMessage, message_to_dict
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from langchain_workingmem.display.safe import clean
@@ -49,11 +48,3 @@ def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
 def text(value: str, style: str = "") -> Text:
     """Make text without markup and control characters."""
     return Text(clean(value), style)
-
-
-def table(*heads: str) -> Table:
-    """Begin a table."""
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in heads:
-        made.add_column(head, overflow="fold")
-    return made

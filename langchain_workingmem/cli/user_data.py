@@ -21,14 +21,14 @@ from langchain_workingmem.cli.base import (
     tell,
     worded,
 )
-from langchain_workingmem.cli.files import not_text, parsed, reading, writing
+from langchain_workingmem.cli.files import parsed, parsed_lines, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.models import ImportReport
 from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import DeletionReport
@@ -73,7 +73,7 @@ def import_(
 
 def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
     if format == "workingmem":
-        return _parsed_lines(lines, name)
+        return parsed_lines(lines, name)
     from langchain_workingmem.importers import from_chatgpt, from_langchain
 
     whole = parsed(lines.read(), name)
@@ -84,15 +84,6 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
     if isinstance(whole, list):
         raise OptionError(f"{name} is a list of messages: pass --thread, the id for their thread")
     return from_langchain(whole)
-
-
-def _parsed_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
-    try:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield parsed(line, f"{name}, line {number}")
-    except UnicodeDecodeError as error:
-        raise not_text(name, error) from error
 
 
 def export(

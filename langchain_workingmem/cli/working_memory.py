@@ -14,11 +14,11 @@ from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
+from rich.table import Table
 
 from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
-from langchain_workingmem.cli.output import show, table, text
+from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
@@ -123,13 +123,15 @@ def history(
     if as_json:
         show(found, as_json=True)
         return
-    rows = table("revision", "written (UTC)", "by", "bytes", "begins with")
+    rows = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("revision", "written (UTC)", "by", "bytes", "begins with"):
+        rows.add_column(head, overflow="fold")
     for state in found:
         first = next((line for line in state.text.splitlines() if line.strip()), "(empty)")
         time = f"{state.updated_at:%Y-%m-%d %H:%M:%S}" if state.updated_at else ""
         cells = [str(state.revision), time, state.origin or "", f"{len(state.text.encode()):,}", first[:80]]
         rows.add_row(*map(text, cells))
-    show(rows if found else Text("nothing was written yet"), as_json=False, wide=True)
+    show(rows if found else "nothing was written yet", as_json=False, wide=True)
 
 
 def diff(

@@ -292,31 +292,25 @@ def _fits_url_and_socket(socket_path: Path) -> bool:
 def _is_guarded(directory: Path) -> bool:
     """Return whether a guardian runs. Only reliable under the start lock, or when no user is left."""
     try:
-        lock = os.open(directory / "guardian.lock", os.O_RDWR | os.O_CLOEXEC)
+        with (directory / "guardian.lock").open("rb+") as lock:
+            return not guardian.locked(lock.fileno())
     except FileNotFoundError:
         return False
-    try:
-        return not guardian.locked(lock)
-    finally:
-        os.close(lock)
 
 
 def _lock(path: Path, mode: int, deadline: float) -> int:
     lock = guardian.open_lock(path)
     try:
-        while True:
-            try:
-                fcntl.flock(lock, mode | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    msg = f"{path} is still locked: another process is starting or stopping this server"
-                    raise RedisConnectionError(msg) from None
-                time.sleep(POLL_SECONDS)
-            else:
-                return lock
+        while not guardian.locked(lock, mode):
+            if time.monotonic() > deadline:
+                raise RedisConnectionError(
+                    f"{path} is still locked: another process is starting or stopping this server"
+                )
+            time.sleep(POLL_SECONDS)
     except BaseException:
         os.close(lock)
         raise
+    return lock
 
 
 def _failed(what: str, directory: Path) -> RedisConnectionError:
