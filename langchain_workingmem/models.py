@@ -111,7 +111,7 @@ class Page(_Shown, Generic[T]):
         title = f"{len(self):,} of {self.total:,} {kind}"
         if cells is None:
             return Picture(title, more, [Lines([("plain", shown.excerpt(repr(item))) for item in self.items])])
-        return Picture(title, more, [Table([Row(cells(item)) for item in self.items])])
+        return Picture(title, more, [Table([(cells(item), None) for item in self.items])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,15 +206,15 @@ class RecallResult(_Shown):
         """
         from langchain_core.documents import Document
 
-        taken = {(hit.thread_id, hit.message.id) for hit in self.hits}
+        used = {(hit.thread_id, hit.message.id) for hit in self.hits}
         documents = []
         for hit in self.hits:
-            window = []
-            for message in (*hit.before, hit.message, *hit.after):
-                key = hit.thread_id, message.id
-                if message is hit.message or key not in taken:
-                    taken.add(key)
-                    window.append(message)
+            window = [
+                message
+                for message in (*hit.before, hit.message, *hit.after)
+                if message is hit.message or (hit.thread_id, message.id) not in used
+            ]
+            used |= {(hit.thread_id, message.id) for message in window}
             metadata = {
                 "thread_id": hit.thread_id,
                 "thread_title": hit.thread_title,
@@ -256,7 +256,7 @@ class WorkingMemoryState(_Shown):
     updated_at: datetime | None  # None: never written
     is_empty: bool  # no text, or the bare template
     origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = None  # of this user, if each has one; None: a schema, or free text
+    template: str | None = None  # the template, of this user if users have their own; None: a schema, or free text
     instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
     key: str = field(default="", repr=False, compare=False)  # of Redis
 
@@ -328,7 +328,7 @@ class MemoryContext(_Shown):
         own, front = shown.without_memory(self.messages)
         parts: list[Part] = [
             *(shown.block(text, f"System block {at} of {count}") for at, text in enumerate(self.system, 1)),
-            *([Table([Row(shown.spoken(message)) for message in own], "Messages")] if own else []),
+            *([Table([(shown.spoken(message), None) for message in own], "Messages")] if own else []),
             *(shown.block(text, "In front of the question") for text in front),
             *(record._picture() for record in (recalled, state) if record is not None),  # noqa: SLF001 - of this module
         ]
@@ -365,11 +365,11 @@ class Diagnosis(_Shown):
         return len(self.findings)
 
     def _picture(self) -> Picture:
-        rows = []
+        rows: list[Row] = []
         for one in self.findings:
             message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
             cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append(Row(cells, stands_out=one.level in {"warning", "error"}))
+            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
         return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
 
 
