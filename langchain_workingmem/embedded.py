@@ -68,9 +68,9 @@ class EmbeddedRedis:
         return self._url
 
     def start(self) -> None:
-        """Start the server or join a running one. Blocks for about 0.1 s, longer if there are many data to load.
+        """Start the server or join a running one. Blocks for about 0.1 s, longer if there is much data to load.
 
-        Call it again at any time: it does nothing if the server answers, and starts a server that died again, with its data.
+        Call it again at any time: it does nothing if the server answers, and restarts a server that died, with its data.
         `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if no server with Search is installed,
         `RedisConnectionError` with the end of the server's log if it does not get ready.
         """

@@ -47,7 +47,7 @@ def chat(
 
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
-    from langchain_workingmem.cli.talk import Conversation
+    from langchain_workingmem.cli.talk import Chat
 
     default = (
         f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
@@ -59,15 +59,15 @@ def chat(
             plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
         options = _fitting(plain.working_memory.get(resource_id=resource).text)
         with target.recalling(embeddings, make=True, chosen=CHOSEN, working_memory=options) as memory:
-            conversation = Conversation(memory, answering, resource, thread)
-            conversation.note(OFFLINE if name == "offline" else f"model: {name}")
+            talk = Chat(memory, answering, resource, thread)
+            talk.note(OFFLINE if name == "offline" else f"model: {name}")
             path = target.path(make=True)
-            conversation.note(f"memory: {'the Redis of your URL' if path is None else f'a private Redis in {path}'}")
+            talk.note(f"memory: {'the Redis of your URL' if path is None else f'a private Redis in {path}'}")
             if options.read_only:
-                conversation.note("working memory is a JSON object of another program: it is shown, not changed")
-            conversation.note("/help lists the commands, /quit ends")
-            conversation.run(_lines())
-    raise typer.Exit(conversation.failed and not sys.stdin.isatty())
+                talk.note("working memory is a JSON object of another program: it is shown, not changed")
+            talk.note("/help lists the commands, /quit ends")
+            talk.run(_lines())
+    raise typer.Exit(talk.failed and not sys.stdin.isatty())
 
 
 def _model(name: str) -> BaseChatModel:

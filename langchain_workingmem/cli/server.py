@@ -26,7 +26,7 @@ _CHECK_SECONDS = 1.0  # between two checks that the server runs
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
 DataDirectory = Annotated[
-    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, they are deleted at the end.")
+    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, the data is temporary.")
 ]
 Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 

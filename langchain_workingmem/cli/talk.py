@@ -1,4 +1,4 @@
-"""A conversation with an agent with memory, line by line."""
+"""A chat with an agent with memory, line by line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HELP = """\
 /quit           end (or Ctrl-D)"""
 
 
-class Conversation(BaseCallbackHandler):
+class Chat(BaseCallbackHandler):
     """An agent and its thread."""
 
     def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
@@ -69,7 +69,7 @@ class Conversation(BaseCallbackHandler):
             typer.echo()
 
     def note(self, message: str) -> None:
-        """Print a dim line about the conversation."""
+        """Print a dim line that is no answer."""
         self._end_line()
         self._console.print(text(f"· {message}", "dim"), soft_wrap=True)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import DeletionReport
 
-Owner = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
+Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
@@ -55,16 +55,16 @@ def import_(
     as_json: AsJson = False,
     target: Target,
 ) -> None:
-    """Read a user's threads from a file. What is there already stays as it is, so this is safe to repeat.
+    """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
 
-    The ids of LangChain's threads are the keys of the file; for a file with one bare list of messages --thread names it.
+    With --format langchain, the keys of the file are the thread ids; a file with a single list of messages needs --thread.
     """
     if format != "workingmem" and resource is None:
-        misused(f"a file of {format} does not say whose it is: pass --resource")
-    remembering = WorkingMemoryOptions(template="", max_bytes=max_bytes)
+        misused(f"a file of {format} names no resource: pass --resource")
+    options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
-        with target.recalling(embeddings, make=True, working_memory=remembering) as memory:
+        with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
@@ -87,7 +87,7 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
 
 
 def export(
-    resource: Owner,
+    resource: Resource,
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
@@ -108,7 +108,7 @@ def export(
 
 
 def forget(
-    resource: Owner, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
+    resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
 ) -> None:
     """Delete all data of a resource, after asking. Exit code 3: declined.
 

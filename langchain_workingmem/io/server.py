@@ -180,7 +180,7 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
 
 
 def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> Path:
-    """Start the server of a claimed directory, or join a running one; return its socket when its data are loaded.
+    """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded.
 
     `RedisConnectionError` with the end of the server's log if it dies or is not ready at the deadline (`time.monotonic`).
     """
@@ -196,7 +196,7 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
             elif guardian.ask(socket_of(directory), "PING").startswith("+PONG"):
                 break
             if time.monotonic() > deadline:
-                what = f"the server of {directory} is not ready in time: raise start_timeout if it is still loading"
+                what = f"the server of {directory} is not ready in time: raise start_timeout of EmbeddedRedis if it is still loading"
                 raise _failed(what, directory)
             time.sleep(POLL_SECONDS)
         _configure(socket_of(directory), appendfsync)
