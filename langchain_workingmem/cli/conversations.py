@@ -12,20 +12,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from langchain_workingmem.cli.base import (
-    AsJson,
-    Cursor,
-    Limit,
-    Model,
-    Owner,
-    ResourceId,
-    Target,
-    Yes,
-    confirm,
-    existing,
-    stored_settings,
-    tell,
-)
+from langchain_workingmem.cli import base
+from langchain_workingmem.cli.base import AsJson, Cursor, Limit, Model, Owner, ResourceId, Target, Yes
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.text.rendering import ROLES, message_text
 
@@ -69,7 +57,7 @@ def show_(
     """Show the messages of a thread, the oldest first."""
     filters = _filters(role, since, until)
     with target.opened() as memory:
-        found = existing(memory, thread, resource)
+        found = base.existing(memory, thread, resource)
         page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
     if as_json:
         show({"thread": found, "messages": page}, as_json=True)
@@ -89,7 +77,7 @@ def _message(row: StoredMessage) -> None:
 
 def _point(page: Page[Any]) -> None:
     if page.next_cursor is not None:
-        tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
+        base.tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
 
 
 def recall(
@@ -149,9 +137,9 @@ def reindex(
     everything = owner == Owner()
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
         model = memory.core.space.model
-        before = stored_settings(memory).get("model", model)
+        before = base.stored_settings(memory).get("model", model)
         if before != model and not yes:
-            confirm(f"Change all vectors from {before!r} to {model!r}?")
+            base.confirm(f"Change all vectors from {before!r} to {model!r}?")
         count = memory.recall.reindex(**vars(owner), force=force, progress=sys.stderr.isatty())
     show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)
 

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from langchain_workingmem.cli.base import (
-    AsJson,
-    MaxBytes,
-    ResourceId,
-    Target,
-    ThreadId,
-    Yes,
-    confirm,
-    misused,
-    tell,
-    worded,
-)
+from langchain_workingmem.cli import base
+from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.files import parsed, parsed_lines, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
@@ -60,7 +50,7 @@ def import_(
     With --format langchain, the keys of the file are the thread ids; a file with a single list of messages needs --thread.
     """
     if format != "workingmem" and resource is None:
-        misused(f"a file of {format} names no resource: pass --resource")
+        base.misused(f"a file of {format} names no resource: pass --resource")
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
@@ -68,7 +58,7 @@ def import_(
             report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
-        tell("The messages have no vectors yet: run `workingmem reindex`.")
+        base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
 
 def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
@@ -116,11 +106,11 @@ def forget(
     """
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
-            confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
+            base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if not report.verified:
-        tell("Other programs wrote at the same time: end them, and call this again.")
+        base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
 
 
@@ -132,7 +122,7 @@ def _summary(memory: Memory, resource: str) -> str:
             messages += sum(thread.message_count for thread in page)
             cursor, more = page.next_cursor, page.next_cursor is not None
     except (OptionError, RedisCapabilityError) as error:
-        return f"The data of resource {resource!r} cannot be listed ({worded(str(error))})"
+        return f"The data of resource {resource!r} cannot be listed ({base.worded(str(error))})"
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
     return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
