@@ -39,9 +39,7 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
         raise OptionError(msg)
     yield header()
     for thread_id, messages in threads.items():
-        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-            msg = f"thread {thread_id!r} is of type {type(messages).__name__}: pass a list of messages_to_dict"
-            raise OptionError(msg)
+        _check_list(messages, f"thread {thread_id!r}", "a list of messages_to_dict")
         yield {"kind": "thread", "id": thread_id}
         for position, given in enumerate(messages):
             try:
@@ -61,9 +59,7 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     hides (system prompts, custom instructions, thoughts) are left out. Tool calls and their results become LangChain's. An
     image becomes a note with its name, because the export keeps images in other files.
     """
-    if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
-        msg = f"conversations is of type {type(conversations).__name__}: pass the list that json.load(file) returns"
-        raise OptionError(msg)
+    _check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
     for number, conversation in enumerate(conversations):
         try:
@@ -71,6 +67,11 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             msg = f"conversation {number} is not a valid ChatGPT conversation ({error!r}): pass the list of conversations.json"
             raise OptionError(msg) from error
+
+
+def _check_list(value: Any, name: str, wanted: str) -> None:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise OptionError(f"{name} is of type {type(value).__name__}: pass {wanted}")
 
 
 def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:

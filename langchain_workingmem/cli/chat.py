@@ -19,8 +19,6 @@ from langchain_workingmem.text.formats import DEFAULT_TEMPLATE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_core.language_models import BaseChatModel
-
 OFFLINE = (
     "model: offline. It is no language model: it stores facts that you state, and quotes memory, by fixed rules. For a "
     "language model, set OPENAI_API_KEY or pass --model"
@@ -47,13 +45,13 @@ def chat(
 
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
+    from langchain_workingmem.chat_models import chat_model_by_name
+    from langchain_workingmem.cli.offline import Offline
     from langchain_workingmem.cli.talk import Chat
 
-    default = (
-        f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
-    )
-    name = model or default
-    answering = _model(name)
+    has_key = os.environ.get("OPENAI_API_KEY")
+    name = model or (f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if has_key else "offline")
+    answering = Offline() if name == "offline" else chat_model_by_name(name)
     with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
         if thread is not None:
             plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
@@ -68,16 +66,6 @@ def chat(
             talk.note("/help lists the commands, /quit ends")
             talk.run(_lines())
     raise typer.Exit(talk.failed and not sys.stdin.isatty())
-
-
-def _model(name: str) -> BaseChatModel:
-    if name == "offline":
-        from langchain_workingmem.cli.offline import Offline
-
-        return Offline()
-    from langchain_workingmem.chat_models import chat_model_by_name
-
-    return chat_model_by_name(name)
 
 
 def _fitting(document: str) -> WorkingMemoryOptions:

@@ -86,19 +86,14 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     asked = next((message for message in reversed(messages) if isinstance(message, HumanMessage)), HumanMessage(""))
     said = str(without_memory(asked).text)
     # memory is in front of the user's words, or after the system prompt
-    prompt = [_texts(message) for message in messages if isinstance(message, SystemMessage)]
-    shown = "\n".join([*prompt, _texts(asked).removesuffix(said)])
+    prompt = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
+    shown = "\n".join([*prompt, str(asked.text).removesuffix(said)])
     facts = _facts(said)
     if facts and UPDATE in {one["function"]["name"] for one in tools}:
         call = tool_call(name=UPDATE, args={"memory": noted(_document(shown), facts)}, id=f"call_{asked.id}")
         return AIMessage("", tool_calls=[call])
     earlier = [str(one.text) for one in messages if isinstance(one, HumanMessage) and one is not asked]
     return AIMessage(_quoted(said, shown, earlier))
-
-
-def _texts(message: BaseMessage) -> str:
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    return "\n".join(block if isinstance(block, str) else str(block.get("text", "")) for block in blocks)
 
 
 def _document(shown: str) -> str:
