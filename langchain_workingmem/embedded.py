@@ -9,6 +9,7 @@ import weakref
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self, get_args
+from urllib.parse import quote
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 
@@ -98,7 +99,7 @@ class EmbeddedRedis:
                 if fresh:
                     self._give_up()
                 raise
-            self._url = server.url_of(socket_path)
+            self._url = f"unix://{quote(str(socket_path))}"  # `redis.Redis.from_url` undoes the quoting
 
     def close(self) -> None:
         """Stop using the server. Returns at once; the server ends soon after its last user."""

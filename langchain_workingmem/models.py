@@ -16,7 +16,7 @@ from langchain_workingmem.text.rendering import conversations, line
 from langchain_workingmem.text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from langchain_core.documents import Document
 
@@ -107,11 +107,12 @@ class Page(_Shown, Generic[T]):
         more = {"more": None if self.next_cursor is None else "pass next_cursor"}
         if not self.items:
             return Picture(f"Nothing on this page, {self.total:,} in all", more)
-        kind, cells = _LISTINGS.get(type(self.items[0]), ("items", None))
-        title = f"{len(self):,} of {self.total:,} {kind}"
-        if cells is None:
-            return Picture(title, more, [Lines([("plain", shown.excerpt(repr(item))) for item in self.items])])
-        return Picture(title, more, [Table([(cells(item), None) for item in self.items])])
+        title, items = f"{len(self):,} of {self.total:,}", list[Any](self.items)
+        if isinstance(items[0], Thread):
+            return Picture(f"{title} threads", more, [Table([(_thread_row(item), None) for item in items])])
+        if isinstance(items[0], StoredMessage):
+            return Picture(f"{title} messages", more, [Table([(_message_row(item), None) for item in items])])
+        return Picture(f"{title} items", more, [Lines([("plain", shown.excerpt(repr(item))) for item in items])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,6 @@ class StoredMessage:
 def _message_row(row: StoredMessage) -> dict[str, str]:
     time = minutes(row.stored_at)
     return {"thread": label(row.thread_id), "number": str(row.seq), "time (UTC)": time, **shown.spoken(row.message)}
-
-
-_Cells: TypeAlias = "Callable[[Any], dict[str, str]]"
-_LISTINGS: dict[type, tuple[str, _Cells]] = {
-    Thread: ("threads", _thread_row),
-    StoredMessage: ("messages", _message_row),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,15 +209,8 @@ class RecallResult(_Shown):
                 if message is hit.message or (hit.thread_id, message.id) not in used
             ]
             used |= {(hit.thread_id, message.id) for message in window}
-            metadata = {
-                "thread_id": hit.thread_id,
-                "thread_title": hit.thread_title,
-                "message_id": hit.message.id,
-                "role": hit.message.type,
-                "similarity": hit.similarity,
-                "score": hit.score,
-                "stored_at": hit.stored_at.isoformat(),
-            }
+            metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
+            metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
             documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, window)), metadata=metadata))
         return documents
 

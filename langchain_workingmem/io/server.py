@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 from langchain_workingmem.io import guardian, owners
@@ -148,11 +147,6 @@ def _check(binary: Path, stack: Path | None) -> Engine:
 
 
 # --- Start or join ----------------------------------------------------------------------------------
-
-
-def url_of(socket_path: Path) -> str:
-    """Return the URL of a socket for `redis.Redis.from_url`, which undoes the quoting."""
-    return f"unix://{quote(str(socket_path))}"
 
 
 def claim(path: Path, deadline: float) -> tuple[Path, int]:
