@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def chat_model_by_name(name: str) -> BaseChatModel:
-    """Make a chat model from "openai:<model>", or from any name that langchain's `init_chat_model` knows."""
+    """Make a chat model from "openai:<model>" or any name of langchain's `init_chat_model`."""
     check_model_name(name, "model")
     provider, _, model = name.partition(":")
     try:
@@ -28,7 +28,7 @@ def chat_model_by_name(name: str) -> BaseChatModel:
             f"model={name!r}: {error}",
             remedy="pip install 'langchain-workingmem[openai,agents]' and the provider's package",
         ) from error
-    except Exception as error:  # no key, an unknown provider: each package has errors of its own
+    except Exception as error:  # no key, an unknown provider: each package has its own errors
         raise OptionError(f"model={name!r} cannot be made ({error})", remedy=MODEL_REMEDY) from error
     return found
 

@@ -8,8 +8,8 @@ import time
 import weakref
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, get_args
+from urllib.parse import quote
 
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 
@@ -42,7 +42,10 @@ class EmbeddedRedis:
         start_timeout: timedelta = timedelta(seconds=10),
     ) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
-            raise OptionError(f"path is {path!r}: give the name of a directory, or None for a temporary one")
+            raise OptionError(
+                f"path is {path!r}",
+                remedy="give the name of a directory, or None for a temporary one",
+            )
         # not checked by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
             raise OptionError(f"appendfsync is {appendfsync!r}", remedy=f"use one of {', '.join(allowed)}")
@@ -69,9 +72,9 @@ class EmbeddedRedis:
         return self._url
 
     def start(self) -> None:
-        """Start the server or join a running one. Blocks for about 0.1 s, longer if there are many data to load.
+        """Start the server or join a running one. Blocks for about 0.1 s, longer if there is much data to load.
 
-        Call it again at any time: it does nothing if the server answers, and starts a server that died again, with its data.
+        Call it again at any time: it does nothing if the server answers, and restarts a server that died, with its data.
         `OptionError` if the path cannot be a data directory, `RedisCapabilityError` if no server with Search is installed,
         `RedisConnectionError` with the end of the server's log if it does not get ready.
         """
@@ -99,7 +102,7 @@ class EmbeddedRedis:
                 if fresh:
                     self._give_up()
                 raise
-            self._url = server.url_of(socket_path)
+            self._url = f"unix://{quote(str(socket_path))}"  # `redis.Redis.from_url` undoes the quoting
 
     def close(self) -> None:
         """Stop using the server. Returns at once; the server ends soon after its last user."""
@@ -110,9 +113,7 @@ class EmbeddedRedis:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

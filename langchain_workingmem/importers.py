@@ -1,4 +1,4 @@
-"""Histories of other programs, as records for `Memory.import_resource`."""
+"""Threads of other programs, as records for `Memory.import_resource`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_edit
 
 
 def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Record]:
-    """Turn lists of `messages_to_dict` into records: thread ids, each with the messages of the thread.
+    """Turn lists of `messages_to_dict`, by thread id, into records.
 
-    A message without an id takes one from its thread and place, so that a second import doubles nothing. System messages and
-    summaries are left out. There are no times in such lists: the messages are as old as their import.
+    A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
+    summaries are left out. Such lists contain no times: the time of a message is that of its import.
     """
     if not isinstance(threads, Mapping):
         raise OptionError(
@@ -40,45 +40,46 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
         )
     yield header()
     for thread_id, messages in threads.items():
-        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-            raise OptionError(
-                f"thread {thread_id!r} is of type {type(messages).__name__}", remedy="pass a list of messages_to_dict"
-            )
+        _check_list(messages, f"thread {thread_id!r}", "a list of messages_to_dict")
         yield {"kind": "thread", "id": thread_id}
-        for place, given in enumerate(messages):
+        for position, given in enumerate(messages):
             try:
                 (message,) = messages_from_dict([dict(given)])
             except UNREADABLE as error:
                 raise OptionError(
-                    f"thread {thread_id!r}, message {place}: no message of messages_to_dict ({error!r})",
-                    remedy="pass what messages_to_dict gives",
+                    f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})",
+                    remedy="pass lists of messages_to_dict",
                 ) from error
-            message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{place}"))
+            message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
             if is_ours_to_keep(message):
                 yield _record(thread_id, message, None)
 
 
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Turn the `conversations.json` of a ChatGPT data export, as `json.load` reads it, into records.
+    """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
-    Each conversation becomes a thread, with the branch that was shown last; ids, titles and times stay. What ChatGPT hides
-    (system prompts, custom instructions, thoughts) is left out, a call of a tool and its results become LangChain's, and
-    an image becomes a note of its name, because the export keeps its data in other files.
+    Each conversation becomes a thread, with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
+    hides (system prompts, custom instructions, thoughts) are left out. Tool calls and their results become LangChain's. An
+    image becomes a note with its name, because the export keeps images in other files.
     """
-    if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
-        raise OptionError(
-            f"conversations is of type {type(conversations).__name__}",
-            remedy="pass the list that json.load(file) gives",
-        )
+    _check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
     for number, conversation in enumerate(conversations):
         try:
             yield from list(_thread(conversation))
-        except (*UNREADABLE, OSError) as error:  # OSError: a time that the machine has no date for
+        except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             raise OptionError(
-                f"conversation {number} is none of a ChatGPT export ({error!r})",
-                remedy="pass what conversations.json holds",
+                f"conversation {number} is not a valid ChatGPT conversation ({error!r})",
+                remedy="pass the list of conversations.json",
             ) from error
+
+
+def _check_list(value: Any, name: str, wanted: str) -> None:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise OptionError(
+            f"{name} is of type {type(value).__name__}",
+            remedy=f"pass {wanted}",
+        )
 
 
 def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
@@ -103,19 +104,19 @@ def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
 
 
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the messages from the first to the one that was shown last."""
+    """Return the messages from the first to the last one that was shown."""
     mapping = conversation["mapping"]
     leaves = (id for id in reversed(mapping) if not mapping[id].get("children"))
     at = conversation.get("current_node") or next(leaves, None)
-    passed: dict[str, Mapping[str, Any]] = {}
-    while at is not None and at not in passed:
-        passed[at] = mapping[at]
+    branch: dict[str, Mapping[str, Any]] = {}
+    while at is not None and at not in branch:
+        branch[at] = mapping[at]
         at = mapping[at].get("parent")
-    return [node["message"] for node in reversed(passed.values()) if node.get("message")]
+    return [node["message"] for node in reversed(branch.values()) if node.get("message")]
 
 
 def _message(node: Mapping[str, Any], call: str | None) -> BaseMessage | None:
-    """Convert a message, None when ChatGPT does not show it; `call` is the call of a tool that stands open."""
+    """Convert a message, to None if ChatGPT does not show it. `call` is the open tool call."""
     content, metadata, author = node["content"], node.get("metadata") or {}, node["author"]
     text = _text(content)
     hidden = metadata.get("is_visually_hidden_from_conversation") or content.get("content_type") in _INTERNAL
@@ -142,10 +143,8 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
     if not isinstance(part, Mapping):
-        return ""
+        return part if isinstance(part, str) else ""
     if part.get("text"):  # a transcription
         return str(part["text"])
     kind = str(part.get("content_type") or "attachment").removesuffix("_asset_pointer")

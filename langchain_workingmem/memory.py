@@ -131,8 +131,10 @@ class Memory(Faces, Entered):
             if given is not None:
                 check_type(given, kind, name)
         if recalling is not None and embeddings is None:
-            msg = "recall needs an embedding model: pass embeddings=..., an object or a name such as 'local'"
-            raise OptionError(msg)
+            raise OptionError(
+                "recall needs an embedding model",
+                remedy="pass embeddings=..., an object or a name such as 'local'",
+            )
         model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)

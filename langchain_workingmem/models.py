@@ -16,7 +16,7 @@ from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Table, counted, label, minutes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from langchain_core.documents import Document
 
@@ -107,11 +107,12 @@ class Page(_Shown, Generic[T]):
         more = {"more": None if self.next_cursor is None else "pass next_cursor"}
         if not self.items:
             return Picture(f"Nothing on this page, {self.total:,} in all", more)
-        kind, cells = _LISTINGS.get(type(self.items[0]), ("items", None))
-        title = f"{len(self):,} of {self.total:,} {kind}"
-        if cells is None:
-            return Picture(title, more, [Lines([("plain", shown.excerpt(repr(item))) for item in self.items])])
-        return Picture(title, more, [Table([Row(cells(item)) for item in self.items])])
+        title, items = f"{len(self):,} of {self.total:,}", list[Any](self.items)
+        if isinstance(items[0], Thread):
+            return Picture(f"{title} threads", more, [Table([(_thread_row(item), None) for item in items])])
+        if isinstance(items[0], StoredMessage):
+            return Picture(f"{title} messages", more, [Table([(_message_row(item), None) for item in items])])
+        return Picture(f"{title} items", more, [Lines([("plain", shown.excerpt(repr(item))) for item in items])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,6 @@ class StoredMessage:
 def _message_row(row: StoredMessage) -> dict[str, str]:
     time = minutes(row.stored_at)
     return {"thread": label(row.thread_id), "number": str(row.seq), "time (UTC)": time, **shown.spoken(row.message)}
-
-
-_Cells: TypeAlias = "Callable[[Any], dict[str, str]]"
-_LISTINGS: dict[type, tuple[str, _Cells]] = {
-    Thread: ("threads", _thread_row),
-    StoredMessage: ("messages", _message_row),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,24 +200,17 @@ class RecallResult(_Shown):
         """
         from langchain_core.documents import Document
 
-        taken = {(hit.thread_id, hit.message.id) for hit in self.hits}
+        used = {(hit.thread_id, hit.message.id) for hit in self.hits}
         documents = []
         for hit in self.hits:
-            window = []
-            for message in (*hit.before, hit.message, *hit.after):
-                key = hit.thread_id, message.id
-                if message is hit.message or key not in taken:
-                    taken.add(key)
-                    window.append(message)
-            metadata = {
-                "thread_id": hit.thread_id,
-                "thread_title": hit.thread_title,
-                "message_id": hit.message.id,
-                "role": hit.message.type,
-                "similarity": hit.similarity,
-                "score": hit.score,
-                "stored_at": hit.stored_at.isoformat(),
-            }
+            window = [
+                message
+                for message in (*hit.before, hit.message, *hit.after)
+                if message is hit.message or (hit.thread_id, message.id) not in used
+            ]
+            used |= {(hit.thread_id, message.id) for message in window}
+            metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
+            metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
             documents.append(Document(id=hit.message.id, page_content="\n".join(map(line, window)), metadata=metadata))
         return documents
 
@@ -256,7 +243,7 @@ class WorkingMemoryState(_Shown):
     updated_at: datetime | None  # None: never written
     is_empty: bool  # no text, or the bare template
     origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = None  # of this user, if each has one; None: a schema, or free text
+    template: str | None = None  # the template, of this user if users have their own; None: a schema, or free text
     instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
     key: str = field(default="", repr=False, compare=False)  # of Redis
 
@@ -328,7 +315,7 @@ class MemoryContext(_Shown):
         own, front = shown.without_memory(self.messages)
         parts: list[Part] = [
             *(shown.block(text, f"System block {at} of {count}") for at, text in enumerate(self.system, 1)),
-            *([Table([Row(shown.spoken(message)) for message in own], "Messages")] if own else []),
+            *([Table([(shown.spoken(message), None) for message in own], "Messages")] if own else []),
             *(shown.block(text, "In front of the question") for text in front),
             *(record._picture() for record in (recalled, state) if record is not None),  # noqa: SLF001 - of this module
         ]
@@ -365,11 +352,11 @@ class Diagnosis(_Shown):
         return len(self.findings)
 
     def _picture(self) -> Picture:
-        rows = []
+        rows: list[Row] = []
         for one in self.findings:
             message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
             cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append(Row(cells, stands_out=one.level in {"warning", "error"}))
+            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
         return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
 
 

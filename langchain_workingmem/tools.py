@@ -130,11 +130,15 @@ def memory_tools(
     chosen = _default(core) if include is None else as_tuple(include, "include", "tool names")
     for one in chosen:
         if one not in makers:
-            msg = f"there is no tool {one!r}: use {', '.join(NAMES)}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"there is no tool {one!r}",
+                remedy=f"use {', '.join(NAMES)}",
+            )
         if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
-            msg = f"{one} writes, and working memory is read-only: leave the tool out"
-            raise ReadOnlyError(msg)
+            raise ReadOnlyError(
+                f"{one} writes, and working memory is read-only",
+                remedy="leave the tool out",
+            )
     find = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
     given = [one for one in chosen if not (read_only and one in WRITING)]
     return [_tool(core, one, name, *makers[one](), find) for one in given]

@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 POLL_SECONDS = 0.2
@@ -37,10 +38,10 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def locked(lock: int) -> bool:
-    """Take a lock exclusively if it is free, and return whether that worked."""
+def locked(lock: int, mode: int = fcntl.LOCK_EX) -> bool:
+    """Take a lock if it is free, and return whether that worked."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -68,8 +69,16 @@ def ask(socket_path: Path, command: str) -> str:
 
 def log(line: str) -> None:
     """Write a line to the log, which is standard error."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    os.write(2, f"{line}\n".encode())
+
+
+def _within_limit(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + STOP_SECONDS
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def identity(pid: int) -> str | None:
@@ -98,9 +107,9 @@ def stop_orphan(lock: int) -> None:
     Linux ends a server with its guardian (see `run_server`); other systems need this. Only a process with the identity
     of that server gets a signal. Otherwise this waits, and the log says so.
     """
+    if locked(lock):
+        return
     for stop in (signal.SIGTERM, signal.SIGKILL):
-        if locked(lock):
-            return
         holder = os.pread(lock, 200, 0).decode(errors="replace")
         pid = holder.partition(" ")[0]
         if not pid.isdecimal() or identity(int(pid)) != holder:
@@ -111,9 +120,8 @@ def stop_orphan(lock: int) -> None:
             break
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), stop)
-        deadline = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < deadline and not locked(lock):
-            time.sleep(0.01)
+        if _within_limit(lambda: locked(lock)):
+            return
     fcntl.flock(lock, fcntl.LOCK_EX)
 
 
@@ -158,31 +166,24 @@ def write_out(directory: Path, socket_path: Path) -> None:
     while True:
         time.sleep(1)
         for path in directory.glob("appendonlydir/*.aof"):
-            with contextlib.suppress(OSError):  # a rewrite has replaced the file
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError), path.open("rb") as file:  # a rewrite may remove the file
                 try:
-                    os.fsync(file)
+                    os.fsync(file.fileno())
                 except OSError as error:
                     if error.errno in DISK_ERRORS:
                         # the server then acknowledges only what is on the disk, and ends itself if it cannot write
-                        log(
-                            f"the append-only file cannot be synced ({error.strerror}): from now on, each write waits for the disk"
-                        )
                         ask(socket_path, "CONFIG SET appendfsync always")
-                finally:
-                    os.close(file)
+                        log(
+                            f"the append-only file cannot be synced ({error.strerror}): each write now waits for the disk"
+                        )
 
 
 def stop(server: int) -> None:
     """Tell the server, our child, to write out its data and end, and wait for it."""
     os.kill(server, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS
-    while not os.waitpid(server, os.WNOHANG)[0]:
-        if time.monotonic() > deadline:
-            os.kill(server, signal.SIGKILL)
-            os.waitpid(server, 0)
-            return
-        time.sleep(0.01)
+    if not _within_limit(lambda: os.waitpid(server, os.WNOHANG)[0] != 0):
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
 
 
 def clean_up(directory: Path, socket_path: Path, *, remove: bool) -> None:

@@ -16,13 +16,13 @@ def check(directory: Path) -> None:
     state = directory.stat()
     if state.st_uid != os.geteuid():
         raise OptionError(
-            f"{directory} belongs to the user with the number {state.st_uid}, who could read and replace its content; this "
-            f"process runs as {os.geteuid()}: choose a directory of your own, or chown this one"
+            f"{directory} belongs to the user with the number {state.st_uid}, who could read and replace its content; this process runs as {os.geteuid()}",
+            remedy="choose a directory of your own, or chown this one",
         )
     if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OptionError(
-            f"other users may write to {directory}, and could put their own server there: run chmod go-w on it, or choose a "
-            "directory of your own"
+            f"other users may write to {directory}, and could put their own server there",
+            remedy="run chmod go-w on it, or choose a directory of your own",
         )
     for parent in directory.parents:
         state = parent.stat()
@@ -30,6 +30,6 @@ def check(directory: Path) -> None:
         writers = stat.S_IWOTH if state.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
         if state.st_mode & writers and not state.st_mode & stat.S_ISVTX:
             raise OptionError(
-                f"other users may write to {parent}, and could replace {directory}: run chmod go-w on it, or chmod +t if they "
-                "need to write there, or choose another directory"
+                f"other users may write to {parent}, and could replace {directory}",
+                remedy="run chmod go-w on it, or chmod +t if they need to write there, or choose another directory",
             )

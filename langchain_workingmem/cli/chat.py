@@ -19,8 +19,6 @@ from langchain_workingmem.options import WorkingMemoryOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_core.language_models import BaseChatModel
-
 OFFLINE = (
     "model: offline. It is no language model: it stores facts that you state, and quotes memory, by fixed rules. For a "
     "language model, set OPENAI_API_KEY or pass --model"
@@ -47,40 +45,27 @@ def chat(
 
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
-    from langchain_workingmem.cli.talk import Conversation
+    from langchain_workingmem.chat_models import chat_model_by_name
+    from langchain_workingmem.cli.offline import Offline
+    from langchain_workingmem.cli.talk import Chat
 
-    name = model or _default_model()
-    answering = _model(name)
+    has_key = os.environ.get("OPENAI_API_KEY")
+    name = model or (f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if has_key else "offline")
+    answering = Offline() if name == "offline" else chat_model_by_name(name)
     with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
         if thread is not None:
             plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
         options = _fitting(plain.working_memory.get(resource_id=resource).text)
         with target.recalling(embeddings, make=True, chosen=CHOSEN, working_memory=options) as memory:
-            conversation = Conversation(memory, answering, resource, thread)
-            conversation.note(OFFLINE if name == "offline" else f"model: {name}")
+            talk = Chat(memory, answering, resource, thread)
+            talk.note(OFFLINE if name == "offline" else f"model: {name}")
             path = target.path(make=True)
-            conversation.note(f"memory: {'the Redis of your URL' if path is None else f'a private Redis in {path}'}")
+            talk.note(f"memory: {'the Redis of your URL' if path is None else f'a private Redis in {path}'}")
             if options.read_only:
-                conversation.note("working memory is a JSON object of another program: it is shown, not changed")
-            conversation.note("/help lists the commands, /quit ends")
-            conversation.run(_lines())
-    raise typer.Exit(conversation.failed and not sys.stdin.isatty())
-
-
-def _default_model() -> str:
-    if os.environ.get("OPENAI_API_KEY"):
-        return f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}"
-    return "offline"
-
-
-def _model(name: str) -> BaseChatModel:
-    if name == "offline":
-        from langchain_workingmem.cli.offline import Offline
-
-        return Offline()
-    from langchain_workingmem.chat_models import chat_model_by_name
-
-    return chat_model_by_name(name)
+                talk.note("working memory is a JSON object of another program: it is shown, not changed")
+            talk.note("/help lists the commands, /quit ends")
+            talk.run(_lines())
+    raise typer.Exit(talk.failed and not sys.stdin.isatty())
 
 
 def _fitting(document: str) -> WorkingMemoryOptions:
@@ -106,3 +91,6 @@ def _lines() -> Iterator[str]:
     for line in sys.stdin:
         typer.echo(f"> {clean(line.strip())}")
         yield line
+
+
+COMMANDS = (chat,)

@@ -13,21 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem.cli.base import (
-    AsJson,
-    Cursor,
-    Limit,
-    Model,
-    ResourceId,
-    Target,
-    ThreadId,
-    Yes,
-    confirmed,
-    existing,
-    misused,
-    stored_settings,
-    tell,
-)
+from langchain_workingmem.cli import base
+from langchain_workingmem.cli.base import AsJson, Cursor, Limit, Model, Owner, ResourceId, Target, Yes
 from langchain_workingmem.cli.output import show, text
 
 if TYPE_CHECKING:
@@ -68,10 +55,10 @@ def show_(
     target: Target,
 ) -> None:
     """Show the messages of a thread, the oldest first."""
-    choice: dict[str, Any] = {"roles": role, "since": _utc(since), "until": _utc(until)}
+    filters = _filters(role, since, until)
     with target.opened() as memory:
-        found = existing(memory, thread, resource)
-        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **choice)
+        found = base.existing(memory, thread, resource)
+        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
     if as_json:
         show({"thread": found, "messages": page}, as_json=True)
     else:
@@ -90,14 +77,13 @@ def _message(row: StoredMessage) -> None:
 
 def _point(page: Page[Any]) -> None:
     if page.next_cursor is not None:
-        tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
+        base.tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
 
 
 def recall(
     query: Annotated[str, typer.Argument(help="The words to search for; similar meanings are found too.")],
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     top_k: Annotated[int | None, typer.Option(min=1, help="The number of hits (4).")] = None,
     message_range: Annotated[int | None, typer.Option(min=0, help="Messages before and after a hit (1).")] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="The least similarity of a hit.")] = None,
@@ -109,32 +95,28 @@ def recall(
     target: Target,
 ) -> None:
     """Search messages by meaning: in all threads of a resource, or in one thread."""
-    if resource is None and thread is None:
-        misused("pass --resource, to search all threads of a resource, or --thread, to search one")
+    scope = owner.scope()
     with target.recalling(embeddings) as memory:
         result = memory.recall.search(
             query,
-            resource_id=resource,
-            thread_id=thread,
-            scope="resource" if thread is None else "thread",
+            scope=scope,
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
-            roles=role,
-            since=_utc(since),
-            until=_utc(until),
+            **_filters(role, since, until),
+            **vars(owner),
         )
     show(result, as_json=as_json)
 
 
-def _utc(time: datetime | None) -> datetime | None:
-    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
+    times = {"since": since, "until": until}
+    return {"roles": role, **{name: time and time.replace(tzinfo=UTC) for name, time in times.items()}}
 
 
 def reindex(
     *,
-    resource: ResourceId = None,
-    thread: ThreadId = None,
+    owner: Owner,
     embeddings: Model = "local",
     role: Annotated[list[str] | None, typer.Option("--role", help="Roles to embed (user, assistant).")] = None,
     chunk_tokens: Annotated[int, typer.Option(min=1, help="Embed longer texts in chunks.")] = 400,
@@ -152,11 +134,14 @@ def reindex(
     again.
     """
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
-    everything = resource is None and thread is None
+    everything = owner == Owner()
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
         model = memory.core.state.model
-        before = memory.core.run(stored_settings(memory.core.state)).get("model", model)
-        if before != model:
-            confirmed(f"Change all vectors from {before!r} to {model!r}?", yes=yes)
-        count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())
+        before = base.stored_settings(memory).get("model", model)
+        if before != model and not yes:
+            base.confirm(f"Change all vectors from {before!r} to {model!r}?")
+        count = memory.recall.reindex(**vars(owner), force=force, progress=sys.stderr.isatty())
     show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)
+
+
+COMMANDS = (threads, show_, recall, reindex)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from langchain_workingmem.errors import OptionError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def parsed(text: str, name: str) -> Any:
@@ -19,8 +19,15 @@ def parsed(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{name} is not JSON ({error})"
-        raise OptionError(msg) from error
+        raise OptionError(f"{name} is not JSON ({error})") from error
+
+
+def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
+    """Read JSON lines."""
+    with _decoded(name):
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield parsed(line, f"{name}, line {number}")
 
 
 @contextmanager
@@ -29,18 +36,11 @@ def reading(name: str) -> Iterator[TextIO]:
     with _usable(name):
         file = sys.stdin if name == "-" else Path(name).expanduser().open(encoding="utf-8-sig")
     try:
-        yield file
-    except UnicodeDecodeError as error:
-        raise not_text(name, error) from error
+        with _decoded(name):
+            yield file
     finally:
         if file is not sys.stdin:
             file.close()
-
-
-def not_text(name: str, error: UnicodeDecodeError) -> OptionError:
-    """Make the error about a file that is not UTF-8."""
-    why = f"{error.reason} at byte {error.start}"
-    return OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv")
 
 
 @contextmanager
@@ -61,11 +61,19 @@ def writing(path: Path | None) -> Iterator[TextIO]:
 
 
 @contextmanager
+def _decoded(name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        why = f"{error.reason} at byte {error.start}"
+        raise OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv") from error
+
+
+@contextmanager
 def _usable(name: object) -> Iterator[None]:
     try:
         yield
     except WorkingMemError:  # errors of Redis, some of which are OSErrors
         raise
     except OSError as error:
-        msg = f"{name} cannot be used: {error.strerror or error}"
-        raise OptionError(msg) from error
+        raise OptionError(f"{name} cannot be used: {error.strerror or error}") from error

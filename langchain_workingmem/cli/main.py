@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from io import StringIO, TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,9 +12,6 @@ from typer.core import TyperGroup
 from langchain_workingmem import __version__
 from langchain_workingmem.cli import chat, conversations, server, user_data, working_memory
 from langchain_workingmem.cli.base import add_command, failing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Commands(TyperGroup):
@@ -50,27 +47,15 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
+
+
 @app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None: ...
+def _options(*, version: Version = False) -> None: ...
 
 
-_COMMANDS: list[Callable[..., None]] = [
-    chat.chat,
-    server.serve,
-    server.doctor,
-    conversations.threads,
-    conversations.show_,
-    conversations.recall,
-    conversations.reindex,
-    user_data.import_,
-    user_data.export,
-    user_data.forget,
-]
-for _command in _COMMANDS:
-    add_command(app, _command)
-app.add_typer(working_memory.app, name="working-memory")
+_facts = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
+for _app, _module in (*((app, each) for each in (chat, server, conversations, user_data)), (_facts, working_memory)):
+    for _command in _module.COMMANDS:
+        add_command(_app, _command)
+app.add_typer(_facts, name="working-memory")

@@ -12,7 +12,6 @@ from typing import Any
 import typer
 from langchain_core.messages import BaseMessage, message_to_dict
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from langchain_workingmem._text.unicode import signed
@@ -38,9 +37,9 @@ def _plain(value: Any) -> Any:
 
 
 def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
-    """Print a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
-    if as_json:
-        typer.echo(dumps(record, indent=2))
+    """Print a text, a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
+    if as_json or isinstance(record, str):
+        typer.echo(dumps(record, indent=2) if as_json else record)
         return
     width = WIDE if wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
     Console(width=width, highlight=False).print(record)
@@ -49,11 +48,3 @@ def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
 def text(value: str, style: str = "") -> Text:
     """Make text without markup and control characters."""
     return Text(clean(value), style)
-
-
-def table(*heads: str) -> Table:
-    """Begin a table."""
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in heads:
-        made.add_column(head, overflow="fold")
-    return made

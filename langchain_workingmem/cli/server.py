@@ -26,7 +26,7 @@ _CHECK_SECONDS = 1.0  # between two checks that the server runs
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
 DataDirectory = Annotated[
-    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, they are deleted at the end.")
+    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, the data is temporary.")
 ]
 Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 
@@ -102,15 +102,15 @@ def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None
 
 
 def _users(keys: Keys) -> str:
-    return "\n".join(
-        (
-            '# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum',
-            f"# For a Redis Cluster: on every node, with {' '.join(CLUSTER)} at the end.",
-            "",
-            "# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.",
-            set_user("workingmem-admin", keys),
-            "",
-            "# Runs the application, as Memory(..., create_index=False).",
-            set_user("workingmem", keys, create_index=False),
-        )
-    )
+    return f"""\
+# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum
+# For a Redis Cluster: on every node, with {" ".join(CLUSTER)} at the end.
+
+# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.
+{set_user("workingmem-admin", keys)}
+
+# Runs the application, as Memory(..., create_index=False).
+{set_user("workingmem", keys, create_index=False)}"""
+
+
+COMMANDS = (serve, doctor)

@@ -1,4 +1,4 @@
-"""A conversation with an agent with memory, line by line."""
+"""A chat with an agent with memory, line by line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.documents import Document
     from langchain_core.language_models import BaseChatModel
@@ -34,21 +34,7 @@ HELP = """\
 /quit           end (or Ctrl-D)"""
 
 
-class Recalled(BaseCallbackHandler):
-    """Prints the hits of recall."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-
-    def on_retriever_end(self, documents: Sequence[Document], **_: Any) -> None:
-        """Note each hit."""
-        for one in documents:
-            title = one.metadata["thread_title"] or one.metadata["thread_id"]
-            said = shorten(one.page_content.split("\n", 1)[0], WIDTH)  # the hit, which is the first of its window
-            self._note(f"recalled {one.metadata['similarity']:.2f} from {title!r}: {said}")
-
-
-class Conversation:
+class Chat(BaseCallbackHandler):
     """An agent and its thread."""
 
     def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
@@ -83,19 +69,21 @@ class Conversation:
             typer.echo()
 
     def note(self, message: str) -> None:
-        """Print a dim line about the conversation."""
+        """Print a dim line that is no answer."""
         self._end_line()
         self._console.print(text(f"· {message}", "dim"), soft_wrap=True)
 
-    # ------------------------------------------------------------------ a turn
+    def on_retriever_end(self, documents: Sequence[Document], **_: Any) -> None:
+        """Print the hits of recall."""
+        for one in documents:
+            title = one.metadata["thread_title"] or one.metadata["thread_id"]
+            said = shorten(one.page_content.split("\n", 1)[0], WIDTH)  # the hit, which is the first of its window
+            self.note(f"recalled {one.metadata['similarity']:.2f} from {title!r}: {said}")
 
     def _turn(self, said: str) -> None:
         if not said:
             return
-        config = {
-            "configurable": {"thread_id": self._thread, "user_id": self._resource},
-            "callbacks": [Recalled(self.note)],
-        }
+        config = {"configurable": {"thread_id": self._thread, "user_id": self._resource}, "callbacks": [self]}
         try:
             for message, _ in self._agent.stream({"messages": [HumanMessage(said)]}, config, stream_mode="messages"):
                 self._hear(message)
@@ -120,17 +108,15 @@ class Conversation:
             typer.echo()
             self._in_line = False
 
-    # ------------------------------------------------------------------ commands
-
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")
         match name:
             case "/memory":
                 show(self._memory.working_memory.get(resource_id=self._resource), as_json=False)
-            case "/recall" if rest.strip():
-                show(self._memory.recall.search(rest, resource_id=self._resource), as_json=False)
-            case "/recall":
+            case "/recall" if not rest.strip():
                 self.note("/recall QUERY: pass the words to search for")
+            case "/recall":
+                show(self._memory.recall.search(rest, resource_id=self._resource), as_json=False)
             case "/threads":
                 show(self._memory.threads.list(resource_id=self._resource), as_json=False)
             case "/new":

@@ -9,39 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from langchain_workingmem.cli.base import (
-    AsJson,
-    MaxBytes,
-    ResourceId,
-    Target,
-    ThreadId,
-    Yes,
-    confirmed,
-    misused,
-    tell,
-    worded,
-)
-from langchain_workingmem.cli.files import not_text, parsed, reading, writing
+from langchain_workingmem.cli import base
+from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.files import parsed, parsed_lines, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.models import ImportReport
 from langchain_workingmem.options import WorkingMemoryOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import DeletionReport
 
-Owner = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
-Namespaces = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--namespace",
-        metavar="A.B.{user_id}",
-        help="Include the items of a LangGraph store below this namespace. Repeatable.",
-    ),
-]
+Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
+_HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
+Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
 
 def import_(
@@ -61,25 +45,25 @@ def import_(
     as_json: AsJson = False,
     target: Target,
 ) -> None:
-    """Read a user's threads from a file. What is there already stays as it is, so this is safe to repeat.
+    """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
 
-    The ids of LangChain's threads are the keys of the file; for a file with one bare list of messages --thread names it.
+    With --format langchain, the keys of the file are the thread ids; a file with a single list of messages needs --thread.
     """
     if format != "workingmem" and resource is None:
-        misused(f"a file of {format} does not say whose it is: pass --resource")
-    remembering = WorkingMemoryOptions(template="", max_bytes=max_bytes)
+        base.misused(f"a file of {format} names no resource: pass --resource")
+    options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
-        with target.recalling(embeddings, make=True, working_memory=remembering) as memory:
+        with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
-        tell("The messages have no vectors yet: run `workingmem reindex`.")
+        base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
 
 def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
     if format == "workingmem":
-        return _parsed_lines(lines, name)
+        return parsed_lines(lines, name)
     from langchain_workingmem.importers import from_chatgpt, from_langchain
 
     whole = parsed(lines.read(), name)
@@ -88,22 +72,12 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
     if isinstance(whole, list) and thread is not None:
         whole = {thread: whole}
     if isinstance(whole, list):
-        msg = f"{name} is a list of messages: pass --thread, the id for their thread"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is a list of messages: pass --thread, the id for their thread")
     return from_langchain(whole)
 
 
-def _parsed_lines(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
-    try:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield parsed(line, f"{name}, line {number}")
-    except UnicodeDecodeError as error:
-        raise not_text(name, error) from error
-
-
 def export(
-    resource: Owner,
+    resource: Resource,
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
@@ -115,17 +89,16 @@ def export(
         records = memory.export_resource(resource, vectors=vectors, namespaces=_namespaces(namespace))
         header, first = next(records), next(records, None)
         if first is None:
-            msg = (
+            raise OptionError(
                 f"nothing is stored for resource {resource!r}: `workingmem threads` lists the threads of all resources"
             )
-            raise OptionError(msg)
         with writing(output) as file:
             for record in chain((header, first), records):
                 file.write(dumps(record) + "\n")
 
 
 def forget(
-    resource: Owner, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
+    resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
 ) -> None:
     """Delete all data of a resource, after asking. Exit code 3: declined.
 
@@ -133,25 +106,23 @@ def forget(
     """
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
-            confirmed(f"{_summary(memory, resource)}. Delete all of it permanently?", yes=False)
+            base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
     _report(report, as_json=as_json)
     if not report.verified:
-        tell("Other programs wrote at the same time: end them, and call this again.")
+        base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
 
 
 def _summary(memory: Memory, resource: str) -> str:
-    messages, cursor = 0, None
-    while True:
-        try:
+    messages, cursor, more = 0, None, True
+    try:
+        while more:
             page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
-        except (OptionError, RedisCapabilityError) as error:
-            return f"The data of resource {resource!r} cannot be listed ({worded(str(error))})"
-        messages += sum(thread.message_count for thread in page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+            messages += sum(thread.message_count for thread in page)
+            cursor, more = page.next_cursor, page.next_cursor is not None
+    except (OptionError, RedisCapabilityError) as error:
+        return f"The data of resource {resource!r} cannot be listed ({base.worded(str(error))})"
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
     return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
@@ -162,10 +133,10 @@ def _namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
 
 
 def _report(report: ImportReport | DeletionReport, *, as_json: bool) -> None:
-    if as_json:
-        show(report, as_json=True)
-        return
     counts = asdict(report).items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
     what = "imported" if isinstance(report, ImportReport) else "deleted"
-    typer.echo(f"{what}: {', '.join(parts) or 'nothing'}")
+    show(report if as_json else f"{what}: {', '.join(parts) or 'nothing'}", as_json=as_json)
+
+
+COMMANDS = (import_, export, forget)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
+from rich.table import Table
 
-from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, add_command, existing, misused
+from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
-from langchain_workingmem.cli.output import show, table, text
+from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
@@ -32,28 +32,16 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
+NOT_KEPT = "revision {} is not kept: `workingmem working-memory history` lists the kept ones"
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose working memory: of the thread if there is one, else of the resource."""
-
-    resource_id: ResourceId = None
-    thread_id: ThreadId = None
 
 
 @contextmanager
 def _opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> Iterator[Memory]:
-    thread = owner.thread_id
-    if owner.resource_id is None and thread is None:
-        misused("pass --resource, for the working memory of a resource, or --thread, for that of one thread")
-    options = WorkingMemoryOptions(
-        template="", scope="thread" if thread else "resource", revisions=KEEP_ALL, max_bytes=max_bytes
-    )
+    options = WorkingMemoryOptions(template="", scope=owner.scope(), revisions=KEEP_ALL, max_bytes=max_bytes)
     with target.opened(working_memory=options) as memory:
-        if thread is not None:
-            existing(memory, thread, owner.resource_id)
+        if owner.thread_id is not None:
+            existing(memory, owner.thread_id, owner.resource_id)
         yield memory
 
 
@@ -103,11 +91,10 @@ def set_(
     def make(_: Format, before: str) -> str:
         if before.strip() and is_object(before) != is_object(given):
             names = ("text", "a JSON object")
-            msg = (
+            raise OptionError(
                 f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which its "
                 "program could not read; nothing was changed: to replace it, run `workingmem working-memory clear` first"
             )
-            raise OptionError(msg)
         return options.format.apply(before, given, mode)
 
     with _opened(target, owner, max_bytes) as memory:
@@ -138,13 +125,15 @@ def history(
     if as_json:
         show(found, as_json=True)
         return
-    rows = table("revision", "written (UTC)", "by", "bytes", "begins with")
+    rows = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("revision", "written (UTC)", "by", "bytes", "begins with"):
+        rows.add_column(head, overflow="fold")
     for state in found:
         first = next((line for line in state.text.splitlines() if line.strip()), "(empty)")
         time = f"{state.updated_at:%Y-%m-%d %H:%M:%S}" if state.updated_at else ""
         cells = [str(state.revision), time, state.origin or "", f"{len(state.text.encode()):,}", first[:80]]
         rows.add_row(*map(text, cells))
-    show(rows if found else Text("nothing was written yet"), as_json=False, wide=True)
+    show(rows if found else "nothing was written yet", as_json=False, wide=True)
 
 
 def diff(
@@ -154,13 +143,12 @@ def diff(
     with _opened(target, owner) as memory:
         kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **vars(owner))}
     if not kept:
-        msg = "nothing was written yet, so there is nothing to compare"
-        raise OptionError(msg)
+        raise OptionError("nothing was written yet, so there is nothing to compare")
     last = max(kept) if later is None else later
     first = max((one for one in kept if one < last), default=0) if earlier is None else earlier
     for revision in (first, last):
         if revision not in kept and (revision or last == 0):
-            raise _not_kept(revision)
+            raise OptionError(NOT_KEPT.format(revision))
     show(kept[last].diff(kept.get(first)), as_json=as_json)
 
 
@@ -176,15 +164,8 @@ def revert(
         try:
             state = memory.working_memory.revert(revision, **vars(owner))
         except RevisionNotFoundError:
-            raise _not_kept(revision) from None
+            raise OptionError(NOT_KEPT.format(revision)) from None
     _show(state, as_json=as_json)
-
-
-def _not_kept(revision: int) -> OptionError:
-    return OptionError(f"revision {revision} is not kept: `workingmem working-memory history` lists the kept ones")
-
-
-# ---------------------------------------------------------------------- documents
 
 
 def _content(argument: str | None, file: Path | None) -> str:
@@ -213,6 +194,4 @@ def _show(state: WorkingMemoryState, *, as_json: bool) -> None:
     show(state, as_json=as_json)
 
 
-app = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
-for _command in (get, set_, clear, history, diff, revert):
-    add_command(app, _command)
+COMMANDS = (get, set_, clear, history, diff, revert)

@@ -60,14 +60,15 @@ def _part(part: Part) -> str:
 
 
 def _row(row: Row) -> str:
-    cells: list[str] = []
-    for head, cell in row.cells.items():
+    cells, share = row
+    drawn = []
+    for number, (head, cell) in enumerate(cells.items(), 1):
         style = _WIDE if head == "message" else _NARROW
-        if row.share and len(cells) + 1 == len(row.cells):
-            style = f"{style};{_BAR.format(100 * row.share)}"
-        text = f"<strong>{_text(cell)}</strong>" if head == "message" and row.stands_out else _text(cell)
-        cells.append(f'<td dir="auto" style="{style}">{text}</td>')
-    return f'<tr style="{_HIT if row.stands_out else "background:transparent"}">{"".join(cells)}</tr>'
+        if share and number == len(cells):
+            style = f"{style};{_BAR.format(100 * share)}"
+        text = f"<strong>{_text(cell)}</strong>" if head == "message" and share is not None else _text(cell)
+        drawn.append(f'<td dir="auto" style="{style}">{text}</td>')
+    return f'<tr style="{"background:transparent" if share is None else _HIT}">{"".join(drawn)}</tr>'
 
 
 def _line(tone: Tone, text: str) -> str:

@@ -25,41 +25,33 @@ _TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the
 # plain classes: every program imports this module, and a dataclass takes longer to make than the module to load
 
 
-class Row:
-    """A row of a table: its cells by the names of their columns. The column "message" may take many lines."""
-
-    def __init__(self, cells: Mapping[str, str], *, stands_out: bool = False, share: float = 0.0) -> None:
-        self.cells = cells
-        self.stands_out = stands_out
-        self.share = share  # filled share of the bar in the last cell, 0 to 1
-
-
 class Table:
-    """Rows with the same columns."""
+    """Rows: cells by column, and None, or how full the bar of a highlighted row is (0 to 1).
+
+    The column "message" may take many lines.
+    """
 
     def __init__(self, rows: Sequence[Row], caption: str = "") -> None:
-        self.columns = tuple(rows[0].cells) if rows else ()
-        self.rows = rows
-        self.caption = caption
+        self.columns = tuple(rows[0][0]) if rows else ()
+        self.rows, self.caption = rows, caption
 
 
 class Lines:
     """Text, line by line."""
 
     def __init__(self, lines: Sequence[tuple[Tone, str]], caption: str = "") -> None:
-        self.lines = lines
-        self.caption = caption
+        self.lines, self.caption = lines, caption
 
 
 class Picture:
     """A title, a few facts, and the parts below them. Facts that are None are left out."""
 
     def __init__(self, title: str, facts: Mapping[str, str | None], parts: Sequence[Part] = ()) -> None:
-        self.title = title
+        self.title, self.parts = title, parts
         self.facts = {name: value for name, value in facts.items() if value is not None}
-        self.parts = parts
 
 
+Row: TypeAlias = "tuple[Mapping[str, str], float | None]"
 Part: TypeAlias = Table | Lines | Picture
 
 
@@ -110,13 +102,11 @@ def spoken(message: BaseMessage) -> dict[str, str]:
     role = ROLES.get(message.type, message.type)
     content = message.content
     text = content if isinstance(content, str) else "\n".join(filter(None, map(_word, content)))
-    calls = [
-        f"[calls {label(call['name'])}: {label(values(call['args']))}]"
-        for call in getattr(message, "tool_calls", None) or []
-    ]
+    calls = getattr(message, "tool_calls", None) or []
+    lines = [f"[calls {label(call['name'])}: {label(values(call['args']))}]" for call in calls]
     return {
         "role": f"{role} {label(message.name)}" if message.name else role,
-        "message": "\n".join([excerpt(text), *calls]).strip("\n") or "[nothing]",
+        "message": "\n".join([excerpt(text), *lines]).strip("\n") or "[nothing]",
     }
 
 
@@ -126,7 +116,7 @@ def recalled(
     ranks: Mapping[tuple[str, str | None], tuple[int, float]],
 ) -> list[Table]:
     """Show windows by thread, that of the best hit first. `ranks` holds rank and similarity of each hit."""
-    gap = Row(dict.fromkeys(("time (UTC)", "role", "message", "rank", "similarity"), "") | {"time (UTC)": "⋯"})
+    gap: Row = (dict.fromkeys(("time (UTC)", "role", "message", "rank", "similarity"), "") | {"time (UTC)": "⋯"}, None)
     tables = []
     for thread_id in dict.fromkeys([*titles, *found]):
         rows: list[Row] = []
@@ -141,10 +131,10 @@ def recalled(
 def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) -> Row:
     cells = {"time (UTC)": minutes(at), **spoken(message)}
     if hit is None:
-        return Row({**cells, "rank": "", "similarity": ""})
+        return {**cells, "rank": "", "similarity": ""}, None
     rank, similarity = hit
     cells |= {"rank": str(rank), "similarity": f"{similarity:.2f}" if similarity else "words only"}
-    return Row(cells, stands_out=True, share=min(max(similarity, 0.0), 1.0))
+    return cells, min(max(similarity, 0.0), 1.0)
 
 
 def _word(part: str | Mapping[Any, Any]) -> str:

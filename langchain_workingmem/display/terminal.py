@@ -41,7 +41,7 @@ def _table(part: Table) -> Grid:
     grid.add_column("")
     for head in part.columns:
         grid.add_column(Text(head), overflow="fold", ratio=1 if head == "message" else None)
-    for row in part.rows:
-        pointer, style = ("▸", "bold") if row.stands_out else ("", "")
-        grid.add_row(pointer, *map(_text, row.cells.values()), style=style)
+    for cells, share in part.rows:
+        pointer, style = ("", "") if share is None else ("▸", "bold")
+        grid.add_row(pointer, *map(_text, cells.values()), style=style)
     return grid

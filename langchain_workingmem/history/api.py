@@ -76,8 +76,10 @@ class History:
             if message.id is None:
                 raise IdError("a message to update has no id", remedy="take it from history.messages()")
             if not is_ours_to_keep(message):
-                msg = f"message {message.id!r} is nothing that history keeps: take it from history.messages()"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"message {message.id!r} is nothing that history keeps",
+                    remedy="take it from history.messages()",
+                )
         return plans.save_messages(self._core, given, thread_id, resource_id, mode="update")
 
     def _append(

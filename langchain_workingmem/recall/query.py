@@ -67,8 +67,10 @@ class Query:
             msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {sorted(RecallArguments.__optional_keys__)}"
             raise TypeError(msg)
         if not isinstance(text, str):
-            msg = f"query is of type {type(text).__name__}: pass a str"
-            raise OptionError(msg)
+            raise OptionError(
+                f"query is of type {type(text).__name__}",
+                remedy="pass a str",
+            )
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
         scope = given.get("scope", options.scope)
         one_of(scope, ("resource", "thread"), "scope")
@@ -78,8 +80,10 @@ class Query:
             check_id(resource_id, "resource_id")
         if thread_id is None and (scope == "thread" or resource_id is None):
             missing = "thread_id" if scope == "thread" else "resource_id"
-            msg = f"recall over a {scope} needs a {missing}: {FROM_WHERE.format(missing)}"
-            raise IdError(msg)
+            raise IdError(
+                f"recall over a {scope} needs a {missing}",
+                remedy=f"{FROM_WHERE.format(missing)}",
+            )
         max_tokens = given.get("max_tokens")
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")
@@ -130,14 +134,15 @@ class Query:
 
 def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any] | None:
     if metadata is not None and not isinstance(metadata, Mapping):
-        msg = f"metadata={shown(metadata)}: use a dict"
-        raise OptionError(msg)
-    if unknown := [key for key in metadata or () if key not in options.filterable]:
-        msg = (
-            f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can: name the keys in "
-            "RecallOptions(filterable=...) and run memory.recall.reindex()"
+        raise OptionError(
+            f"metadata={shown(metadata)}",
+            remedy="use a dict",
         )
-        raise OptionError(msg)
+    if unknown := [key for key in metadata or () if key not in options.filterable]:
+        raise OptionError(
+            f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can",
+            remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
+        )
     return metadata
 
 

@@ -142,8 +142,10 @@ class Turn:
             nothing: tuple[object, ...] = (None, (), [], {}, set(), "")  # filters without content ask for nothing
             if asked := sorted(name for name, value in arguments.items() if value not in nothing):
                 self.core.state.recalling  # noqa: B018 - raises where recall is off
-                msg = f"recall=False and {', '.join(asked)}: leave one of them out"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"recall=False and {', '.join(asked)}",
+                    remedy="leave one of them out",
+                )
             return None
         asked_with = question(new)
         text = str(asked_with.text) if asked_with else ""

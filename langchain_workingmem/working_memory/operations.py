@@ -47,14 +47,12 @@ def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str |
     options = state.remembering
     if options.scope == "thread":
         if thread_id is None:
-            msg = "working memory of a thread needs a thread_id: " + FROM_WHERE.format("thread_id")
-            raise IdError(msg)
+            raise IdError("working memory of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
         owner = (yield from owner_of(state, thread_id, resource_id))[1] if options.is_personal else resource_id
         return ScopeKey(state.keys.of(thread_id).all, thread_id, resource_id, Ids(thread_id, owner))
     if resource_id is None:
         if thread_id is None:
-            msg = "working memory of a resource needs a resource_id: " + FROM_WHERE.format("resource_id")
-            raise IdError(msg)
+            raise IdError("working memory of a resource needs a resource_id", remedy=FROM_WHERE.format("resource_id"))
         _, resource_id = yield from owner_of(state, thread_id, None)
     return ScopeKey(state.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
 
@@ -178,14 +176,15 @@ def check_document(state: MemoryState, document: str) -> str:
     try:
         size = len(document.encode())
     except UnicodeEncodeError as error:
-        msg = f"working memory was not changed, because the update holds a lone surrogate: {error}"
-        raise WorkingMemoryValidationError(msg) from error
+        raise WorkingMemoryValidationError(
+            f"working memory was not changed, because the update holds a lone surrogate ({error})",
+            remedy="send valid Unicode",
+        ) from error
     if size > limit:
-        msg = (
-            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed: keep only what matters, "
-            "or raise WorkingMemoryOptions(max_bytes=...)"
+        raise WorkingMemoryValidationError(
+            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
+            remedy="keep only what matters, or raise WorkingMemoryOptions(max_bytes=...)",
         )
-        raise WorkingMemoryValidationError(msg)
     return document
 
 
@@ -193,8 +192,10 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     """Raise `ReadOnlyError` when working memory is only shown."""
     options = state.remembering
     if options.read_only:
-        msg = "working memory is read-only: WorkingMemoryOptions(read_only=True) was passed to this Memory"
-        raise ReadOnlyError(msg)
+        raise ReadOnlyError(
+            "working memory is read-only",
+            remedy="make a Memory without WorkingMemoryOptions(read_only=True)",
+        )
     return options
 
 

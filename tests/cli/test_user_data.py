@@ -119,11 +119,11 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
         (HEADER + b"5", [], "record 2: is of type int"),
         (HEADER + b"\xff", [], "is not UTF-8"),
         (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
-        (b"[[]]", ["--format", "chatgpt", "--resource", "maya"], "conversation 0 is none"),
+        (b"[[]]", ["--format", "chatgpt", "--resource", "maya"], "conversation 0 is not a valid"),
         (
             b'[{"id": "c", "create_time": 1e300}]',
             ["--format", "chatgpt", "--resource", "maya"],
-            "conversation 0 is none",
+            "conversation 0 is not a valid",
         ),
         (
             b'{"t": [{"type": "ai", "data": 5}]}',

@@ -151,9 +151,10 @@ def test_the_guardian_has_the_files_written_out(data: Path, monkeypatch: pytest.
 def test_a_disk_that_fails_makes_each_write_wait_for_it(
     data: Path, monkeypatch: pytest.MonkeyPatch, number: int, then: str
 ) -> None:
-    def fail(_: int) -> None:
+    def fail(_: object) -> None:
         raise OSError(number, os.strerror(number))
 
+    monkeypatch.setattr(guardian, "log", fail)  # the log is on the same disk
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
         client.set("key", "value")
         write_out_twice(monkeypatch, data, fail)

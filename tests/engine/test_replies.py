@@ -10,7 +10,7 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import RedisConnectionError
-from langchain_workingmem._engine.replies import refused
+from langchain_workingmem._engine.replies import refused, reply_of
 
 LOGIN = "username=ann,password=hunter2"
 HIDDEN = "username=<REDACTED>,password=<REDACTED>"

@@ -284,9 +284,7 @@ RECIPES: dict[str, Recipe] = {
     "_documents.schemas.shape": lambda t: schemas.shape(
         {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
     ),
-    "_documents.schemas.inlined": lambda t: schemas.inlined(
-        {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, FACTS
-    ),
+    "_documents.padding.inlined": lambda t: padding.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}),
     "_documents.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
     "_documents.schemas.dump": lambda t: schemas.dump(document(t)),
     "_documents.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],

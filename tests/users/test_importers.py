@@ -143,7 +143,7 @@ def test_a_result_without_a_call_is_left_out() -> None:
     ],
 )
 def test_what_is_no_conversation_is_refused_by_its_number(conversations: Any) -> None:
-    with pytest.raises(OptionError, match="conversation 1 is none"):
+    with pytest.raises(OptionError, match="conversation 1 is not a valid"):
         list(from_chatgpt([CONVERSATION, *conversations]))
 
 
