@@ -11,8 +11,6 @@ from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis.core import Core, Entered
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.chat_models import chat_model
-from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.history import History
@@ -117,6 +115,8 @@ class Memory(Faces, Entered):
         # redis-py and numpy: who only imports `Memory` need not wait for them
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
+        from langchain_workingmem.chat_models import chat_model
+        from langchain_workingmem.embeddings import embedding_model
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
