@@ -214,6 +214,9 @@ OPERATIONS: dict[str, Operation] = {
     "export_resource": Operation(lambda c: list(c.memory.export_resource(c.resource))),
     "import_resource": Operation(lambda c: c.memory.import_resource(list(c.memory.export_resource(c.resource)))),
     "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
+    "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
+    "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
+    "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
 
