@@ -23,6 +23,7 @@ from langchain_workingmem.io.runners import AsyncRunner, Runner
 from langchain_workingmem.plans import effects
 from langchain_workingmem.plans.effects import Command, Scan, Send
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.by_hand import ByHand
 from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
@@ -98,6 +99,15 @@ def make_memory(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyn
     yield make
     for memory in made:
         loop_runner.run(memory.aclose())
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByHand]:
+    """Let the test play the server for every memory that it makes, by their sync face; it has to be asked for every answer."""
+    hand = ByHand()
+    monkeypatch.setattr(Runner, "run", lambda _, plan, progress=None: hand.run(plan, progress))
+    yield hand
+    assert not hand.answers
 
 
 @pytest.fixture
