@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
@@ -32,8 +32,10 @@ from tests.helpers.models import Bench
 from tests.helpers.trips import Trips, counted_trips
 
 Make = Callable[..., Memory]
-settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does
-settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
+# what an example takes depends on what else the machine does
+unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("usual", **unhurried)
+settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 
 

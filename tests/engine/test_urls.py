@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
 from langchain_workingmem.io.urls import check_url, sentinel_parts
+from tests.helpers.examples import examples
 
 ODD = "/#?@:[]%&= ,\\<>\"'\u2100\u00e9\t{}"
 PLACES = (
@@ -64,7 +65,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
-@settings(deadline=None, max_examples=max(15, settings().max_examples // 50))
+@examples(15)
 @given(odd=st.text(ODD, min_size=1, max_size=3))
 @example(odd="/")
 @example(odd="#")

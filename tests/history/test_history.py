@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
@@ -21,6 +21,7 @@ from langchain_workingmem import (
     ThreadNotFoundError,
 )
 from langchain_workingmem.text.chunks import split
+from tests.helpers.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,7 +305,7 @@ _steps = st.lists(
 _run = count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 @given(steps=_steps)
 def test_any_steps_leave_what_a_list_would_hold(
     memory: Memory, raw: redis.Redis, prefix: str, steps: list[tuple[str, Any]]

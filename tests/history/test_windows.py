@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
@@ -17,6 +17,7 @@ from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.space import Space
 from langchain_workingmem.plans.turn import Gathered, assemble
 from langchain_workingmem.plans.windows import groups, history_window, valid
+from tests.helpers.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,13 +153,13 @@ def order_kept(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> b
 
 
 @given(any_messages)
-@settings(max_examples=600)
+@examples(200)
 def test_any_list_becomes_acceptable(messages: list[BaseMessage]) -> None:
     accept(valid(messages))
 
 
 @given(any_messages)
-@settings(max_examples=300)
+@examples(100)
 def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> None:
     found = valid(messages)
     given_objects = {id(message) for message in messages}
@@ -176,7 +177,7 @@ def test_what_is_acceptable_once_stays_as_it_is(messages: list[BaseMessage]) -> 
 
 
 @given(conversations())
-@settings(max_examples=300)
+@examples(100)
 def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) -> None:
     accept(messages)
     assert valid(messages) == messages
@@ -184,7 +185,7 @@ def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) 
 
 
 @given(conversations(), st.data())
-@settings(max_examples=400)
+@examples(150)
 def test_any_cut_and_any_deletion_becomes_acceptable(messages: list[BaseMessage], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(messages)))
     stop = data.draw(st.integers(start, len(messages)))
@@ -221,7 +222,7 @@ def stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 @given(any_messages.map(stored), options)
-@settings(max_examples=500)
+@examples(150)
 def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     found = history_window(messages, chosen)
     accept(found)
@@ -231,7 +232,7 @@ def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], ch
 
 
 @given(conversations(), options)
-@settings(max_examples=300)
+@examples(100)
 def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     given_objects = {id(message) for message in messages}
     for message in history_window(messages, chosen):
@@ -239,7 +240,7 @@ def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chos
 
 
 @given(any_messages.map(stored), any_messages, options)
-@settings(max_examples=500)
+@examples(150)
 def test_history_and_new_messages_together_are_acceptable(
     old: list[BaseMessage], new: list[BaseMessage], chosen: HistoryOptions
 ) -> None:
