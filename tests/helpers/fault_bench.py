@@ -34,7 +34,8 @@ class Trial:
 
 
 def masked(text: str) -> str:
-    """Take out times and new ids."""
+    """Take out times, new ids and the size of the server."""
+    text = re.sub(r"[\d.]+ MiB", "<size>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
