@@ -26,11 +26,10 @@ from tests.helpers.fault_bench import TOOLS, FaultBench, Outcome, Trial
 from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 
-pytestmark = pytest.mark.both_faces
-
 TIMEOUT = timedelta(milliseconds=300)  # where somebody is silent
-EVERY_BYTE = 80  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
-SAMPLE = 20
+SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
+EVERY_BYTE = 60  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
+SAMPLE = 12
 
 
 def test_every_method_is_tried_but_those_of_several_steps() -> None:
@@ -48,11 +47,15 @@ def places(passed: bytes) -> list[int]:
     return sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1})
 
 
-@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
+# what the async runner makes of a broken connection does not depend on the operation
+BROKEN = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]
+
+
+@pytest.mark.parametrize(("face", "name"), BROKEN, indirect=["face"])
 def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
-    make_bench: Callable[..., FaultBench], operation: Operation
+    make_bench: Callable[..., FaultBench], name: str
 ) -> None:
-    bench = make_bench()
+    operation, bench = (ALONE | TOOLS)[name], make_bench()
     whole = bench.record(operation)
     assert whole.answer is not None
     for stream in get_args(Stream):
@@ -70,6 +73,7 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
                 assert outcome == Outcome(None, whole.before, outcome.after, None, Exchange())
 
 
+@pytest.mark.both_faces
 def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
     make_bench: Callable[..., FaultBench],
 ) -> None:
@@ -105,6 +109,7 @@ def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
                 assert (outcome.answer, outcome.after) == (whole.answer, whole.after)
 
 
+@pytest.mark.both_faces
 def test_a_lost_reply_to_a_seeded_thread_says_what_may_be_missing(make_bench: Callable[..., FaultBench]) -> None:
     bench = make_bench()
     memory = bench.memory
@@ -129,9 +134,8 @@ def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: re
     assert raw.hget(Keys(prefix).of_resource("u")[1], "document") == b"the rival's"
 
 
-@pytest.mark.parametrize(
-    "name", ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
-)
+@pytest.mark.both_faces
+@pytest.mark.parametrize("name", SEVERAL)
 def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
     make_bench: Callable[..., FaultBench], name: str
 ) -> None:
@@ -150,6 +154,7 @@ def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
             assert outcome == whole
 
 
+@pytest.mark.both_faces
 @pytest.mark.parametrize("place", ["redis", "unix", "redis+sentinel"])
 def test_a_server_that_stays_silent_is_asked_twice_at_most(
     make_memory: Callable[..., Memory], tmp_path: Path, place: str
@@ -178,6 +183,7 @@ def test_a_server_that_stays_silent_is_asked_twice_at_most(
         assert connections == 4  # two calls
 
 
+@pytest.mark.both_faces
 def test_setting_up_over_a_broken_connection_works(
     proxy: Proxy, private: EmbeddedRedis, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
