@@ -22,12 +22,11 @@ from langchain_workingmem.plans import effects, scripts
 from langchain_workingmem.plans.keys import Keys
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import public_methods
-from tests.helpers.fault_bench import TOOLS, FaultBench, Outcome, Trial
+from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outcome, Trial
 from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 
 TIMEOUT = timedelta(milliseconds=300)  # where somebody is silent
-SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
 EVERY_BYTE = 60  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
 SAMPLE = 12
 
@@ -47,11 +46,7 @@ def places(passed: bytes) -> list[int]:
     return sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1})
 
 
-# what the async runner makes of a broken connection does not depend on the operation
-BROKEN = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]
-
-
-@pytest.mark.parametrize(("face", "name"), BROKEN, indirect=["face"])
+@pytest.mark.parametrize(("face", "name"), BY_FACES, indirect=["face"])
 def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
     make_bench: Callable[..., FaultBench], name: str
 ) -> None:

@@ -65,7 +65,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
-@examples(15)
+@examples(8)
 @given(odd=st.text(ODD, min_size=1, max_size=3))
 @example(odd="/")
 @example(odd="#")

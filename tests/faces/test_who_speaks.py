@@ -17,7 +17,6 @@ from tests.house.test_isolation import secret as odd
 from tests.tools.samples import Invoke
 
 pytestmark = [
-    pytest.mark.both_faces,
     pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),
 ]
 EVERY_FACE = pytest.mark.parametrize("name", FACES)
@@ -72,6 +71,7 @@ def refused(shared: Memory, invoke: Invoke) -> Callable[..., str]:
 # ---------------------------------------------------------------------- the authenticated user
 
 
+@pytest.mark.both_faces
 @EVERY_FACE
 @pytest.mark.parametrize("claim", [{}, {"user_id": "ann"}, {"resource_id": "ann"}])
 def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: dict[str, str]) -> None:

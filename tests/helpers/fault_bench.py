@@ -15,7 +15,7 @@ import redis
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.operations import Caller, Operation, note
+from tests.helpers.operations import ALONE, Caller, Operation, note
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
 
@@ -48,6 +48,9 @@ def _edit(caller: Caller) -> Any:
 
 
 TOOLS = {"update_working_memory": Operation(_edit, note)}  # it tells the model about errors, and raises none
+# Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
+SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
+BY_FACES = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]
 
 
 @dataclass(frozen=True)
