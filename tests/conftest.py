@@ -27,7 +27,6 @@ from tests.helpers.by_hand import ByHand
 from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
-from tests.helpers.forget import forget
 from tests.helpers.models import Bench
 from tests.helpers.trips import Trips, counted_trips
 
@@ -56,7 +55,13 @@ def prefix(server: EmbeddedRedis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
     yield prefix
-    forget(server.url, prefix)
+    with redis.Redis.from_url(server.url) as client:
+        bare: Any = client
+        for index in bare.execute_command("FT._LIST"):
+            if index.startswith(prefix.encode()):
+                bare.execute_command("FT.DROPINDEX", index)
+        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
+            client.unlink(*keys)
 
 
 @pytest.fixture

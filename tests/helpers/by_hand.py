@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from langchain_workingmem.errors import EmbeddingError, RedisReplyError, WorkingMemError
-from langchain_workingmem.plans import scripts
 from langchain_workingmem.plans.codec import encode_body
 from langchain_workingmem.plans.effects import Ask, Command, Effect, Embed, Later, Pause, Plan, Scan, Send, Work
 from langchain_workingmem.plans.keys import Keys
 from tests.helpers.embeddings import WordEmbeddings
 
 KEYS = Keys()
-_SCRIPTS = {script.sha: name for name, script in vars(scripts).items() if isinstance(script, scripts.Script)}
 
 
 class ByHand:
@@ -93,12 +93,20 @@ def _set_up(commands: Sequence[Command]) -> list[Any] | None:
     return None
 
 
+@cache
+def _scripts() -> dict[str, str]:
+    """Name the scripts as the package's modules do, by their digests."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("langchain_workingmem.")]
+    named = [pair for module in modules for pair in vars(module).items()]
+    return {script.sha: name for name, script in named if type(script).__name__ == "Script"}
+
+
 def words_of(commands: Sequence[Command]) -> list[str]:
-    """Name commands by their first word, and calls of scripts by the script's name, followed by a ! with its source."""
+    """Name commands by their first word, and scripts by their name, with a ! where their source was sent."""
     found = []
     for first, second, *_ in commands:
-        source = first == "EVAL" and next(sha for sha in _SCRIPTS if scripts.as_eval(("", sha))[1] == second)
-        found.append(f"{_SCRIPTS[source]}!" if source else _SCRIPTS.get(str(second), str(first)))
+        sha = hashlib.sha1(str(second).encode()).hexdigest() if first == "EVAL" else str(second)
+        found.append(f"{_scripts().get(sha, first)}{'!' * (first == 'EVAL')}")
     return found
 
 

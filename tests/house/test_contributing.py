@@ -42,5 +42,5 @@ def test_the_example_of_an_operation_is_where_it_is_said_to_be() -> None:
     assert "def transfer(" in (package / "plans/threads.py").read_text()
     assert 'Script("transfer")' in (package / "plans/scripts.py").read_text()
     assert "async def atransfer(" in (package / "parts/threads.py").read_text()
-    for test in ("test_threads", "test_thread_ids_and_cost", "public_operations", "operations"):
-        assert "threads.transfer" in (ROOT / f"tests/server/{test}.py").read_text()
+    for test in ("threads/test_threads", "threads/test_ids_and_cost", "helpers/operations"):
+        assert "threads.transfer" in (ROOT / f"tests/{test}.py").read_text()

@@ -125,7 +125,7 @@ def test_every_function_is_measured() -> None:
     found = {name for module in modules() for name in functions(module)}
     assert RECIPES.keys() | WITHOUT_TEXT <= found, "no such functions"
     public = set(filter(is_public, found))
-    assert public - RECIPES.keys() - WITHOUT_TEXT == set(), "tests/unit/growth_recipes.py says how each is called"
+    assert public - RECIPES.keys() - WITHOUT_TEXT == set(), "tests/house/growth_recipes.py says how each is called"
     assert found - public - reached() - WITHOUT_TEXT == set(), "no recipe runs through them"
 
 
