@@ -29,8 +29,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
 from tests.helpers.trips import Trips, counted_trips
+from tests.helpers.types import Invoke, Make
 
-Make = Callable[..., Memory]
 # what an example takes depends on what else the machine does
 unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("usual", **unhurried)
@@ -214,7 +214,7 @@ def start(tmp_path: Path) -> Iterator[BareServers]:
 
 
 @pytest.fixture
-def invoke(face: str, loop_runner: asyncio.Runner) -> Callable[..., Any]:
+def invoke(face: str, loop_runner: asyncio.Runner) -> Invoke:
     """Call a tool, an agent or a graph by `invoke` or by `ainvoke`."""
 
     def call(target: Any, *arguments: Any, **more: Any) -> Any:

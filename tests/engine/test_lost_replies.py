@@ -22,11 +22,11 @@ from langchain_workingmem import (
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.plans import resources, working_memory
 from langchain_workingmem.plans.effects import Plan, Scan, Send
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
 from tests.helpers.proxy import Fault
-from tests.users.test_deletion import CrashError, cut
 
 pytestmark = pytest.mark.both_faces
 

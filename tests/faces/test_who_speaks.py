@@ -12,9 +12,9 @@ from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnership
 from langchain_workingmem.errors import WorkingMemError
 from tests.faces.samples import FACES, QUESTION, graph_of, question, signed_in
 from tests.helpers.models import Bench
-from tests.house.test_isolation import NAMES, secrets_in
-from tests.house.test_isolation import secret as odd
-from tests.tools.samples import Invoke
+from tests.helpers.odd_ids import NAMES, secrets_in
+from tests.helpers.odd_ids import secret as odd
+from tests.helpers.types import Invoke
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),

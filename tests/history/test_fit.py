@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.plans.said import is_said, weight_of
 from langchain_workingmem.plans.windows import fit, history_window, valid
+from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored
 from tests.helpers.examples import examples
-from tests.history.test_windows import accept, ai, any_message, conversations, order_kept, result, stored
 
 
 def uptos_of(messages: Sequence[BaseMessage]) -> dict[str, int]:

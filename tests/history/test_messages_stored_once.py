@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from tests.history.test_history import rows_of, said, texts, thread_of, vectors
+from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

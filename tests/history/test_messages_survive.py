@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from tests.helpers.examples import examples
-from tests.history.test_history import rows_of, said, texts
+from tests.helpers.threads import rows_of, said, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadOwnershipError
+from tests.helpers.odd_ids import NAMES, secret, secrets_in
 from tests.helpers.operations import OPERATIONS, Caller, options
-from tests.house.test_isolation import NAMES, secret, secrets_in
 
 Make = Callable[..., Memory]
 

@@ -26,9 +26,9 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.plans.said import is_said
 from langchain_workingmem.plans.windows import without_memory
+from tests.helpers.conversations import accept
 from tests.helpers.examples import examples
 from tests.helpers.models import Bench, Scripted, calling, configured, weather
-from tests.history.test_windows import accept
 
 pytestmark = pytest.mark.both_faces
 

@@ -20,6 +20,7 @@ from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOpt
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.plans.windows import valid
+from tests.helpers.conversations import accept
 from tests.helpers.examples import examples
 from tests.helpers.models import (
     Bench,
@@ -33,7 +34,6 @@ from tests.helpers.models import (
     said,
     weather,
 )
-from tests.history.test_windows import accept
 
 pytestmark = pytest.mark.both_faces
 

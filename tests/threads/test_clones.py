@@ -27,7 +27,7 @@ from langchain_workingmem.plans import clones
 from langchain_workingmem.plans.clones import CLONE_BATCH
 from langchain_workingmem.plans.keys import Keys
 from langchain_workingmem.plans.rows import Wanted
-from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
+from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:

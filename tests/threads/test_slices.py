@@ -17,9 +17,9 @@ from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, Wo
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.plans import history, resources, scripts, threads
 from langchain_workingmem.plans.effects import Plan
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.users.test_deletion import CrashError, cut
 
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices

@@ -23,8 +23,8 @@ from langchain_workingmem import (
 )
 from langchain_workingmem.plans.keys import encode
 from tests.helpers.examples import examples
-from tests.history.test_history import append, texts, thread_of, vectors
-from tests.redis.test_keys import BAD_IDS
+from tests.helpers.odd_ids import BAD_IDS
+from tests.helpers.threads import append, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from tests.helpers.conversations import accept, ai, any_message, calls_of, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.models import own, remembered
 from tests.helpers.trips import Trips
-from tests.history.test_windows import accept, ai, any_message, calls_of, result
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import MemoryContext

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem.plans.said import is_said, weight_of
 from langchain_workingmem.plans.windows import history_window, valid
+from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
-from tests.history.test_windows import accept, ai, result
 from tests.turn.test_context import OLD, TURN, Make, chat, texts
 
 

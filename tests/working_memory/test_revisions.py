@@ -17,7 +17,8 @@ from langchain_workingmem import (
 )
 from langchain_workingmem.plans.keys import Keys
 from tests.helpers.examples import examples
-from tests.working_memory.samples import Make, texts, with_memory
+from tests.helpers.types import Make
+from tests.working_memory.samples import texts, with_memory
 
 if TYPE_CHECKING:
     import redis
