@@ -18,6 +18,8 @@ from langchain_workingmem import Memory, OptionError, RedisConnectionError
 from langchain_workingmem.io.urls import check_url, sentinel_parts
 from tests.helpers.examples import examples
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 ODD = "/#?@:[]%&= ,\\<>\"'\u2100\u00e9\t{}"
 PLACES = (
     "redis://ann:{}@127.0.0.1:1/0",
@@ -57,11 +59,6 @@ def said(url: str) -> str:
             shown += texts(error)
         shown += [repr(memory), repr(getattr(memory, "core", None)), repr(getattr(memory, "_runner", None))]
     return re.sub("0x[0-9a-f]+", "", " ".join(shown))  # addresses of objects
-
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_workingmem.plans.effects.PAUSES", (0.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
