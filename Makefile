@@ -26,7 +26,7 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning -k "not borrowed_clients" $(TOUCHING)
 
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
-	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m hypothesis
+	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/house/test_soak.py tests/house/test_steady.py
 
 check: lint type docs

@@ -12,9 +12,12 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.errors import ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY
 from tests.helpers.models import own
 from tests.helpers.odd_ids import NAMES, secret, secrets_in, tell
 
+# Everybody is in the store; who asks, and whose neighbour. Nightly, everybody asks.
+ASKING = list(pairwise([*NAMES, NAMES[0]]))[:: 1 if NIGHTLY else 3]
 Make = Callable[..., Memory]
 
 
@@ -33,7 +36,7 @@ def test_the_names_are_distinct() -> None:
 
 
 def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
-    for name, other in pairwise([*NAMES, NAMES[0]]):
+    for name, other in ASKING:
         for query in ("what is the pin of mine", secret(other), other):
             for scope in ("resource", "thread"):
                 found = crowded.recall.search(
@@ -59,7 +62,7 @@ def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
 
 def test_a_thread_of_somebody_else_is_refused_everywhere(crowded: Memory) -> None:
     message = [HumanMessage("mine now", id="m0")]
-    for name, other in pairwise([*NAMES, NAMES[0]]):
+    for name, other in ASKING:
         theirs = {"thread_id": name, "resource_id": other}
         tries: list[tuple[Any, Any, dict[str, Any]]] = [
             (crowded.recall.search, "pin", theirs),
