@@ -1,8 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
+TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tests/engine/test_connections.py \
+	tests/engine/test_replies.py tests/faces/test_nodes.py tests/faces/test_retriever.py tests/house/test_both_faces.py \
+	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/tools/test_tools.py
 
-.PHONY: quickstart chat test nightly check lint type docs docs-serve format notebooks dist bench clean
+.PHONY: quickstart chat test coverage test-lowest nightly check lint type docs docs-serve format notebooks dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -11,11 +15,18 @@ chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed;
 	@$(BIN)/workingmem chat $(ARGS)
 
 test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak keeps all cores busy and comes last
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone" $(COVERAGE)
 	$(BIN)/python -m pytest -m alone
 
+coverage: COVERAGE := --cov
+coverage: test  ## the same, and says which lines of the package no test runs; fails below the floor in pyproject.toml
+
+test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the lowest versions that pyproject.toml allows
+	@# redis-py 7.4 by itself cannot speak RESP3 over a Unix socket, as these borrowed clients do
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning -k "not borrowed_clients" $(TOUCHING)
+
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
-	$(BIN)/python -m pytest --hypothesis-profile=nightly tests/text tests/documents tests/history tests/recall tests/redis tests/engine
+	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/house/test_soak.py tests/house/test_steady.py
 
 check: lint type docs
@@ -68,6 +79,14 @@ $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
 	touch $@
 
+$(LOWEST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1" uv
+	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --extra all \
+		--output-file $(LOWEST)/versions.txt pyproject.toml
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable ".[all]" --group pytest
+	touch $@
+
 $(VENV)/.chat: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[all]"
 	touch $@
@@ -78,4 +97,4 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(LOWEST) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

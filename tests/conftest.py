@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
@@ -24,16 +24,18 @@ from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.by_hand import ByHand
 from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
-from tests.helpers.forget import forget
 from tests.helpers.models import Bench
 from tests.helpers.trips import Trips, counted_trips
+from tests.helpers.types import Invoke, Make
 
-Make = Callable[..., Memory]
-settings.register_profile("usual", deadline=None)  # what an example takes depends on what else the machine does
-settings.register_profile("nightly", max_examples=10_000, deadline=None)  # make nightly
+# what an example takes depends on what else the machine does
+unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("usual", **unhurried)
+settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 
 
@@ -56,7 +58,13 @@ def prefix(server: EmbeddedRedis) -> Iterator[str]:
     with redis.Redis.from_url(server.url) as client:
         client.hset(f"{prefix}:layout", "version", LAYOUT)  # as in a database that is in use
     yield prefix
-    forget(server.url, prefix)
+    with redis.Redis.from_url(server.url) as client:
+        bare: Any = client
+        for index in bare.execute_command("FT._LIST"):
+            if index.startswith(prefix.encode()):
+                bare.execute_command("FT.DROPINDEX", index)
+        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
+            client.unlink(*keys)
 
 
 @pytest.fixture
@@ -101,6 +109,15 @@ def make_memory(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyn
     yield make
     for memory in made:
         loop_runner.run(memory.aclose())
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByHand]:
+    """Let the test play the server for every memory that it makes, by their sync face; it has to be asked for every answer."""
+    hand = ByHand()
+    monkeypatch.setattr(Runner, "run", lambda _, plan, progress=None: hand.run(plan, progress))
+    yield hand
+    assert not hand.answers
 
 
 @pytest.fixture
@@ -200,7 +217,7 @@ def start(tmp_path: Path) -> Iterator[BareServers]:
 
 
 @pytest.fixture
-def invoke(face: str, loop_runner: asyncio.Runner) -> Callable[..., Any]:
+def invoke(face: str, loop_runner: asyncio.Runner) -> Invoke:
     """Call a tool, an agent or a graph by `invoke` or by `ainvoke`."""
 
     def call(target: Any, *arguments: Any, **more: Any) -> Any:

@@ -6,20 +6,31 @@ import gzip
 import importlib.util
 import json
 import re
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def run(script: str, *arguments: object) -> str:
-    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a script as Python does, in this process, which has imported what most of its time would go into."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+    def call(script: str, *arguments: object) -> str:
+        path = str(BENCHMARKS / script)
+        monkeypatch.setattr(sys, "argv", [path, *map(str, arguments)])
+        runpy.run_path(path, run_name="__main__")
+        return capsys.readouterr().out
+
+    return call
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -54,7 +65,7 @@ def data_set(*, causal: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["all at once", "causal"])
-def test_recall_quality_finds_the_evidence_and_writes_the_curves(tmp_path: Path, causal: bool) -> None:
+def test_recall_quality_finds_the_evidence_and_writes_the_curves(run: Run, tmp_path: Path, causal: bool) -> None:
     source, curves = tmp_path / "tiny.json.gz", tmp_path / "recall.json"
     source.write_bytes(gzip.compress(json.dumps(data_set(causal=causal)).encode()))
     output = run("recall_quality.py", source, "--grid", "1,2,4x0,1", "--out", curves)
@@ -66,7 +77,7 @@ def test_recall_quality_finds_the_evidence_and_writes_the_curves(tmp_path: Path,
     assert [set(curve) for curve in json.loads(curves.read_text())["curves"].values()] == [{"semantic", "hybrid"}]
 
 
-def test_recall_quality_keeps_vectors_and_measures_one_search_alone(tmp_path: Path) -> None:
+def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tmp_path: Path) -> None:
     source, cache = tmp_path / "tiny.json", tmp_path / "vectors.db"
     source.write_text(json.dumps(data_set(causal=False)))
     arguments = (source, "--grid", "1,2x0", "--search", "hybrid", "--cache", cache, "--limit", 1)
@@ -112,14 +123,15 @@ def test_minilm_gives_the_similarities_of_its_model_card(monkeypatch: pytest.Mon
     assert vectors @ vectors.T == pytest.approx(np.array(expected), abs=1e-4)
 
 
-def test_turn_and_store_show_ours_beside_bare() -> None:
+def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
     turn = run("turn.py", "--messages", 300, "--resources", 3, "--threads", 2, "--turns", 5)
     assert "save_turn of 2 messages" in turn
     assert "recall.search, hybrid" in turn
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
 
 
-def test_peers_stand_in_one_table_or_are_said_to_be_skipped() -> None:
+@pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
+def test_peers_stand_in_one_table_or_are_said_to_be_skipped(run: Run) -> None:
     output = run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3)
     table = rows(output)
     assert table["Memory, hybrid"][2] == "2"  # round trips of a context
@@ -134,7 +146,7 @@ def test_peers_stand_in_one_table_or_are_said_to_be_skipped() -> None:
         assert (f"{name}: not installed, skipped" in output) != there
 
 
-def test_scaling_writes_figures_that_plots_can_draw(tmp_path: Path) -> None:
+def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) -> None:
     figures = tmp_path / "scaling.json"
     output = run("scaling.py", "--most", 1000, "--rounds", 2, "--dims", 8, "--gib", 0.0001, "--out", figures)
     assert "threads of one user with 1,000 messages: 10 would need 0.0 GiB, left out" in output
@@ -150,7 +162,7 @@ def test_scaling_writes_figures_that_plots_can_draw(tmp_path: Path) -> None:
         assert Path(image).read_text().count("<polyline") in {10, 2}
 
 
-def test_imports_are_counted_beside_what_they_need() -> None:
+def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     table = rows(run("imports.py", "--rounds", 1))
     ours = table["`from langchain_workingmem import Memory`"]
     assert ours[2] == "`import langchain_core.messages`"
@@ -170,7 +182,7 @@ def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
         assert script.read_text().startswith('"""')
 
 
-def test_prefix_measures_what_stays_from_turn_to_turn(tmp_path: Path) -> None:
+def test_prefix_measures_what_stays_from_turn_to_turn(run: Run, tmp_path: Path) -> None:
     said = [message(f"m{at}", "Maya", "user" if at % 2 == 0 else "assistant", f"words {at} " * 40) for at in range(24)]
     data = {"items": [{"conversation": {"id": "c", "resource": "maya", "threads": [{"id": "a", "messages": said}]}}]}
     source = tmp_path / "tiny.json"

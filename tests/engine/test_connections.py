@@ -339,6 +339,7 @@ def test_a_sentinel_leads_to_the_master(
         assert client.keys("*:thread:*")
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "garbage", [b"+OK\r\n", b":1\r\n", b"*1\r\n:1\r\n", b"*1\r\n*2\r\n$4\r\nport\r\n$6\r\ns3cret\r\n"]
 )

@@ -23,11 +23,11 @@ from langchain_workingmem._engine.effects import Plan, Scan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.users import operations as resources
 from langchain_workingmem.working_memory import operations as working_memory
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
 from tests.helpers.proxy import Fault
-from tests.users.test_deletion import CrashError, cut
 
 pytestmark = pytest.mark.both_faces
 

@@ -141,12 +141,12 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
 
 
 def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() -> None:
-    space = MemoryState(keys=Keys())
-    effects, dropped = drive(sweep(space, "a", "b"), [[1, 250], [0, 3]], [[1, 500]], [[0, 7]])
+    state = MemoryState(keys=Keys())
+    effects, dropped = drive(sweep(state, "a", "b"), [[1, 250], [0, 3]], [[1, 500]], [[0, 7]])
     assert dropped == 760
     sizes = [[command[-1] for command in effect.commands] for effect in effects if isinstance(effect, Send)]
     assert sizes == [[250, 250], [500], [500]]
-    assert drive(sweep(space)) == ([], 0)
+    assert drive(sweep(state)) == ([], 0)
 
 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:

@@ -24,10 +24,8 @@ from langchain_workingmem import (
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import BareServers, kill_server, wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.fault_bench import TOOLS, FaultBench
+from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
 from tests.helpers.operations import ALONE, Operation
-
-pytestmark = pytest.mark.both_faces
 
 Make = Callable[..., Memory]
 READS = {
@@ -90,6 +88,7 @@ REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+@pytest.mark.both_faces
 @pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("code", REFUSALS)
 def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
@@ -153,9 +152,9 @@ def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
 # ------------------------------------------------------------------ servers that die and come back
 
 
-@pytest.mark.parametrize("operation", (ALONE | TOOLS).values(), ids=ALONE | TOOLS)
+@pytest.mark.parametrize(("face", "name"), BY_FACES, indirect=["face"])
 def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
-    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, operation: Operation
+    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, name: str
 ) -> None:
     @contextmanager
     def restart() -> Iterator[None]:
@@ -164,11 +163,12 @@ def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
         private.start()
         yield
 
-    bench = make_bench()
+    operation, bench = (ALONE | TOOLS)[name], make_bench()
     whole = bench.record(operation)
     assert bench.try_out(operation, trouble=restart()) == whole
 
 
+@pytest.mark.both_faces
 def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(path=tmp_path / "data", working_memory=WorkingMemoryOptions(template=""))
     memory.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="u")
@@ -182,6 +182,7 @@ def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make
         assert call() == answer
 
 
+@pytest.mark.both_faces
 def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory: Make) -> None:
     port = start("--save", "", "--enable-debug-command", "yes")
     memory = make_memory(f"redis://127.0.0.1:{port}", create_index=False)
@@ -225,6 +226,7 @@ def replicated(start: BareServers, tmp_path: Path) -> Replicated:
     return Replicated(master, replica, sentinel)
 
 
+@pytest.mark.both_faces
 def test_a_writer_goes_on_after_a_failover(start: BareServers, replicated: Replicated, make_memory: Make) -> None:
     memory = make_memory(f"redis+sentinel://127.0.0.1:{replicated.sentinel}/mymaster", create_index=False)
     deadline = time.monotonic() + 30

@@ -11,11 +11,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
 from langchain_workingmem._engine.urls import check_url, sentinel_parts
+from tests.helpers.examples import examples
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 ODD = "/#?@:[]%&= ,\\<>\"'\u2100\u00e9\t{}"
 PLACES = (
@@ -58,13 +61,8 @@ def said(url: str) -> str:
     return re.sub("0x[0-9a-f]+", "", " ".join(shown))  # addresses of objects
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_workingmem._engine.effects.PAUSES", (0.0, 0.0, 0.0))
-
-
 @pytest.mark.parametrize("place", PLACES + IN_QUERIES)
-@settings(deadline=None, max_examples=max(15, settings().max_examples // 50))
+@examples(8)
 @given(odd=st.text(ODD, min_size=1, max_size=3))
 @example(odd="/")
 @example(odd="#")

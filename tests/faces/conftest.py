@@ -7,7 +7,7 @@ import pytest
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording
 from tests.helpers.embeddings import WordEmbeddings
-from tests.tools.samples import Make
+from tests.helpers.types import Make
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory
+from tests.helpers.conversations import accept
 from tests.helpers.models import own
-from tests.history.test_windows import accept
 
 Config = dict[str, Any]
 

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import HistoryOptions, IdError, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import texts
-from tests.history.test_windows import ai, result
-from tests.tools.samples import Make
+from tests.helpers.conversations import ai, result
+from tests.helpers.types import Make
 
 pytestmark = pytest.mark.both_faces
 

@@ -19,8 +19,8 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError, runnable_history
 from langchain_workingmem.chat_history import RedisChatMessageHistory
 from tests.faces.nodes_samples import Recording, spoken, texts
-from tests.history.test_windows import ai, result
-from tests.tools.samples import Make
+from tests.helpers.conversations import ai, result
+from tests.helpers.types import Make
 
 Drive = Callable[[Any, str], Any]
 

@@ -20,7 +20,7 @@ from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, text
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
-from tests.tools.samples import Invoke, Make
+from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.both_faces
 

@@ -14,7 +14,7 @@ from langgraph.types import RetryPolicy, interrupt
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, who
 from tests.helpers.embeddings import WordEmbeddings
-from tests.tools.samples import Invoke, Make
+from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.both_faces
 

@@ -13,7 +13,7 @@ from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import Config, Recording, chat, say, spoken, stored, who
 from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
-from tests.tools.samples import Invoke
+from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.both_faces
 

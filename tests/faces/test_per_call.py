@@ -13,8 +13,8 @@ from tests.faces.nodes_samples import Recording, chat, say, texts
 from tests.faces.nodes_samples import stored as kept
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered
 from tests.helpers.trips import Trips
+from tests.helpers.types import Invoke
 from tests.middleware.samples import UPDATE, seed, stored
-from tests.tools.samples import Invoke
 
 pytestmark = pytest.mark.both_faces
 

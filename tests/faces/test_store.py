@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import CONFIG, Scripted
-from tests.tools.samples import Invoke
+from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.both_faces
 

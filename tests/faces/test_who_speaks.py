@@ -12,12 +12,11 @@ from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnership
 from langchain_workingmem.errors import WorkingMemError
 from tests.faces.samples import FACES, QUESTION, graph_of, question, signed_in
 from tests.helpers.models import Bench
-from tests.house.test_isolation import NAMES, secrets_in
-from tests.house.test_isolation import secret as odd
-from tests.tools.samples import Invoke
+from tests.helpers.odd_ids import NAMES, secrets_in
+from tests.helpers.odd_ids import secret as odd
+from tests.helpers.types import Invoke
 
 pytestmark = [
-    pytest.mark.both_faces,
     pytest.mark.filterwarnings(f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"),
 ]
 EVERY_FACE = pytest.mark.parametrize("name", FACES)
@@ -72,6 +71,7 @@ def refused(shared: Memory, invoke: Invoke) -> Callable[..., str]:
 # ---------------------------------------------------------------------- the authenticated user
 
 
+@pytest.mark.both_faces
 @EVERY_FACE
 @pytest.mark.parametrize("claim", [{}, {"user_id": "ann"}, {"resource_id": "ann"}])
 def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: dict[str, str]) -> None:

@@ -18,8 +18,8 @@ def twins(kind: type[Any]) -> set[str]:
 
 
 def public_methods(memory: Memory) -> set[str]:
-    """Return the names of the methods that have a twin, as the list of operations has them."""
-    parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_"}
+    """Return the names of the methods that have a twin, as the list of operations has them; `core` runs plans for them."""
+    parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_" and name != "core"}
     return twins(type(memory)) | {f"{part}.{name}" for part, kind in parts.items() for name in twins(kind)}
 
 

@@ -15,7 +15,7 @@ import redis
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.operations import Caller, Operation, note
+from tests.helpers.operations import ALONE, Caller, Operation, note
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
 
@@ -34,7 +34,8 @@ class Trial:
 
 
 def masked(text: str) -> str:
-    """Take out times and new ids."""
+    """Take out times, new ids and the size of the server."""
+    text = re.sub(r"[\d.]+ MiB", "<size>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
@@ -47,6 +48,9 @@ def _edit(caller: Caller) -> Any:
 
 
 TOOLS = {"update_working_memory": Operation(_edit, note)}  # it tells the model about errors, and raises none
+# Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
+SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
+BY_FACES = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]
 
 
 @dataclass(frozen=True)

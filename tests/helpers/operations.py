@@ -138,7 +138,7 @@ class Operation:
 OPERATIONS: dict[str, Operation] = {
     "setup": Operation(lambda c: c.memory.setup()),
     "threads.create": Operation(
-        lambda c: c.memory.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin", "pin": c.secret}),
+        lambda c: c.memory.threads.create(**c.ids, title=c.secret, metadata={"kind": "pin"}),
         start_from_nothing,
         at_most_once=True,
     ),

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._text.said import is_said, weight_of
 from langchain_workingmem.history.provider_valid import fit, history_slice, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from tests.history.test_windows import accept, ai, any_message, conversations, order_kept, result, stored
+from tests.helpers.conversations import accept, ai, any_message, conversations, order_kept, result, stored
+from tests.helpers.examples import examples
 
 
 def uptos_of(messages: Sequence[BaseMessage]) -> dict[str, int]:
@@ -123,7 +124,7 @@ def test_the_beginning_stays_until_the_limit_is_reached_and_then_a_third_leaves(
 
 
 @given(conversations(), st.integers(1, 200))
-@settings(max_examples=400)
+@examples(150)
 def test_any_limit_leaves_a_valid_history_with_the_newest_words(messages: list[BaseMessage], limit: int) -> None:
     found = shown(messages, limit)
     accept(found)
@@ -140,7 +141,7 @@ def test_any_limit_leaves_a_valid_history_with_the_newest_words(messages: list[B
 
 
 @given(st.lists(any_message, max_size=14).map(stored), st.lists(any_message, max_size=3), st.integers(1, 60))
-@settings(max_examples=300)
+@examples(100)
 def test_any_history_and_any_turn_are_acceptable_under_a_limit(
     old: list[BaseMessage], new: list[BaseMessage], limit: int
 ) -> None:

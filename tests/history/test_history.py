@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
@@ -15,60 +15,16 @@ from langchain_workingmem import (
     Memory,
     MessageNotFoundError,
     OptionError,
-    Page,
-    StoredMessage,
-    Thread,
     ThreadNotFoundError,
 )
 from langchain_workingmem._text.chunks import split
+from tests.helpers.examples import examples
+from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
-
-
-def said(*words: str) -> list[BaseMessage]:
-    """Messages whose id is their text, or its beginning."""
-    return [HumanMessage(text, id=text[:100]) for text in words]
-
-
-def append(memory: Memory, *words: str, thread_id: str = "t", resource_id: str = "u") -> None:
-    memory.history.append(said(*words), thread_id=thread_id, resource_id=resource_id)
-
-
-def texts(messages: list[BaseMessage]) -> list[str]:
-    return [str(message.content) for message in messages]
-
-
-def words_of(rows: list[StoredMessage]) -> list[str]:
-    return texts([row.message for row in rows])
-
-
-def rows_of(memory: Memory, thread_id: str = "t") -> list[StoredMessage]:
-    return memory.history.page(thread_id, limit=10_000).items
-
-
-def thread_of(memory: Memory, thread_id: str = "t") -> Thread:
-    thread = memory.threads.get(thread_id)
-    assert thread is not None
-    return thread
-
-
-def vectors(raw: redis.Redis, prefix: str) -> dict[str, str]:
-    """The text behind each stored vector, by key."""
-    keys = sorted(raw.scan_iter(f"{prefix}:vector:*", count=1000))
-    return {key.decode(): raw.hget(key, "text").decode() for key in keys}  # type: ignore[union-attr]
-
-
-def all_pages(read: Callable[[str | None], Page[StoredMessage]]) -> list[StoredMessage]:
-    page = read(None)
-    found = list(page.items)
-    while page.next_cursor is not None:
-        page = read(page.next_cursor)
-        assert page.items
-        found += page.items
-    return found
 
 
 # ---------------------------------------------------------------------- append
@@ -304,7 +260,7 @@ _steps = st.lists(
 _run = count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 @given(steps=_steps)
 def test_any_steps_leave_what_a_list_would_hold(
     memory: Memory, raw: redis.Redis, prefix: str, steps: list[tuple[str, Any]]

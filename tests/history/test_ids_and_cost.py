@@ -8,8 +8,8 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from langchain_workingmem.history import timeline
 from langchain_workingmem.history.rows import READ
-from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
-from tests.redis.test_keys import BAD_IDS, NASTY_IDS
+from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
+from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

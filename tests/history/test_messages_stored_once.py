@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from tests.history.test_history import rows_of, said, texts, thread_of, vectors
+from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory
 
 url, prefix, face, worker = sys.argv[1:]
-batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(50)]
+batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(100)]
 
 async def run():
     async with Memory(url, key_prefix=prefix) as memory:
@@ -127,14 +127,14 @@ def test_appends_of_many_processes_lose_nothing_and_keep_one_order(
     plain: Memory, server: EmbeddedRedis, prefix: str, face: str
 ) -> None:
     command = [sys.executable, "-W", "error", "-c", WORKER, server.url, prefix, face]
-    workers = [subprocess.Popen([*command, str(worker)]) for worker in range(8)]
-    assert [process.wait() for process in workers] == [0] * 8
+    workers = [subprocess.Popen([*command, str(worker)]) for worker in range(4)]
+    assert [process.wait() for process in workers] == [0] * 4
     rows = rows_of(plain)
     assert [row.seq for row in rows] == list(range(400))
     assert [row.stored_at for row in rows] == sorted({row.stored_at for row in rows})
-    for worker in range(8):
+    for worker in range(4):
         mine = [row.message.id for row in rows if str(row.message.id).startswith(f"{worker}-")]
-        assert mine == [f"{worker}-{number}" for number in range(50)]
+        assert mine == [f"{worker}-{number}" for number in range(100)]
     assert thread_of(plain).message_count == 400
 
 

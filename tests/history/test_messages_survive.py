@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -27,7 +27,8 @@ from langchain_core.messages.tool import tool_call_chunk
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
-from tests.history.test_history import rows_of, said, texts
+from tests.helpers.examples import examples
+from tests.helpers.threads import rows_of, said, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,7 @@ _json = st.recursive(
 _run = count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 @given(text=st.text(), extra=st.dictionaries(st.text(max_size=5), _json, max_size=3), artifact=_json, args=_json)
 def test_any_json_in_a_message_comes_back(
     memory: Memory, text: str, extra: dict[str, Any], artifact: Any, args: Any

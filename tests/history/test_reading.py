@@ -10,7 +10,7 @@ import pytest
 
 from langchain_workingmem import Memory, MessageNotFoundError, OptionError, Page, StoredMessage
 from langchain_workingmem._redis.keys import Keys
-from tests.history.test_history import all_pages, append, rows_of, texts, words_of
+from tests.helpers.threads import all_pages, append, rows_of, texts, words_of
 
 if TYPE_CHECKING:
     import redis

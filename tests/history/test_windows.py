@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
@@ -17,60 +17,25 @@ from langchain_workingmem.history.provider_valid import groups, history_slice, p
 from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn.operations import Gathered, assemble
+from tests.helpers.conversations import (
+    RefusedError,
+    accept,
+    ai,
+    any_messages,
+    calls_of,
+    conversations,
+    order_kept,
+    result,
+    stored,
+    tool_names,
+)
+from tests.helpers.examples import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class RefusedError(AssertionError):
-    """What a strict provider answers with status 400."""
-
-
-def calls_of(message: BaseMessage) -> list[str]:
-    if not isinstance(message, AIMessage):
-        return []
-    return [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
-
-
-def accept(messages: Sequence[BaseMessage]) -> None:
-    """Raise `RefusedError` for what OpenAI or Anthropic refuse."""
-    seen: set[str] = set()
-    waiting: list[str] = []
-    for place, message in enumerate(messages):
-        if message.id is not None:
-            if message.id in seen:
-                raise RefusedError(f"{place}: id {message.id!r} twice")
-            seen.add(message.id)
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id not in waiting:
-                raise RefusedError(f"{place}: a result of no call right before it")
-            waiting.remove(message.tool_call_id)
-            continue
-        if waiting:
-            raise RefusedError(f"{place}: calls {waiting} are not answered")
-        waiting = calls_of(message)
-        if len(set(waiting)) != len(waiting):
-            raise RefusedError(f"{place}: one call id for two calls")
-        if not waiting and not str(message.text).strip():  # the strategies below make no pictures
-            raise RefusedError(f"{place}: no content")
-    if waiting:
-        raise RefusedError(f"the end: calls {waiting} are not answered")
+    pass
 
 
 # ---------------------------------------------------------------------- the validator itself
-
-
-def ai(text: str, *calls: str, id: str | None = None, names: Sequence[str] = ()) -> AIMessage:
-    named = [*names, *["f"] * (len(calls) - len(names))]
-    return AIMessage(
-        text,
-        id=id,
-        tool_calls=[{"name": name, "args": {}, "id": call} for call, name in zip(calls, named, strict=True)],
-    )
-
-
-def result(call: str, id: str | None = None) -> ToolMessage:
-    return ToolMessage("done", tool_call_id=call, id=id)
 
 
 REFUSED: dict[str, list[BaseMessage]] = {
@@ -94,71 +59,15 @@ def test_what_providers_refuse_becomes_acceptable(messages: list[BaseMessage]) -
 
 # ---------------------------------------------------------------------- properties
 
-_ids = st.none() | st.sampled_from([f"m{at}" for at in range(12)])
-_calls = st.sampled_from(["a", "b", "c", "d"])
-_texts = st.sampled_from(["", " ", "hello", "words"])
-_tools = st.sampled_from(["search", "bake"])
-
-
-@st.composite
-def _answers(draw: st.DrawFn) -> AIMessage:
-    made = draw(st.lists(st.tuples(_calls, _tools), max_size=3))
-    broken = draw(st.lists(_calls, max_size=1)) if draw(st.integers(0, 5)) == 0 else []
-    return AIMessage(
-        draw(_texts),
-        id=draw(_ids),
-        tool_calls=[{"name": name, "args": {}, "id": call} for call, name in made],
-        invalid_tool_calls=[
-            {"name": "f", "args": "{", "id": call, "error": None, "type": "invalid_tool_call"} for call in broken
-        ],
-    )
-
-
-any_message: st.SearchStrategy[BaseMessage] = st.one_of(
-    st.builds(HumanMessage, _texts, id=_ids),
-    _answers(),
-    st.builds(ToolMessage, st.sampled_from(["", "done"]), tool_call_id=_calls, id=_ids),
-)
-any_messages = st.lists(any_message, max_size=14)
-
-
-@st.composite
-def conversations(draw: st.DrawFn) -> list[BaseMessage]:
-    """Conversations that are valid as they are; call ids are unique, or numbered anew in each answer."""
-    anew = draw(st.booleans())
-    messages: list[BaseMessage] = []
-    for kind in draw(st.lists(st.sampled_from("hat"), max_size=10)):
-        place = len(messages)
-        if kind == "h":
-            messages.append(HumanMessage("ask", id=f"h{place}"))
-        elif kind == "a":
-            messages.append(AIMessage("say", id=f"a{place}"))
-        else:
-            count = draw(st.integers(1, 3))
-            calls = [f"call_{at}" if anew else f"call_{place}_{at}" for at in range(count)]
-            names = draw(st.lists(_tools, min_size=count, max_size=count))
-            messages.append(ai(draw(_texts), *calls, id=f"a{place}", names=names))
-            messages += [result(call, f"t{place}{call}") for call in calls]
-    return messages
-
-
-def order_kept(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> bool:
-    """Tell whether the messages beside tool results stand as they stood; a repeated id stands at its first place."""
-    place: dict[object, int] = {}
-    for at, message in enumerate(before):
-        place.setdefault(message.id if message.id is not None else id(message), at)
-    found = [place[m.id if m.id is not None else id(m)] for m in after if not isinstance(m, ToolMessage)]
-    return found == sorted(found)
-
 
 @given(any_messages)
-@settings(max_examples=600)
+@examples(200)
 def test_any_list_becomes_acceptable(messages: list[BaseMessage]) -> None:
     accept(provider_valid(messages))
 
 
 @given(any_messages)
-@settings(max_examples=300)
+@examples(100)
 def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> None:
     found = provider_valid(messages)
     given_objects = {id(message) for message in messages}
@@ -176,7 +85,7 @@ def test_what_is_acceptable_once_stays_as_it_is(messages: list[BaseMessage]) -> 
 
 
 @given(conversations())
-@settings(max_examples=300)
+@examples(100)
 def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) -> None:
     accept(messages)
     assert provider_valid(messages) == messages
@@ -184,7 +93,7 @@ def test_a_valid_conversation_comes_back_unchanged(messages: list[BaseMessage]) 
 
 
 @given(conversations(), st.data())
-@settings(max_examples=400)
+@examples(150)
 def test_any_cut_and_any_deletion_becomes_acceptable(messages: list[BaseMessage], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(messages)))
     stop = data.draw(st.integers(start, len(messages)))
@@ -209,19 +118,13 @@ def test_results_that_arrived_in_another_order_are_all_kept(messages: list[BaseM
 
 options = st.builds(
     HistoryOptions,
-    exclude_tools=st.booleans() | st.lists(_tools, max_size=2),
+    exclude_tools=st.booleans() | st.lists(tool_names, max_size=2),
     roles=st.none() | st.lists(st.sampled_from(["human", "ai", "tool"]), min_size=1, max_size=3, unique=True),
 )
 
 
-def stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Give every message an id, and each id one message, as a store does."""
-    named = {message.id or f"s{at}": message for at, message in enumerate(messages)}
-    return [message.model_copy(update={"id": id}) for id, message in named.items()]
-
-
 @given(any_messages.map(stored), options)
-@settings(max_examples=500)
+@examples(150)
 def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     found = history_slice(messages, chosen)
     accept(found)
@@ -231,7 +134,7 @@ def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], ch
 
 
 @given(conversations(), options)
-@settings(max_examples=300)
+@examples(100)
 def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     given_objects = {id(message) for message in messages}
     for message in history_slice(messages, chosen):
@@ -239,7 +142,7 @@ def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chos
 
 
 @given(any_messages.map(stored), any_messages, options)
-@settings(max_examples=500)
+@examples(150)
 def test_history_and_new_messages_together_are_acceptable(
     old: list[BaseMessage], new: list[BaseMessage], chosen: HistoryOptions
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -16,7 +15,6 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace, public_methods, twins
 from tests.helpers.fault_bench import masked
-from tests.helpers.forget import forget
 from tests.helpers.operations import OPERATIONS, STORE_OPERATIONS, Caller, options
 from tests.helpers.trips import Trips, counted_trips
 
@@ -48,21 +46,19 @@ def told(memory: Any, store: Any, runner: asyncio.Runner | None, trips: Trips) -
 
 
 @pytest.fixture(scope="module")
-def by_both(server: EmbeddedRedis, loop_runner: asyncio.Runner) -> tuple[Told, Told]:
-    """Call a memory and a store by their sync face and by their async face, each under a key prefix of its own."""
+def by_both(loop_runner: asyncio.Runner) -> tuple[Told, Told]:
+    """Call a memory and a store by their sync face and by their async face, on servers that hold nothing else."""
     replies = []
     index: Any = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
-    with counted_trips() as trips:
-        for runner in (None, loop_runner):
-            prefix = f"t{uuid4().hex[:12]}"
-            memory: Any = Memory(server.url, key_prefix=prefix, **{**options(), "title": None})
-            store: Any = RedisMemoryStore(server.url, key_prefix=prefix, index=index)
+    for runner in (None, loop_runner):
+        with counted_trips() as trips, EmbeddedRedis() as server:
+            memory: Any = Memory(server.url, **{**options(), "title": None})
+            store: Any = RedisMemoryStore(server.url, index=index)
             if runner:
                 memory, store = AsyncFace(memory, runner), AsyncFace(store, runner)
             replies.append(told(memory, store, runner, trips))
             memory.close()
             store.close()
-            forget(server.url, prefix)
     return replies[0], replies[1]
 
 

@@ -9,12 +9,13 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.house.test_isolation_everywhere import TELLING
 
@@ -43,14 +44,9 @@ WORDS = [
     *("Jos\u00e9", "Jose\u0301", "x" * 512, "_" * 512, "%" * 512, "\u00e9" * 256, "\U0001f352" * 128),
 ]
 ids = st.sampled_from(WORDS) | st.text(ALPHABET, min_size=1, max_size=6)
-quiet = {
-    "deadline": None,
-    "derandomize": True,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-}
 
 
-@settings(max_examples=30, **quiet)  # type: ignore[arg-type]
+@examples(15, server=True, derandomize=True)
 @given(thread=ids, resource=ids, messages=st.lists(ids, min_size=4, max_size=4, unique=True), author=st.none() | ids)
 @example("_", "_", ["_", "the", "*", "x" * 512], "_")
 @example("x" * 512, "_" * 512, ["-", ".", "~", "%"], "the")
@@ -83,7 +79,7 @@ def test_every_operation_takes_every_id(
 labels = ids.filter(lambda label: "." not in label)
 
 
-@settings(max_examples=60, **quiet)  # type: ignore[arg-type]
+@examples(30, server=True, derandomize=True)
 @given(
     place=st.lists(labels, min_size=1, max_size=3).map(tuple), keys=st.lists(ids, min_size=2, max_size=2, unique=True)
 )

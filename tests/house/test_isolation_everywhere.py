@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadOwnershipError
+from tests.helpers.odd_ids import NAMES, secret, secrets_in
 from tests.helpers.operations import OPERATIONS, Caller, options
-from tests.house.test_isolation import NAMES, secret, secrets_in
 
 Make = Callable[..., Memory]
 
@@ -35,7 +35,7 @@ def callers(memory: Memory, runner: asyncio.Runner | None, names: list[str], shi
     ]
 
 
-@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", NAMES[::2], 0), ("thread", NAMES[1::2], 1)])
+@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", NAMES[::3], 0), ("thread", NAMES[1::3], 1)])
 def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
     make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str], shift: int
 ) -> None:
@@ -52,7 +52,7 @@ def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
 
 def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner: asyncio.Runner | None) -> None:
     memory = make_memory(**options())
-    everybody = callers(memory, runner, NAMES[::2], 1)
+    everybody = callers(memory, runner, NAMES[::3], 1)
     before = list(OPERATIONS)[: list(OPERATIONS).index("threads.get")]
     for operation in before:
         for caller in everybody:
@@ -109,7 +109,7 @@ def reaching_into_working_memory(stranger: Caller) -> list[Callable[[], Any]]:
     ]
 
 
-@pytest.mark.parametrize(("scope", "names"), [("resource", NAMES[::2]), ("thread", NAMES[1::2])])
+@pytest.mark.parametrize(("scope", "names"), [("resource", NAMES[::3]), ("thread", NAMES[1::3])])
 def test_no_operation_reaches_into_the_thread_of_somebody_else(
     make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str]
 ) -> None:

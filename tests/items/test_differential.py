@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchItem, SearchOp
 from langgraph.store.memory import InMemoryStore
@@ -17,6 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
 
 pytestmark = pytest.mark.both_faces
 
@@ -141,9 +142,7 @@ def same(one: float | None, other: float | None) -> bool:
     return one is other if one is None or other is None else abs(one - other) < 2e-3
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@examples(25, server=True)
 @given(st.lists(batches, min_size=1, max_size=8))
 @example([[PutOp(("a",), "k", {"s": ""}, ["s"])], [SearchOp((), query="x")]])
 def test_every_reply_is_that_of_the_store_in_memory(

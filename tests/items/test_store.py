@@ -17,8 +17,8 @@ from langchain_workingmem import Memory, OptionError, RecallOptions, RedisReplyE
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.odd_ids import NAMES
 from tests.helpers.trips import Trips
-from tests.house.test_isolation import NAMES
 
 pytestmark = pytest.mark.both_faces
 

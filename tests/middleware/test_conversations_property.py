@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
@@ -26,8 +26,9 @@ from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.said import is_said
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
+from tests.helpers.examples import examples
 from tests.helpers.models import Bench, Scripted, calling, configured, weather
-from tests.history.test_windows import accept
 
 pytestmark = pytest.mark.both_faces
 
@@ -141,7 +142,7 @@ def check_thread(memory: Memory, thread: str, client: Client) -> None:
 
 
 @given(steps_of_clients)
-@settings(max_examples=80, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, server=True, derandomize=True)
 def test_an_agent_is_shown_the_branch_of_its_client(bench: Bench, steps: list[Any]) -> None:
     memory = bench.memory(history=WHOLE)
     config = configured(f"t{uuid4()}", "ann")
@@ -174,7 +175,7 @@ def test_an_agent_is_shown_the_branch_of_its_client(bench: Bench, steps: list[An
 
 
 @given(steps_of_clients)
-@settings(max_examples=80, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, server=True, derandomize=True)
 def test_a_context_is_the_branch_of_its_client(bench: Bench, steps: list[Any]) -> None:
     memory = bench.memory(history=WHOLE)
     thread = f"t{uuid4()}"
@@ -221,7 +222,7 @@ steps_of_states = st.lists(
 
 
 @given(steps_of_states)
-@settings(max_examples=80, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, server=True, derandomize=True)
 def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
     memory = bench.memory(history=WHOLE)
     config = configured(f"t{uuid4()}", "ann")

@@ -15,8 +15,8 @@ from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, ThreadOwnershipError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, own, remembered, weather
+from tests.helpers.odd_ids import NAMES, secret, secrets_in
 from tests.helpers.trips import Trips
-from tests.house.test_isolation import NAMES, secret, secrets_in
 from tests.middleware.samples import UPDATE, seed, stored
 
 pytestmark = pytest.mark.both_faces

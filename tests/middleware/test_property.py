@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
@@ -20,6 +20,8 @@ from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOpt
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.provider_valid import provider_valid
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
+from tests.helpers.examples import examples
 from tests.helpers.models import (
     Bench,
     ModelDownError,
@@ -32,7 +34,6 @@ from tests.helpers.models import (
     said,
     weather,
 )
-from tests.history.test_windows import accept
 
 pytestmark = pytest.mark.both_faces
 
@@ -139,7 +140,7 @@ def check_sent(sent: list[BaseMessage], script: Script, before: list[BaseMessage
 
 
 @given(scripts)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, server=True)
 def test_whatever_happens_lists_are_acceptable_and_the_thread_is_the_conversation(bench: Bench, script: Script) -> None:
     memory = bench.recalling(
         recall=RecallOptions(top_k=2, message_range=1),

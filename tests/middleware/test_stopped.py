@@ -14,9 +14,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import HistoryOptions, Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
 from tests.helpers.embedded import wait_until
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
-from tests.history.test_windows import accept
 
 pytestmark = pytest.mark.both_faces
 

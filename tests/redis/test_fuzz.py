@@ -1,4 +1,4 @@
-"""Any message that LangChain can hold, stored and read back, or shown in a prompt; 500 each, 10,000 with `make nightly`."""
+"""Any message that LangChain can hold, stored and read back, or shown in a prompt; 200 each, 4,000 with `make nightly`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
@@ -16,8 +16,9 @@ from langchain_workingmem._redis.codec import decode_message, drafts, encode_bod
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
+from tests.helpers.examples import examples
 
-fuzz = settings(max_examples=max(500, settings().max_examples), deadline=None)
+fuzz = examples(200)
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 HEAD = b'{"stored_at":1700000000123456,"vectors":"ab12/3/1","said":"q0123456789ab/3/40!","state":"t",'

@@ -9,61 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_workingmem import IdError, OptionError
 from langchain_workingmem._redis.keys import Keys, check_id, decode, encode
-
-# Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
-NASTY_IDS = [
-    *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@resource:{a}"),
-    *(
-        "%7B",
-        "%",
-        "%7b",
-        "a\\b",
-        "a'b",
-        'a"b',
-        "a-b",
-        "a.b",
-        "a~b",
-        "a_b",
-        "a\nb",
-        "a\r\nb",
-        "a\tb",
-        "the",
-        "and",
-        "_",
-        "__",
-    ),
-    *(
-        "nan",
-        "-1",
-        "1",
-        "01",
-        "1e0",
-        "+1",
-        "$x",
-        "a=>b",
-        "(a)",
-        "[a",
-        "😀",
-        "é",
-        "e\u0301",
-        "\u202ea",
-        "\x7f",
-        "\u0661",
-    ),
-    *(
-        "x" * 512,
-        "x" * 511 + "y",
-        "é" * 256,
-        "é" * 255 + "ab",
-        "😀" * 128,
-        "😀" * 127 + "😁",
-        "'; --",
-        "a?b",
-        "-a",
-        ".a",
-    ),
-]
-BAD_IDS: list[Any] = ["", "a\0b", "\0", "x" * 513, "é" * 257, "\ud800", 5, b"a", None, ["a"]]
+from tests.helpers.odd_ids import NASTY_IDS
 
 ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.encode()) <= 512

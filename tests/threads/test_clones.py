@@ -27,7 +27,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.history.rows import MessageSelection
 from langchain_workingmem.threads import clones
 from langchain_workingmem.threads.clones import CLONE_BATCH
-from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
+from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError, WorkingMemoryOptions
-from tests.history.test_history import append, thread_of
-from tests.redis.test_keys import BAD_IDS
+from tests.helpers.odd_ids import BAD_IDS
+from tests.helpers.threads import append, thread_of
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:

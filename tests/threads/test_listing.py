@@ -7,8 +7,8 @@ import redis
 
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._redis.keys import Keys
-from tests.history.test_history import append
-from tests.redis.test_keys import NASTY_IDS
+from tests.helpers.odd_ids import NASTY_IDS
+from tests.helpers.threads import append
 from tests.threads.test_threads import all_threads, ids
 
 OrderBy = Literal["updated_at", "created_at"]

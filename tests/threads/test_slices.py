@@ -21,9 +21,9 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import operations as threads
 from langchain_workingmem.users import operations as resources
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.users.test_deletion import CrashError, cut
 
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem import (
@@ -22,8 +22,9 @@ from langchain_workingmem import (
     WorkingMemError,
 )
 from langchain_workingmem._redis.keys import encode
-from tests.history.test_history import append, texts, thread_of, vectors
-from tests.redis.test_keys import BAD_IDS
+from tests.helpers.examples import examples
+from tests.helpers.odd_ids import BAD_IDS
+from tests.helpers.threads import append, texts, thread_of, vectors
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
@@ -283,7 +284,7 @@ _keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
 _changes = st.lists(st.dictionaries(_keys, _json, max_size=3), max_size=4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 @given(first=st.dictionaries(_keys, _json.filter(lambda value: value is not None), max_size=4), changes=_changes)
 def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, Any], changes: list[Any]) -> None:
     name = plain.threads.create(resource_id="u", metadata=first).id

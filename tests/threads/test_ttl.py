@@ -353,7 +353,7 @@ def test_vectors_outlive_their_thread_where_each_call_has_a_loop_of_its_own(
 
     for start in range(0, 1500, 500):
         write(*(f"m{place}" for place in range(start, start + 500)))
-    for place in range(16):  # for more than three ttls
+    for place in range(10):  # for more than two ttls
         time.sleep(0.5)
         write(f"x{place}")
         thread_ends = raw.pexpiretime(f"{prefix}:thread:{{t}}")

@@ -17,7 +17,8 @@ from langchain_workingmem import (
 )
 from langchain_workingmem.working_memory import operations as plans
 from tests.helpers.trips import Trips
-from tests.working_memory.samples import Make, Person, with_memory
+from tests.helpers.types import Make
+from tests.working_memory.samples import Person, with_memory
 
 
 @pytest.fixture(params=["resource", "thread"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langchain_workingmem import Memory
-from tests.tools.samples import TEMPLATE, Make, Person, with_memory
+from tests.helpers.types import Make
+from tests.tools.samples import TEMPLATE, Person, with_memory
 
 
 @pytest.fixture

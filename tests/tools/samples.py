@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from langchain_core.language_models import FakeMessagesListChatModel, LanguageModelInput
@@ -13,9 +12,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-
-Make = Callable[..., Memory]
-Invoke = Callable[..., Any]
+from tests.helpers.types import Make
 
 TEMPLATE = "# User\n- **Name**:\n- **City**:\n"
 UPDATE, GET, CLEAR, SEARCH = "update_working_memory", "get_working_memory", "clear_working_memory", "search_memory"

@@ -19,7 +19,8 @@ from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
-from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Invoke, Make, Person, results, with_memory
+from tests.helpers.types import Invoke, Make
+from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results, with_memory
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
 RUN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}

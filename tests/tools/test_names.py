@@ -14,8 +14,9 @@ from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemo
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling
+from tests.helpers.types import Invoke, Make
 from tests.middleware.samples import stored
-from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, Invoke, Make, results, with_memory
+from tests.tools.samples import CLEAR, GET, SEARCH, TEMPLATE, UPDATE, results, with_memory
 
 ALL = [UPDATE, GET, CLEAR, SEARCH]
 

@@ -9,7 +9,8 @@ import pytest
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from tests.tools.samples import Invoke, Make, known, update_tool, with_memory
+from tests.helpers.types import Invoke, Make
+from tests.tools.samples import known, update_tool, with_memory
 
 
 class Job(BaseModel):

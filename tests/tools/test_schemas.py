@@ -12,14 +12,13 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, create_model
 
 from langchain_workingmem import Memory
+from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
     GET,
     TEMPLATE,
     UPDATE,
     Home,
-    Invoke,
-    Make,
     Person,
     Scripted,
     calls,

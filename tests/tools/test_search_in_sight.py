@@ -15,7 +15,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
-from tests.tools.samples import SEARCH, Invoke, results
+from tests.helpers.types import Invoke
+from tests.tools.samples import SEARCH, results
 
 QUESTION = "what is the name of my dog?"
 OLD = ["my dog is Nougat", "sweet", "it rains", "it does", "my dog sleeps", "good"]

@@ -20,14 +20,13 @@ from typing_extensions import TypedDict
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
     GET,
     SEARCH,
     TEMPLATE,
     UPDATE,
-    Invoke,
-    Make,
     Person,
     Scripted,
     calls,

@@ -13,12 +13,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, create_model
 
 from langchain_workingmem import Memory
+from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
     GET,
     TEMPLATE,
-    Invoke,
-    Make,
     Person,
     Scripted,
     calls,

@@ -6,7 +6,7 @@ import pytest
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from tests.helpers.embeddings import WordEmbeddings
-from tests.working_memory.samples import Make
+from tests.helpers.types import Make
 
 
 @pytest.fixture

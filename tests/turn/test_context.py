@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from tests.helpers.conversations import accept, ai, any_message, calls_of, result
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
 from tests.helpers.models import own, remembered
 from tests.helpers.trips import Trips
-from tests.history.test_windows import accept, ai, any_message, calls_of, result
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import MemoryContext
@@ -358,7 +359,7 @@ def test_saving_a_turn_is_one_round_trip(memory: Memory, plain: Memory, trips: T
     st.sampled_from([0, 1, 3, None]),
     st.integers(0, 2),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 def test_the_context_of_any_history_is_acceptable(
     make_memory: Make, steps: list[Any], new: list[BaseMessage], last: int | None, around: int
 ) -> None:

@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.errors import EmbeddingError, IdError, ThreadOwnershipError
+from tests.helpers.conversations import accept
 from tests.helpers.embeddings import WordEmbeddings
-from tests.history.test_windows import accept
 from tests.turn.test_context import OLD, TURN, Make, chat, texts
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.conversations import ai, result
 from tests.helpers.trips import Trips
-from tests.history.test_windows import ai, result
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}

@@ -32,7 +32,8 @@ def name_of(frame: FrameType) -> str | None:
 def generators(plan: Any) -> Iterator[FrameType]:
     """Give the frames of a plan and of the plans that it waits for, from the outside to the inside."""
     while isinstance(plan, GeneratorType):
-        yield plan.gi_frame
+        if plan.gi_frame is not None:
+            yield plan.gi_frame
         plan = plan.gi_yieldfrom
 
 
@@ -69,7 +70,7 @@ def walks(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def seen(self: Any, *args: Any, **options: Any) -> Any:
         found.append(walk())
-        return send(self, *args, **options)
+        return send(self, *args, **options)  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", seen)
     memory.context("Which dog is it?", thread_id="t2", resource_id="u")

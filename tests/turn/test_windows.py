@@ -8,16 +8,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.said import is_said, weight_of
 from langchain_workingmem.history.provider_valid import history_slice, provider_valid
+from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
 from tests.helpers.trips import Trips
-from tests.history.test_windows import accept, ai, result
 from tests.turn.test_context import OLD, TURN, Make, chat, texts
 
 
@@ -304,7 +305,7 @@ turns = st.builds(
     st.sampled_from([False, False, True, ["f"], ["g"]]),
     st.sampled_from([None, None, ["human"], ["ai"], ["human", "ai"], ["human", "ai", "tool"]]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, server=True)
 def test_the_window_of_any_thread_is_what_the_options_say(
     make_memory: Make, script: list[tuple[int, int, bool]], last: int | None, step: int | None, exclude: Any, roles: Any
 ) -> None:

@@ -17,24 +17,13 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users import operations as resources
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.odd_ids import NAMES, secrets_in, tell
 from tests.helpers.trips import Trips
-from tests.house.test_isolation import NAMES, secrets_in, tell
 
 Make = Callable[..., Memory]
 T = TypeVar("T")
-
-
-class CrashError(Exception):
-    """Stands for the end of the process."""
-
-
-def cut(plan: Plan[T], after: int) -> Plan[T]:
-    """Perform so many effects of a plan, then crash."""
-    effect = next(plan)
-    for _ in range(after):
-        effect = plan.send((yield effect))
-    raise CrashError
 
 
 def full(make_memory: Make, *, scope: Scope = "resource", **options: Any) -> Memory:

@@ -10,13 +10,14 @@ from uuid import uuid4
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY, examples
 
 Make = Callable[..., Memory]
 PLACES: Any = {"namespaces": [("memories", "{user_id}")]}
@@ -203,12 +204,7 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
         assert one.delete_resource(report.resource_id, **PLACES).verified
 
 
-@settings(
-    max_examples=100,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(40, server=True, derandomize=True)
 @given(changes=changes)
 def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
     make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
@@ -240,7 +236,8 @@ def test_no_value_of_any_field_does_harm(make_memory: Make, raw: redis.Redis, pr
         kinds.setdefault((record["kind"], record.get("version")), at)
     for at in kinds.values():
         for number, (place, key) in enumerate(places_in(json.loads(lines[at]))):
-            for value in wrong(place[key]):
+            values = wrong(place[key])
+            for value in values if NIGHTLY else values[number % 3 :: 3]:
                 record = json.loads(lines[at])
                 inside, name = list(places_in(record))[number]
                 inside[name] = value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langchain_workingmem import Memory
-from tests.working_memory.samples import Make, Person, with_memory
+from tests.helpers.types import Make
+from tests.working_memory.samples import Person, with_memory
 
 
 @pytest.fixture

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.types import Make
 
 if TYPE_CHECKING:
     from langchain_workingmem import WorkingMemoryState
-
-Make = Callable[..., Memory]
 
 
 class Home(BaseModel):

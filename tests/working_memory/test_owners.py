@@ -17,8 +17,9 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
-from tests.redis.test_keys import NASTY_IDS
-from tests.working_memory.samples import Make, Person, texts, with_memory
+from tests.helpers.odd_ids import NASTY_IDS
+from tests.helpers.types import Make
+from tests.working_memory.samples import Person, texts, with_memory
 
 if TYPE_CHECKING:
     import redis

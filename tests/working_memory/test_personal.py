@@ -18,7 +18,8 @@ from langchain_workingmem import (
 )
 from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
 from tests.helpers.trips import Trips
-from tests.working_memory.samples import Make, with_memory
+from tests.helpers.types import Make
+from tests.working_memory.samples import with_memory
 
 
 class Asked:

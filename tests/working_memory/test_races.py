@@ -41,14 +41,14 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 url, prefix, who = sys.argv[1:]
 memory = Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(schema={"type": "object"}))
 async def write():
-    for place in range(25):
+    for place in range(50):
         await memory.working_memory.aupdate({f"{who}-{place}": place}, resource_id="ann")
 print("ready", flush=True)
 sys.stdin.readline()
 if int(who) % 2:
     asyncio.run(write())
 else:
-    for place in range(25):
+    for place in range(50):
         memory.working_memory.update({f"{who}-{place}": place}, resource_id="ann")
 memory.close()
 """
@@ -83,11 +83,11 @@ def at_once(count: int, work: Callable[[int], object]) -> list[object]:
 # ---------------------------------------------------------------------- many at once
 
 
-def test_eight_processes_with_25_merges_each_keep_200_keys(memory: Memory, server: EmbeddedRedis, prefix: str) -> None:
+def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server: EmbeddedRedis, prefix: str) -> None:
     command = [sys.executable, "-W", "error", "-c", WRITER, server.url, prefix]
     writers = [
         subprocess.Popen([*command, str(who)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for who in range(8)
+        for who in range(4)
     ]
     for writer in writers:
         assert writer.stdout is not None
@@ -100,7 +100,7 @@ def test_eight_processes_with_25_merges_each_keep_200_keys(memory: Memory, serve
         writer.communicate(timeout=50)
         assert writer.returncode == 0
     state = memory.working_memory.get(resource_id="ann")
-    assert state.value == {f"{who}-{place}": place for who in range(8) for place in range(25)}
+    assert state.value == {f"{who}-{place}": place for who in range(4) for place in range(50)}
     assert state.revision == 200
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem import (
@@ -16,7 +16,9 @@ from langchain_workingmem import (
     WorkingMemoryConflictError,
 )
 from langchain_workingmem._redis.keys import Keys
-from tests.working_memory.samples import Make, texts, with_memory
+from tests.helpers.examples import examples
+from tests.helpers.types import Make
+from tests.working_memory.samples import texts, with_memory
 
 if TYPE_CHECKING:
     import redis
@@ -109,7 +111,7 @@ def test_a_revert_makes_a_new_revision(shared: Memory) -> None:
     assert shared.working_memory.get(resource_id="ann") == state
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, server=True)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), other=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_revert_restores_byte_for_byte(shared: Memory, raw: redis.Redis, prefix: str, text: str, other: str) -> None:
     first = shared.working_memory.update(text, resource_id="ann", mode="replace")

@@ -21,7 +21,8 @@ from langchain_workingmem import (
 )
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import remembered
-from tests.working_memory.samples import Home, Make, Person, with_memory
+from tests.helpers.types import Make
+from tests.working_memory.samples import Home, Person, with_memory
 
 if TYPE_CHECKING:
     from tests.helpers.trips import Trips

@@ -1,0 +1,127 @@
+"""Ids that end a key or a query early or look like each other, and secrets that tell who has seen what."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory
+
+# Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
+NASTY_IDS = [
+    *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@resource:{a}"),
+    *(
+        "%7B",
+        "%",
+        "%7b",
+        "a\\b",
+        "a'b",
+        'a"b',
+        "a-b",
+        "a.b",
+        "a~b",
+        "a_b",
+        "a\nb",
+        "a\r\nb",
+        "a\tb",
+        "the",
+        "and",
+        "_",
+        "__",
+    ),
+    *(
+        "nan",
+        "-1",
+        "1",
+        "01",
+        "1e0",
+        "+1",
+        "$x",
+        "a=>b",
+        "(a)",
+        "[a",
+        "😀",
+        "é",
+        "e\u0301",
+        "\u202ea",
+        "\x7f",
+        "\u0661",
+    ),
+    *(
+        "x" * 512,
+        "x" * 511 + "y",
+        "é" * 256,
+        "é" * 255 + "ab",
+        "😀" * 128,
+        "😀" * 127 + "😁",
+        "'; --",
+        "a?b",
+        "-a",
+        ".a",
+    ),
+]
+
+
+BAD_IDS: list[Any] = ["", "a\0b", "\0", "x" * 513, "é" * 257, "\ud800", 5, b"a", None, ["a"]]
+
+
+NAMES = [
+    *["a", "A", "b", "B", "ab", "aa", "a0"],
+    *["a|b", "a,b", "a;b", "a:b", "a::b", "a.b", "a/b", "a\\b", "a\\|b", "a&b", "a-b", "a_b", "_", "__", "a~b", "a+b"],
+    *["a b", " a", "a ", "a  b", "a\tb", "a\nb", "\ta", "a\u00a0b", "a\u200bb", "a\u3000b"],
+    *["a*", "*", "**", "?", "a?", "*a", "w'a*'", "%", "a%", "%a%", "%%a%%", "%61", "%2561", "a%20b", "a%7Cb", "a%2Cb"],
+    *["{a}", "{", "}", "a}b{", "a}", "{a", "{}", "{a|b}", "a} | @resource:{b"],
+    *["-a", "!a", "~a", "@a", "$a", "$vector", "(a|b)", "(a)", ")", "[a b]", "[", "<a>", "'a'", '"a"', "'", '"', "`a`"],
+    *[
+        "@resource:{a}",
+        "@resource:{*}",
+        "a}) | (@resource:{b",
+        "*=>[KNN 9 @vector $vector]",
+        "a=>{$weight:1}",
+        "#a",
+        "=a",
+    ],
+    *["\\", "\\\\", "\\a", "a\\", "a\\,b", "a\\}"],
+    *[
+        "🍒",
+        "🍓",
+        "👩‍👩‍👧",
+        "👩",
+        "ß",
+        "ss",
+        "ẞ",
+        "\u0131",
+        "I",
+        "i",
+        "\u0130",
+        "\u2126",
+        "\u03a9",
+        "\ufb01",
+        "fi",
+        "\u0430",
+        "\uff41",
+    ],
+    *[unicodedata.normalize(form, "José") for form in ("NFC", "NFD")],
+    *["null", "None", "nil", "true", "0", "-1", "1e3", "inf", "the", "of", "resource", "wm", "wm:thread:{a}"],
+    *["x" * 512, "x" * 511, "é" * 256, "é" * 255],
+]
+
+
+def secret(name: str) -> str:
+    return f"secret{NAMES.index(name)}x"
+
+
+def secrets_in(*replies: object) -> set[str]:
+    """Return whose secrets stand in replies."""
+    text = " ".join(map(repr, replies))
+    return {name for name in NAMES if secret(name) in text}
+
+
+def tell(memory: Memory, name: str, *, thread: str | None = None, resource: str | None = None) -> None:
+    words = [HumanMessage(f"the pin of mine is {secret(name)}", id="m0"), AIMessage(f"noted {secret(name)}", id="m1")]
+    thread = name if thread is None else thread
+    resource = name if resource is None else resource
+    memory.threads.create(thread_id=thread, resource_id=resource, title=secret(name), metadata={"pin": "mine"})
+    memory.history.append(words, thread_id=thread, resource_id=resource)

@@ -1,0 +1,58 @@
+"""What threads hold, in short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import redis
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_workingmem import (
+    Memory,
+    Page,
+    StoredMessage,
+    Thread,
+)
+
+
+def said(*words: str) -> list[BaseMessage]:
+    """Messages whose id is their text, or its beginning."""
+    return [HumanMessage(text, id=text[:100]) for text in words]
+
+
+def append(memory: Memory, *words: str, thread_id: str = "t", resource_id: str = "u") -> None:
+    memory.history.append(said(*words), thread_id=thread_id, resource_id=resource_id)
+
+
+def texts(messages: list[BaseMessage]) -> list[str]:
+    return [str(message.content) for message in messages]
+
+
+def words_of(rows: list[StoredMessage]) -> list[str]:
+    return texts([row.message for row in rows])
+
+
+def rows_of(memory: Memory, thread_id: str = "t") -> list[StoredMessage]:
+    return memory.history.page(thread_id, limit=10_000).items
+
+
+def thread_of(memory: Memory, thread_id: str = "t") -> Thread:
+    thread = memory.threads.get(thread_id)
+    assert thread is not None
+    return thread
+
+
+def vectors(raw: redis.Redis, prefix: str) -> dict[str, str]:
+    """The text behind each stored vector, by key."""
+    keys = sorted(raw.scan_iter(f"{prefix}:vector:*", count=1000))
+    return {key.decode(): raw.hget(key, "text").decode() for key in keys}  # type: ignore[union-attr]
+
+
+def all_pages(read: Callable[[str | None], Page[StoredMessage]]) -> list[StoredMessage]:
+    page = read(None)
+    found = list(page.items)
+    while page.next_cursor is not None:
+        page = read(page.next_cursor)
+        assert page.items
+        found += page.items
+    return found

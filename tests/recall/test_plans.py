@@ -1,0 +1,215 @@
+"""The plan of recall, driven by hand: what is embedded and searched, how deep, and what is done about what is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import (
+    EmbeddingError,
+    EmbeddingSizeError,
+    Memory,
+    OptionError,
+    RecallOptions,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+)
+from langchain_workingmem.errors import RedisReplyError
+from tests.helpers.by_hand import ByHand, found, stored, thread_row, vector_key
+from tests.helpers.embeddings import WordEmbeddings
+
+STALE = RedisReplyError("wm:vectors: no such index")
+
+
+def recalling(by_hand: ByHand, **options: Any) -> Memory:
+    return Memory(embeddings=by_hand.model, recall=RecallOptions(**{"message_range": 0, **options}))
+
+
+@pytest.fixture
+def memory(by_hand: ByHand) -> Memory:
+    return recalling(by_hand, search="semantic")
+
+
+def window(*said: tuple[int, str], title: bytes = b"") -> list[Any]:
+    """Answer with the messages at these places of a thread, each a hit by itself."""
+    reply: list[Any] = [title, [str(seq).encode() for seq, _ in said]]
+    for seq, text in said:
+        reply += [seq, str(seq).encode(), text.encode(), stored(HumanMessage(text, id=text))[2]]
+    return reply
+
+
+def texts(result: Any) -> list[str]:
+    return [hit.message.text for hit in result.hits]
+
+
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_costs_nothing(memory: Memory, by_hand: ByHand, query: str) -> None:
+    assert memory.recall.search(query, resource_id="u").hits == []
+    assert by_hand.steps == []
+
+
+def test_a_search_is_one_embedding_and_two_requests(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [
+        [found((vector_key("t", 3), 0.1), (vector_key("s", 1), 0.3))],
+        [window((3, "near"), title=b"Dogs"), window((1, "far"))],
+    ]
+    result = memory.recall.search("dog", resource_id="u", top_k=2)
+    assert texts(result) == ["near", "far"]
+    assert [hit.thread_title for hit in result.hits] == ["Dogs", None]
+    assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["WINDOWS", "WINDOWS"]]
+
+
+def test_nothing_found_is_one_request(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[found()]]
+    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert by_hand.steps == [("dog",), ["FT.SEARCH"]]
+
+
+def test_the_better_piece_of_a_message_decides_and_it_comes_back_once(memory: Memory, by_hand: ByHand) -> None:
+    pieces = [(vector_key("t", 3, 1), 0.1), (vector_key("t", 4), 0.2), (vector_key("t", 3, 0), 0.5)]
+    by_hand.answers = [[found(*pieces)], [window((3, "long"), (4, "short"))]]
+    result = memory.recall.search("dog", resource_id="u")
+    assert texts(result) == ["long", "short"]
+    assert result.hits[0].similarity == pytest.approx(0.9)
+
+
+def test_a_threshold_leaves_out_what_is_further_away(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[found((vector_key("t", 3), 0.1), (vector_key("t", 4), 0.6))], [window((3, "near"))]]
+    assert texts(memory.recall.search("dog", resource_id="u", threshold=0.5)) == ["near"]
+    assert 4 not in by_hand.request(-1)[0]
+
+
+# ---------------------------------------------------------------------- how deep
+
+
+def limit_of(by_hand: ByHand, number: int) -> Any:
+    command = by_hand.request(number)[0]
+    return command[command.index("LIMIT") + 2]
+
+
+def test_a_list_that_is_full_of_the_pieces_of_one_message_is_asked_for_deeper(memory: Memory, by_hand: ByHand) -> None:
+    depth = 2 + 2 + 8  # of which a plain search for two hits takes the best
+    pieces = [(vector_key("t", 3, chunk), 0.1) for chunk in range(depth)]
+    by_hand.answers = [
+        [found(*pieces)],
+        [found(*pieces, (vector_key("t", 4), 0.2))],
+        [window((3, "long"), (4, "short"))],
+    ]
+    assert texts(memory.recall.search("dog", resource_id="u", top_k=2)) == ["long", "short"]
+    assert limit_of(by_hand, 1) == 4 * limit_of(by_hand, 0)
+    assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"], ["WINDOWS"]]
+
+
+def test_a_full_list_is_deep_enough_where_its_last_row_is_below_the_threshold(memory: Memory, by_hand: ByHand) -> None:
+    pieces = [(vector_key("t", 3, chunk), 0.1 if chunk == 0 else 0.9) for chunk in range(12)]
+    by_hand.answers = [[found(*pieces)], [window((3, "long"))]]
+    assert texts(memory.recall.search("dog", resource_id="u", top_k=2, threshold=0.5)) == ["long"]
+    assert limit_of(by_hand, 0) == 12
+
+
+# ---------------------------------------------------------------------- authors
+
+
+def test_an_author_that_the_question_names_is_asked_in_the_first_person(by_hand: ByHand) -> None:
+    memory = recalling(by_hand, search="hybrid")
+    here = [found((vector_key("t", 0, author="caroline"), 0.8), (vector_key("t", 1), 0.9)), [0]]
+    by_hand.answers = [here, here, [window((0, "my dog"), (1, "nice"))]] * 2
+    by_hand.answers.pop(-3)  # the second time the author is known
+    for _ in range(2):
+        assert texts(memory.recall.search("Caroline's dog", resource_id="u"))[0] == "my dog"
+    search = ["FT.SEARCH", "FT.SEARCH"]
+    assert by_hand.steps == [
+        *[("Caroline's dog",), search, ("my dog",), search, ["WINDOWS"]],
+        *[("my dog",), search, ["WINDOWS"]],
+    ]
+
+
+def test_an_author_of_one_resource_is_nobody_to_another(by_hand: ByHand) -> None:
+    memory = recalling(by_hand, search="hybrid")
+    by_hand.answers = [[found((vector_key("t", 0, author="caroline"), 0.8), (vector_key("t", 1), 0.9)), [0]]] * 1
+    by_hand.answers += [by_hand.answers[0], [window((0, "my dog"), (1, "nice"))], [found(), [0]]]
+    memory.recall.search("Caroline's dog", resource_id="u")
+    memory.recall.search("Caroline's dog", resource_id="v")
+    assert by_hand.steps[-2] == ("Caroline's dog",)
+
+
+# ---------------------------------------------------------------------- whose
+
+
+def test_with_a_thread_alone_its_owner_is_looked_up_first(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[thread_row("u")], [found(), b"u"], [{}]]
+    memory.recall.search("dog", thread_id="t")
+    assert by_hand.steps == [["HGETALL"], ("dog",), ["FT.SEARCH", "HGET"]]
+    assert "@resource:{u}" in str(by_hand.request(1)[0][2])
+    with pytest.raises(ThreadNotFoundError):
+        memory.recall.search("dog", thread_id="t")
+
+
+def test_a_stranger_learns_nothing_of_what_was_found(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[found((vector_key("t", 3), 0.1)), b"u"]]
+    with pytest.raises(ThreadOwnershipError):
+        memory.recall.search("dog", thread_id="t", resource_id="v", scope="thread")
+    assert by_hand.steps[-1] == ["FT.SEARCH", "HGET"]
+
+
+# ---------------------------------------------------------------------- what is gone
+
+
+def test_what_is_gone_is_left_out_and_the_next_best_comes_instead(memory: Memory, by_hand: ByHand) -> None:
+    first = found((vector_key("t", 3), 0.1), (vector_key("s", 1), 0.3))
+    by_hand.answers = [[first], [window()], [first], [window((1, "there"))]]
+    assert texts(memory.recall.search("dog", resource_id="u", top_k=1)) == ["there"]
+    assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["WINDOWS"], ("dog",), ["FT.SEARCH"], ["WINDOWS"]]
+
+
+def test_a_thread_that_is_gone_as_a_whole_is_left_out_of_the_next_search(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[found((vector_key("t", 3), 0.1))], [[]], [found()]]
+    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert "-@thread:{t}" in str(by_hand.request(-1)[0][2])
+
+
+def test_a_thread_that_stays_in_the_way_is_left_out_in_the_end(memory: Memory, by_hand: ByHand) -> None:
+    searches = [[found((vector_key("t", seq), 0.1))] for seq in range(4)]
+    by_hand.answers = [answer for search in searches for answer in (search, [window()])] + [[found()]]
+    assert memory.recall.search("dog", resource_id="u", top_k=1).hits == []
+    filters = [str(by_hand.request(at)[0][2]) for at in range(0, 9, 2)]
+    assert ["-@thread:{t}" in where for where in filters] == [False] * 4 + [True]
+
+
+# ---------------------------------------------------------------------- the index and the model
+
+
+def test_an_index_that_is_gone_is_made_and_asked_again(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[STALE], [found()]]
+    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"]]
+
+
+def test_another_error_of_the_search_is_raised(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.answers = [[RedisReplyError("ERR syntax")]]
+    with pytest.raises(RedisReplyError, match="syntax"):
+        memory.recall.search("dog", resource_id="u")
+
+
+def test_a_model_of_another_size_is_refused_before_anything_is_searched(by_hand: ByHand) -> None:
+    memory = recalling(by_hand, search="semantic")
+    by_hand.answers = [[found()]]
+    memory.recall.search("dog", resource_id="u")
+    by_hand.model = WordEmbeddings(8)
+    with pytest.raises(EmbeddingSizeError, match=r"4 dimensions.* 8"):
+        memory.recall.search("dog", resource_id="u")
+
+
+def test_a_model_that_fails_is_an_error_and_nothing_is_searched(memory: Memory, by_hand: ByHand) -> None:
+    by_hand.model.broken = ValueError("overloaded")
+    with pytest.raises(EmbeddingError):
+        memory.recall.search("dog", resource_id="u")
+    assert by_hand.steps == [("dog",)]
+
+
+def test_arguments_are_checked_before_anything_is_asked(memory: Memory, by_hand: ByHand) -> None:
+    with pytest.raises(OptionError, match="filterable"):
+        memory.recall.search("dog", resource_id="u", metadata={"kind": "x"})
+    assert by_hand.steps == []
