@@ -221,7 +221,8 @@ RECIPES: dict[str, Recipe] = {
     "_documents.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
     "_documents.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
     "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
-    "_documents.formats.shorten": formats.shorten,
+    "_documents.merging.shorten": merging.shorten,
+    "_documents.merging.parse_json": lambda t: (merging.parse_json(t), merging.parse_json(written(t))),
     "_documents.lines.matches": lambda t: [
         list(lines.matches(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
     ],
@@ -385,7 +386,9 @@ WITHOUT_TEXT = {
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",
+    "_documents.padding._too_large",
     "_documents.schemas._is_set",
+    "_documents.schemas._not_json",
 }
 
 
