@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-# What makes a tool: its description, the schema of its arguments, and the plan that takes a caller and these.
+# The parts of a tool: its description, the schema of its arguments, and its plan, which takes the ids and the step of the
+# graph (the same for all calls of one answer, None outside of a graph) before the arguments.
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 WRITING = ("update_working_memory", "clear_working_memory")
@@ -77,6 +78,7 @@ _FOR_THE_MODEL = (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
+_TIME = "ISO 8601, UTC unless it names a zone"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -95,20 +97,8 @@ class Search(BaseModel):
     """Arguments of `search_memory`."""
 
     query: str = Field(description="What to look for, in the words in which it may have been said")
-    since: datetime | None = Field(
-        None, description="Only messages from this time on, ISO 8601, UTC unless it names a zone"
-    )
-    until: datetime | None = Field(
-        None, description="Only messages up to this time, ISO 8601, UTC unless it names a zone"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The caller of a tool, and the step of its run."""
-
-    ids: Ids
-    step: Any = None  # of the graph, the same for all calls of one answer; None outside of a graph
+    since: datetime | None = Field(None, description=f"Only messages from this time on, {_TIME}")
+    until: datetime | None = Field(None, description=f"Only messages up to this time, {_TIME}")
 
 
 def memory_tools(
@@ -157,7 +147,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
         if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
             ids = Ids(*both(ids))
             yield from check_thread(core.state, *both(ids))
-        return (yield from make(Caller(ids, step), **arguments))
+        return (yield from make(ids, step, **arguments))
 
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         try:
@@ -203,7 +193,7 @@ def _update(core: Core) -> _Parts:
 
 
 def _update_json(core: Core, form: JsonFormat) -> _Parts:
-    def make(caller: Caller, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
+    def make(ids: Ids, step: Any, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
         # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
         try:
             check_nesting(memory)
@@ -220,7 +210,7 @@ def _update_json(core: Core, form: JsonFormat) -> _Parts:
             after = _apply_patch(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
-        return (yield from _changed(core, caller, change, lambda before: form.absent(before, names)))
+        return (yield from _changed(core, ids, step, change, lambda before: form.absent(before, names)))
 
     return f"Remember facts, or correct them. {UPDATE_RULES['json', form.default_mode]}", _json_arguments(form), make
 
@@ -241,14 +231,12 @@ def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
     patch = shape(inlined(form.schema.json_schema), nullable=True)
-    described = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     return create_model(
         "UpdateWorkingMemory",
         __config__=ConfigDict(extra="forbid"),
-        memory=(
-            Annotated[dict[str, Any] | None, BeforeValidator(_parsed), described],
-            Field(None, description="The facts"),
-        ),
+        memory=(facts, Field(None, description="The facts")),
         clear=(list[str] | None, Field(None, description=CLEAR)),
     )
 
@@ -262,7 +250,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _update_text(core: Core, form: TextFormat) -> _Parts:
-    def make(caller: Caller, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
+    def make(ids: Ids, step: Any, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
         def change(form: TextFormat, text: str, seen: str | None) -> str:
             if memory and edits:
                 raise WorkingMemoryValidationError(
@@ -272,7 +260,7 @@ def _update_text(core: Core, form: TextFormat) -> _Parts:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
             return form.replace(text, unescape(memory or ""), seen)
 
-        return (yield from _changed(core, caller, change))
+        return (yield from _changed(core, ids, step, change))
 
     whole = "replaces what is there" if form.default_mode == "replace" else "is added to what is there"
     schema = create_model(
@@ -293,15 +281,19 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
 
 
 def _changed(
-    core: Core, caller: Caller, make: Callable[[Any, str, str | None], str], remark: Callable[[str], str] = lambda _: ""
+    core: Core,
+    ids: Ids,
+    step: Any,
+    make: Callable[[Any, str, str | None], str],
+    remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
     """Change working memory, and describe the change; `remark` adds to it, given the document before.
 
     `make` takes the format, the document, and the document as the model was shown it.
     """
-    state, thread_id, step = core.state, caller.ids.thread_id, caller.step
+    state, thread_id = core.state, ids.thread_id
     options = check_writable(state)
-    scope_key = yield from find_scope_key(state, thread_id, caller.ids.resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
     seen = state.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
@@ -320,10 +312,9 @@ def _changed(
 
 
 def _get(core: Core) -> _Parts:
-    def make(caller: Caller) -> Plan[str]:
-        ids = caller.ids
+    def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
-        core.state.note_shown_document(ids.thread_id, state.key, state.text, caller.step)
+        core.state.note_shown_document(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory: what is known and kept between conversations.", NoArguments, make
@@ -333,14 +324,14 @@ def _clear(core: Core) -> _Parts:
     def empty(form: Format, text: str) -> str:
         return text if form.is_empty(text) else ""
 
-    def make(caller: Caller) -> Plan[str]:
-        state, ids = core.state, caller.ids
+    def make(ids: Ids, step: Any) -> Plan[str]:
+        state = core.state
         check_writable(state)
         before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
-        if caller.step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
-            state.note_shown_document(ids.thread_id, before.key, "", caller.step)
+        if step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
+            state.note_shown_document(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
     return "Forget everything in working memory. Only when the user asks for it.", NoArguments, make
@@ -349,9 +340,9 @@ def _clear(core: Core) -> _Parts:
 def _search(core: Core) -> _Parts:
     options = core.state.recalling
 
-    def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        thread_id = caller.ids.thread_id
-        ids = searched(caller.ids, options.scope)
+    def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
+        thread_id = ids.thread_id
+        ids = searched(ids, options.scope)
         shown = core.state.shown_messages(thread_id)
         since, until = _in_utc(since), _in_utc(until)
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)

@@ -21,7 +21,7 @@ from langchain_workingmem._documents.merging import (
     shorten,
     without_paths,
 )
-from langchain_workingmem._documents.schemas import dump, plain
+from langchain_workingmem._documents.schemas import dump, plain, refusal
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
@@ -218,9 +218,7 @@ def _as_object(content: Any) -> dict[str, Any]:
         try:
             content = json.loads(check_depth(content))
         except ValueError as error:
-            raise WorkingMemoryValidationError(
-                f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON"
-            ) from error
+            raise refusal(f"the update is not JSON ({error})", "send JSON") from error
     found = plain(content)
     if not isinstance(found, dict):
         raise WorkingMemoryValidationError(

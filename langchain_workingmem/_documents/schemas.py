@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -190,13 +190,6 @@ def _or_null(schema: Any) -> Any:
     return {"anyOf": [{key: schema[key] for key in schema if key not in description}, {"type": "null"}], **description}
 
 
-class _Name(NamedTuple):
-    """The name of a field in the document, and the type of the field."""
-
-    key: str
-    annotation: Any
-
-
 def _named(value: Any, annotation: Any, path: str) -> Any:
     """Rename the keys of JSON to the names by which the schema reads them, and remove fields that it ignores."""
     annotation = _bare(annotation)
@@ -221,7 +214,8 @@ def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
     found = {}
     for key, item in value.items():
         if key in names:
-            found[names[key].key] = _named(item, names[key].annotation, f"{path}{key}.")
+            name, field = names[key]
+            found[name] = _named(item, field, f"{path}{key}.")
         elif extra == "allow":
             found[key] = item
         elif extra == "forbid":
@@ -239,13 +233,13 @@ def _holds(value: Any, annotation: Any) -> bool:
 
 
 @lru_cache(maxsize=256)  # bounded: a program may create classes without end, and entries keep them alive
-def _names(schema: type[Any]) -> tuple[dict[str, _Name], Literal["ignore", "allow", "forbid"]]:
-    """Map every accepted name of a field to the one that is stored, and return what happens to other names."""
+def _names(schema: type[Any]) -> tuple[dict[str, tuple[str, Any]], Literal["ignore", "allow", "forbid"]]:
+    """Map every accepted name of a field to its stored name and type, and return what happens to other names."""
     if not issubclass(schema, BaseModel):
         hints = get_type_hints(schema, include_extras=True)
         extra = getattr(schema, "__pydantic_config__", {}).get("extra", "ignore")
-        return {name: _Name(name, hint) for name, hint in hints.items()}, extra
-    names: dict[str, _Name] = {}
+        return {name: (name, hint) for name, hint in hints.items()}, extra
+    names: dict[str, tuple[str, Any]] = {}
     extra = schema.model_config.get("extra") or "ignore"
     for name, info in schema.model_fields.items():
         alias = info.validation_alias if schema.model_config.get("validate_by_alias", True) else None
@@ -254,7 +248,7 @@ def _names(schema: type[Any]) -> tuple[dict[str, _Name], Literal["ignore", "allo
         if any(isinstance(one, AliasPath) for one in aliases):
             extra = "allow"  # such a field is read from inside another one
         for known in (name, *texts):
-            names[known] = _Name(texts[0] if texts else name, info.annotation)
+            names[known] = (texts[0] if texts else name, info.annotation)
     return names, extra
 
 
@@ -274,10 +268,7 @@ def _is_schema(annotation: Any) -> bool:
 def plain(value: Any, depth: int = 0) -> Any:
     """Convert a value to what JSON holds; of models and dataclasses only fields that were set."""
     if depth > MAX_DEPTH:
-        raise WorkingMemoryValidationError(
-            f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels",
-            remedy="send fewer levels",
-        )
+        raise refusal(f"the update is nested deeper than {MAX_DEPTH} levels", "send fewer levels")
     if isinstance(value, RootModel):
         return plain(value.root, depth)
     if isinstance(value, BaseModel):
@@ -292,16 +283,13 @@ def plain(value: Any, depth: int = 0) -> Any:
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str) and not is_utf8(value):
-        raise WorkingMemoryValidationError(
-            "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry",
-            remedy="send valid Unicode",
-        )
+        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
     try:
         if isinstance(value, int):
             str(value)  # raises for an int with more digits than Python reads back
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:  # such as bytes that are not UTF-8
-        raise _not_json(error) from error
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
 
 
 def _key(key: Any) -> str:
@@ -321,19 +309,14 @@ def dump(document: dict[str, Any]) -> str:
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise _not_json(error) from error
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
 
 
-def _not_json(error: Exception) -> WorkingMemoryValidationError:
-    return WorkingMemoryValidationError(
-        f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON values"
-    )
+def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMemoryValidationError:
+    """Return the error for an update that is not valid."""
+    return WorkingMemoryValidationError(f"working memory was not changed, because {reason}", fields, remedy=remedy)
 
 
 def _invalid(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
     reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in problems)
-    return WorkingMemoryValidationError(
-        f"working memory was not changed, because it would not fit its schema: {reasons}",
-        tuple(field for field, _ in problems),
-        remedy=reasons,
-    )
+    return refusal(f"it would not fit its schema: {reasons}", reasons, tuple(field for field, _ in problems))

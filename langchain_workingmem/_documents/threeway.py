@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MOST = 5  # conflicts that a refusal shows
-_GONE: Final[Any] = object()  # in place of a field that a document does not have
+_GONE: Final[Any] = object()  # instead of a field that a document does not have
 _REMEDY = {
     "line": "Repeat the update with these lines as they are now, or change them by `edits`",
     "field": "Repeat the update with these fields as they are now, or name them in `clear` as well, to replace them anyway",

@@ -32,7 +32,7 @@ def describe_change(form: Format, before: str, after: str) -> str:
 
 
 def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
-    signs = "+-" if before else "+"  # an empty memory stands for its template, whose lines were not stored
+    signs = "+-" if before else "+"  # an empty memory is compared as its template, whose lines are not stored
     lines = unified((before or form.template).splitlines(), after.splitlines(), context=0)
     return [f"{line[0]} {line[1:]}" for line in lines if line[0] in signs and line[1:].strip()]
 

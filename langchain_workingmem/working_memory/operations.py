@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from langchain_workingmem._documents.formats import Format, Mode
+from langchain_workingmem._documents.schemas import refusal
 from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
@@ -80,7 +81,7 @@ def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
 
 
 def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
-    """Return the function that reads stored rows of a working memory; it asks for template and instructions once."""
+    """Return the function that reads stored rows of a working memory; template and instructions are made once."""
     options = state.remembering
     template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
     form = options.along(template)
@@ -179,10 +180,7 @@ def check_document(state: MemoryState, document: str) -> str:
     try:
         size = len(document.encode())
     except UnicodeEncodeError as error:
-        raise WorkingMemoryValidationError(
-            f"working memory was not changed, because the update holds a lone surrogate ({error})",
-            remedy="send valid Unicode",
-        ) from error
+        raise refusal(f"the update holds a lone surrogate ({error})", "send valid Unicode") from error
     if size > limit:
         raise WorkingMemoryValidationError(
             f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",

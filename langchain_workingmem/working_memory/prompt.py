@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
 
 _PURPOSE = (
-    "This is your working memory{named}: what you know about {whom}, kept between turns. Use it; do not recite it."
+    "This is your working memory{named}: what you know about {subject}, kept between turns. Use it; do not recite it."
 )
-_WHOM = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
+_SUBJECT = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
 _RULES = """\
 - When the user tells you something worth keeping that is not in it yet, or that has changed, call {update}
   at once, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
@@ -67,7 +67,7 @@ def render_working_memory(
     return "\n".join(
         [
             opening_tag("working_memory", name),
-            _PURPOSE.format(whom=_WHOM[scope], named=f" {name!r}" if name else ""),
+            _PURPOSE.format(subject=_SUBJECT[scope], named=f" {name!r}" if name else ""),
             rules,
             *(_describe_form(form) if update else ()),
             _ESCAPES,

@@ -71,17 +71,16 @@ def write_revision_into(
     it cannot: the memory was deleted meanwhile, or more revisions came than are kept. With an empty `expected` a call is
     never repeated, because that would undo concurrent writes.
     """
-    owner, keep = owner_tag(scope_key.resource_id), state.remembering.revisions
+    thread_id, resource_id = scope_key.thread_id, scope_key.resource_id
+    owner, keep = owner_tag(resource_id), state.remembering.revisions
     for failures in count():
         call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0))
         try:
-            if scope_key.thread_id is None:
-                ((status, row, _),) = yield from run_script("", scope_key.resource_id, call, at_most_once=True)
+            if thread_id is None:
+                ((status, row, _),) = yield from run_script("", resource_id, call, at_most_once=True)
             else:
-                status, row, left = yield from guarded(
-                    state, scope_key.thread_id, [scope_key.resource_id], call, at_most_once=True
-                )
-                yield from continue_sweep(state, scope_key.thread_id, left)
+                status, row, left = yield from guarded(state, thread_id, [resource_id], call, at_most_once=True)
+                yield from continue_sweep(state, thread_id, left)
             break
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:

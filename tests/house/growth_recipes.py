@@ -272,6 +272,7 @@ RECIPES: dict[str, Recipe] = {
     "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
     ),
+    "_documents.schemas.refusal": lambda t: schemas.refusal(t, t[::-1]),
     "_documents.schemas.TypeSchema.patch": lambda t: TYPED.patch(document(t)),
     "_documents.schemas.TypeSchema.own": lambda t: TYPED.own(document(t)),
     "_documents.schemas.TypeSchema.validate": lambda t: refused(lambda: TYPED.validate(document(unicode.to_utf8(t)))),
@@ -388,7 +389,6 @@ WITHOUT_TEXT = {
     "items.searches._fits",
     "_documents.padding._too_large",
     "_documents.schemas._is_set",
-    "_documents.schemas._not_json",
 }
 
 
