@@ -1,20 +1,20 @@
-"""Tools by which a model reads and changes memory: for `bind_tools`, ToolNode, `create_agent` and bare `invoke`."""
+"""Tools by which a model reads and changes memory, for `bind_tools`, ToolNode, `create_agent` and bare `invoke`."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
-from langchain_workingmem._documents.formats import JsonFormat, TextFormat
+from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import inlined, without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
@@ -51,7 +51,7 @@ from langchain_workingmem.working_memory import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.shown import ShownMessages
@@ -59,13 +59,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-NAMES = ("update_working_memory", "get_working_memory", "clear_working_memory", "search_memory")
+# The parts of a tool: its description, the schema of its arguments, and its plan, which takes the ids and the step of the
+# graph (the same for all calls of one answer, None outside of a graph) before the arguments.
+_Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
+
 WRITING = ("update_working_memory", "clear_working_memory")
 CLEAR = (
     "Names of fields to delete, dots for nested ones; what `memory` holds under such a name takes its place as a whole"
 )
 AWAY = "Memory is not available at the moment; go on without it, and do not claim that something was remembered."
-# that say what the model can do, or the program; all others come from servers and their clients
+# Errors that tell the model, or the program, what to do; all others come from servers and their clients.
 _FOR_THE_MODEL = (
     IdError,
     ReadOnlyError,
@@ -75,6 +78,7 @@ _FOR_THE_MODEL = (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
+_TIME = "ISO 8601, UTC unless it names a zone"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -85,7 +89,7 @@ class Edit(BaseModel):
     replace: str = Field(description="What shall stand in its place; empty to delete it")
 
 
-class Nothing(BaseModel):
+class NoArguments(BaseModel):
     """No arguments."""
 
 
@@ -93,20 +97,8 @@ class Search(BaseModel):
     """Arguments of `search_memory`."""
 
     query: str = Field(description="What to look for, in the words in which it may have been said")
-    since: datetime | None = Field(
-        None, description="Only messages from this time on, ISO 8601, UTC unless it names a zone"
-    )
-    until: datetime | None = Field(
-        None, description="Only messages up to this time, ISO 8601, UTC unless it names a zone"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls a tool, and where in a run."""
-
-    ids: Ids
-    step: Any = None  # of the graph; calls of one answer have the same, None outside of a graph
+    since: datetime | None = Field(None, description=f"Only messages from this time on, {_TIME}")
+    until: datetime | None = Field(None, description=f"Only messages up to this time, {_TIME}")
 
 
 def memory_tools(
@@ -119,29 +111,16 @@ def memory_tools(
     name: str | None = None,
     read_only: bool = False,
 ) -> list[BaseTool]:
-    """Build the tools; `Memory.tools` says what they do. With `read_only` those that write are left out."""
-    makers: dict[str, Callable[[], tuple[str, Any, Callable[..., Plan[str]]]]] = {
-        "update_working_memory": lambda: _update(core),
-        "get_working_memory": lambda: _get(core),
-        "clear_working_memory": lambda: _clear(core),
-        "search_memory": lambda: _search(core),
-    }
+    """Build the tools that `Memory.tools` describes; with `read_only` without those that write."""
     check_name(name)
-    chosen = _default(core) if include is None else as_tuple(include, "include", "tool names")
+    chosen = _default_names(core) if include is None else as_tuple(include, "include", "tool names")
     for one in chosen:
-        if one not in makers:
-            raise OptionError(
-                f"there is no tool {one!r}",
-                remedy=f"use {', '.join(NAMES)}",
-            )
+        if one not in _MAKERS:
+            raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(_MAKERS)}")
         if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
-            raise ReadOnlyError(
-                f"{one} writes, and working memory is read-only",
-                remedy="leave the tool out",
-            )
-    find = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
-    given = [one for one in chosen if not (read_only and one in WRITING)]
-    return [_tool(core, one, name, *makers[one](), find) for one in given]
+            raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
+    find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
+    return [_tool(core, one, name, find_ids) for one in chosen if not (read_only and one in WRITING)]
 
 
 def check_name(name: str | None) -> None:
@@ -152,43 +131,34 @@ def check_name(name: str | None) -> None:
         )
 
 
-def _default(core: Core) -> list[str]:
-    state = core.state
-    names = [f"{short}_working_memory" for short in state.working_memory.tools] if state.working_memory else []
-    if state.working_memory and state.working_memory.read_only:
+def _default_names(core: Core) -> list[str]:
+    options = core.state.working_memory
+    names = [f"{short}_working_memory" for short in options.tools] if options else []
+    if options and options.read_only:
         names = [name for name in names if name not in WRITING]
-    return [*names, "search_memory"] if state.recall else names
+    return [*names, "search_memory"] if core.state.recall else names
 
 
-def _tool(
-    core: Core,
-    tool: str,
-    memory: str | None,
-    description: str,
-    schema: Any,
-    make: Callable[..., Plan[str]],
-    find: Callable[[RunnableConfig], Ids],
-) -> BaseTool:
+def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[RunnableConfig], Ids]) -> BaseTool:
     name = f"{tool}_{memory}" if memory else tool
+    description, schema, make = _MAKERS[tool](core)
 
-    def reaching(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
-        if ids.is_thread_alone and tool != "search_memory":  # whose search looks by itself
+    def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
+        if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
             ids = Ids(*both(ids))
             yield from check_thread(core.state, *both(ids))
-        return (yield from make(Caller(ids, step), **arguments))
+        return (yield from make(ids, step, **arguments))
 
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
         try:
             if tool in WRITING and PerCall.of(config).read_only:
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
-            ids = find(config)
+            ids = find_ids(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
-            return visible((yield from core.gated(reaching(ids, step, arguments), ids.thread_id)))
+            return visible((yield from core.gated(make_checked(ids, step, arguments), ids.thread_id)))
         except _FOR_THE_MODEL as error:
             raise ToolException(visible(str(error))) from error
-        except (
-            WorkingMemError
-        ) as error:  # how a server is reached is nobody's business; what is no error of ours is a bug
+        except WorkingMemError as error:  # details of the server stay hidden from the model; other errors are bugs
             _log.warning("%s tells the model that memory is not available: %s", name, error)
             raise ToolException(AWAY) from error
 
@@ -206,30 +176,25 @@ def _tool(
         args_schema=schema,
         infer_schema=False,
         handle_tool_error=True,
-        handle_validation_error=_objection,
+        handle_validation_error=_describe_invalid,
     )
 
 
-def _objection(error: Any) -> str:
+def _describe_invalid(error: Any) -> str:
     if not isinstance(error, ValidationError):
         return f"Nothing was done: {error}"
     problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
     return f"Nothing was done, because the arguments do not fit: {'; '.join(problems)}"
 
 
-# ---------------------------------------------------------------------- the tools
-
-
-def _update(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
+def _update(core: Core) -> _Parts:
     form = core.state.remembering.format
-    if isinstance(form, JsonFormat):
-        return _update_json(core, form)
-    return _update_text(core, cast("TextFormat", form))
+    return _update_json(core, form) if isinstance(form, JsonFormat) else _update_text(core, form)
 
 
-def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(caller: Caller, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
-        # null and emptiness are how a model fills in what it has nothing to say about: `clear` deletes
+def _update_json(core: Core, form: JsonFormat) -> _Parts:
+    def make(ids: Ids, step: Any, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
+        # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
         try:
             check_nesting(memory)
         except ValueError as error:
@@ -242,19 +207,19 @@ def _update_json(core: Core, form: JsonFormat) -> tuple[str, Any, Callable[..., 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
                 raise describe_no_change(memory or {})
-            after = _applied(form, text, patch, names)
+            after = _apply_patch(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
-        return (yield from _changed(core, caller, change, lambda before: form.absent(before, names)))
+        return (yield from _changed(core, ids, step, change, lambda before: form.absent(before, names)))
 
     return f"Remember facts, or correct them. {UPDATE_RULES['json', form.default_mode]}", _json_arguments(form), make
 
 
-def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str]) -> str:
+def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str]) -> str:
     try:
         return form.apply(text, patch, None, names)
     except WorkingMemoryValidationError as error:
-        # a union that shall become another of its kinds, perhaps
+        # perhaps the update turns an object of a union into another kind
         stored = {key for key, value in parse_document(text).items() if isinstance(value, dict)} - {*names}
         sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
         merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
@@ -265,16 +230,13 @@ def _applied(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str
 
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
-    whole = form.schema.json_schema
-    patch = shape(inlined(whole), nullable=True)
-    described = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    patch = shape(inlined(form.schema.json_schema), nullable=True)
+    shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     return create_model(
         "UpdateWorkingMemory",
         __config__=ConfigDict(extra="forbid"),
-        memory=(
-            Annotated[dict[str, Any] | None, BeforeValidator(_parsed), described],
-            Field(None, description="The facts"),
-        ),
+        memory=(facts, Field(None, description="The facts")),
         clear=(list[str] | None, Field(None, description=CLEAR)),
     )
 
@@ -287,8 +249,8 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(caller: Caller, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
+def _update_text(core: Core, form: TextFormat) -> _Parts:
+    def make(ids: Ids, step: Any, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
         def change(form: TextFormat, text: str, seen: str | None) -> str:
             if memory and edits:
                 raise WorkingMemoryValidationError(
@@ -298,7 +260,7 @@ def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., 
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
             return form.replace(text, unescape(memory or ""), seen)
 
-        return (yield from _changed(core, caller, change))
+        return (yield from _changed(core, ids, step, change))
 
     whole = "replaces what is there" if form.default_mode == "replace" else "is added to what is there"
     schema = create_model(
@@ -311,7 +273,7 @@ def _update_text(core: Core, form: TextFormat) -> tuple[str, Any, Callable[..., 
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
-    """Undo the escaping of the prompt, and what it leaves out, unless the text stands as it was quoted."""
+    """Return find and replace as the text is stored: the prompt escapes some characters and leaves out others."""
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
@@ -319,15 +281,19 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
 
 
 def _changed(
-    core: Core, caller: Caller, make: Callable[[Any, str, str | None], str], remark: Callable[[str], str] = lambda _: ""
+    core: Core,
+    ids: Ids,
+    step: Any,
+    make: Callable[[Any, str, str | None], str],
+    remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
-    """Change working memory, and say what changed; `remark` adds something about what was there before.
+    """Change working memory, and describe the change; `remark` adds to it, given the document before.
 
-    `make` is given the format, the document, and the document as the model saw it.
+    `make` takes the format, the document, and the document as the model was shown it.
     """
-    state, thread_id, step = core.state, caller.ids.thread_id, caller.step
+    state, thread_id = core.state, ids.thread_id
     options = check_writable(state)
-    scope_key = yield from find_scope_key(state, thread_id, caller.ids.resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
     seen = state.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
@@ -345,53 +311,46 @@ def _changed(
     return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text))))
 
 
-def _get(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def make(caller: Caller) -> Plan[str]:
-        ids = caller.ids
+def _get(core: Core) -> _Parts:
+    def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
-        core.state.note_shown_document(ids.thread_id, state.key, state.text, caller.step)
+        core.state.note_shown_document(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
-    return "Read working memory: what is known and kept between conversations.", Nothing, make
+    return "Read working memory: what is known and kept between conversations.", NoArguments, make
 
 
-def _clear(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
-    def emptied(form: Format, text: str) -> str:
+def _clear(core: Core) -> _Parts:
+    def empty(form: Format, text: str) -> str:
         return text if form.is_empty(text) else ""
 
-    def make(caller: Caller) -> Plan[str]:
-        state, ids = core.state, caller.ids
+    def make(ids: Ids, step: Any) -> Plan[str]:
+        state = core.state
         check_writable(state)
-        before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, emptied, "clear")
+        before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
-        if caller.step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
-            state.note_shown_document(ids.thread_id, before.key, "", caller.step)
+        if step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
+            state.note_shown_document(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
-    return "Forget everything in working memory. Only when the user asks for it.", Nothing, make
+    return "Forget everything in working memory. Only when the user asks for it.", NoArguments, make
 
 
-def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
+def _search(core: Core) -> _Parts:
     options = core.state.recalling
 
-    def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        here = caller.ids.thread_id
-        known = searched(caller.ids, options.scope)
-        sight = core.state.shown_messages(here)
-        asked = Query.of(
-            options,
-            query,
-            thread_id=known.thread_id,
-            resource_id=known.resource_id,
-            since=_in_utc(since),
-            until=_in_utc(until),
-        )
-        if sight is None:
+    def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
+        thread_id = ids.thread_id
+        ids = searched(ids, options.scope)
+        shown = core.state.shown_messages(thread_id)
+        since, until = _in_utc(since), _in_utc(until)
+        asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)
+        if shown is None:
             result = yield from search_as_run(core.state, asked)
             return result.as_text() or "Nothing was found."
-        result = yield from search_as_run(core.state, replace(asked, exclude=sight.ids, exclude_in=here))
-        rows = [row for row in result.rows if not _is_in_sight(row, here, sight)]
+        result = yield from search_as_run(core.state, replace(asked, exclude=shown.ids, exclude_in=thread_id))
+        rows = [row for row in result.rows if not _is_shown(row, thread_id, shown)]
         return replace(result, rows=rows).as_text() or "Nothing was found besides what you see already."
 
     return (
@@ -403,11 +362,19 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 
 
 def _in_utc(at: datetime | None) -> datetime | None:
-    """Read a time without a zone as the model is shown times: in UTC."""
+    """Return the time; one without a zone is in UTC, as the times that the model is shown."""
     return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
 
 
-def _is_in_sight(row: StoredMessage, thread_id: str | None, sight: ShownMessages) -> bool:
-    if row.thread_id == thread_id and row.message.id in sight.ids:
+def _is_shown(row: StoredMessage, thread_id: str | None, shown: ShownMessages) -> bool:
+    if row.thread_id == thread_id and row.message.id in shown.ids:
         return True
-    return bool(sight.question) and message_text(row.message).strip() == sight.question
+    return bool(shown.question) and message_text(row.message).strip() == shown.question
+
+
+_MAKERS: dict[str, Callable[[Core], _Parts]] = {
+    "update_working_memory": _update,
+    "get_working_memory": _get,
+    "clear_working_memory": _clear,
+    "search_memory": _search,
+}

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Documents of working memory: their formats and schemas, merges and diffs. Pure."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from langchain_workingmem._documents.lines import unified
-from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._text.unicode import to_utf8
 
 
@@ -24,15 +24,10 @@ def changes(before: str, after: str) -> list[str]:
 def _lines(text: str) -> list[str]:
     found = _json(text)
     if found is not None:
-        # without commas and in the order of the keys, so that only what has changed is different
+        # no commas and sorted keys: an added or moved field leaves the lines of the others unchanged
         text = to_utf8(json.dumps(found, ensure_ascii=False, indent=2, separators=("", ": "), sort_keys=True))
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _json(text: str) -> Any:
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(check_depth(text))
-    except ValueError:
-        return None
+    return parse_json(text) if text.lstrip().startswith(("{", "[")) else None

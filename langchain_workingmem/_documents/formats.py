@@ -1,13 +1,13 @@
 """The formats of working memory: how an update becomes the next document. Pure; documents are text.
 
-Everything that refuses an update raises `WorkingMemoryValidationError` with words that a model can act on.
+A refused update raises `WorkingMemoryValidationError`, whose message is written for a model.
 """
 
 from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import (
     append_patch,
@@ -16,10 +16,12 @@ from langchain_workingmem._documents.merging import (
     count_leaves,
     is_same,
     merge_patch,
+    parse_json,
     paths,
+    shorten,
     without_paths,
 )
-from langchain_workingmem._documents.schemas import dump, plain
+from langchain_workingmem._documents.schemas import dump, plain, refusal
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["replace", "merge", "append"]
 
 QUOTED = 5  # lines that a refusal quotes at most
-_COMPARED, _WIDEST = (
-    1_000,
-    200,
-)  # lines, and characters of each, among which those near to a misquoted one are looked for
+# the search for lines similar to a misquoted one: number of lines, and characters of each
+_MOST_COMPARED, _WIDEST_COMPARED = 1_000, 200
 
 DEFAULT_TEMPLATE = """\
 # User information
@@ -50,27 +50,7 @@ DEFAULT_TEMPLATE = """\
 - **Projects**:
 """
 
-
 _NO_MERGE = "use 'replace' or 'append' for Markdown and text"
-
-
-class Format(Protocol):
-    """What working memory asks of a format."""
-
-    default_mode: Mode
-
-    @property
-    def name(self) -> Literal["markdown", "json", "text"]:
-        """Name the format."""
-
-    def apply(self, current: str, content: Any, mode: Mode | None) -> str:
-        """Return the next document; None takes the default mode, and has the guards on."""
-
-    def value(self, document: str) -> Any:
-        """Return a document as its reader wants it."""
-
-    def is_empty(self, document: str) -> bool:
-        """Tell whether a document holds nothing."""
 
 
 class TextFormat:
@@ -85,6 +65,7 @@ class TextFormat:
         self._template_lines = frozenset(map(_squeezed, _lines(template)))
 
     def apply(self, current: str, content: Any, mode: Mode | None) -> str:
+        """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased."""
         if mode == "merge":
             raise OptionError("mode='merge' needs a schema", remedy=_NO_MERGE)
         if not isinstance(content, str):
@@ -101,42 +82,38 @@ class TextFormat:
                 if self.is_empty(current):
                     return current  # still nothing is known
                 raise WorkingMemoryValidationError(
-                    "the update is the bare template, which would erase what is known, so working memory was not "
-                    "changed",
+                    "the update is the bare template, which would erase what is known, so working memory was not changed",
                     remedy="send the template filled with everything that is known, or clear it on purpose",
                 )
-        if (mode or self.default_mode) == "append":
-            return append_text(current, content)
-        return content
+        return append_text(current, content) if (mode or self.default_mode) == "append" else content
 
     def replace(self, current: str, content: str, seen: str | None) -> str:
-        """Return what an update of what somebody saw makes of the document, which may have changed since.
+        """Apply an update that was made for `seen`, an older version of the document; None: which one is unknown.
 
-        In the mode "replace" what they changed of it is done to the document as it is. None: nobody knows what they saw.
+        In mode "replace", the changes from `seen` to the update are applied to the document as it is.
         """
         if self.default_mode != "replace" or seen is None:
             return self.apply(current, content, None)
         if content.strip() and self.is_empty(content) and self.is_empty(seen):
-            return current  # they have nothing to say
-        self.apply(current, content, None)  # what would wipe everything is refused first
-        merged = merge_text(self._form_of(seen), self._form_of(current), content, self._is_form)
+            return current  # the update says nothing
+        self.apply(current, content, None)  # refuses what would erase everything
+        merged = merge_text(self._or_template(seen), self._or_template(current), content, self._is_template_line)
         return self.apply(current, merged, None)
 
-    def _form_of(self, document: str) -> str:
-        """Return what stands for a document: where there is none, the model fills in the template."""
+    def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
 
-    def _is_form(self, line: str) -> bool:
+    def _is_template_line(self, line: str) -> bool:
         return bool(line.strip()) and _squeezed(line) in self._template_lines
 
     def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
-        """Replace, one after the other, the one place where each `find` stands; an empty memory is edited as its template."""
-        before = text = self._form_of(current)
+        """Replace each `find`, which must occur exactly once; an empty memory is edited as its template."""
+        before = text = self._or_template(current)
         for find, replace in edits:
             at = text.find(find) if find else -1
             if at < 0 or text.find(find, at + 1) >= 0:
-                places = 0 if at < 0 else max(2, text.count(find))  # `count` leaves out what overlaps
-                raise _misquoted(find, places, before)
+                # `count` misses overlaps
+                raise _misquoted(find, 0 if at < 0 else max(2, text.count(find)), before)
             text = text[:at] + replace + text[at + len(find) :]
         if self.is_empty(text) and not self.is_empty(before):
             raise WorkingMemoryValidationError(
@@ -146,9 +123,11 @@ class TextFormat:
         return current if text == before else text
 
     def value(self, document: str) -> str:
+        """Return a document as its reader wants it."""
         return document
 
     def is_empty(self, document: str) -> bool:
+        """Tell whether a document holds nothing, or only lines of the template."""
         return set(map(_squeezed, _lines(document))) <= self._template_lines
 
 
@@ -162,7 +141,7 @@ class JsonFormat:
         self.default_mode: Mode = default_mode or "merge"
 
     def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
-        """Return the next document; what `clear` names leaves before the update comes."""
+        """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
         if chosen == "replace" and (patch or not clear):
@@ -175,17 +154,16 @@ class JsonFormat:
                 "the update would set everything that is known to null, so working memory was not changed",
                 remedy="send only the fields that are new or different, or clear it on purpose",
             )
-        if current and is_same(after, self._parsed(current)):
-            return current  # in another order of keys, perhaps
+        if current and is_same(after, parse_json(current)):
+            return current  # `after` may have another order of keys
         return self._store(after)
 
     def replace(self, current: str, after: str, seen: str | None, clear: Sequence[str] = ()) -> str:
-        """Return what a document that replaces what somebody saw makes of the present one, which may have changed since.
+        """Apply the changes from `seen`, an older version, to `after` to the document as it is; None: `after` replaces it.
 
-        What they changed of it is done to the document as it is, and what `clear` names is replaced whatever it is. None:
-        nobody knows what they saw.
+        Fields in `clear` are replaced without a comparison.
         """
-        before, base = self._parsed(current or "{}"), self._parsed(seen or "{}")
+        before, base = parse_json(current or "{}"), parse_json(seen or "{}")
         if seen in (None, current) or not (isinstance(before, dict) and isinstance(base, dict)):
             return after
         base, now = without_paths(base, clear), without_paths(before, clear)
@@ -193,13 +171,13 @@ class JsonFormat:
         return current if is_same(merged, before) else self._store(merged)
 
     def _wipes(self, patch: dict[str, Any], after: dict[str, Any]) -> bool:
-        # a single null is how one field is deleted, unless there is but one
+        # a single null deletes one field, which is fine unless the schema has only one
         several = count_leaves(patch) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
         return several and not count_leaves(after, null=False)
 
     def absent(self, current: str, names: Iterable[str]) -> str:
-        """Say under which names there was nothing to clear, and what there was; empty when all were there."""
-        document = self._parsed(current) or {}
+        """Report names of fields to clear that do not exist, and the fields that do; empty when all exist."""
+        document = parse_json(current) or {}
         missing = [repr(name) for name in dict.fromkeys(names) if name and not at_path(document, name)]
         if not missing:
             return ""
@@ -207,16 +185,8 @@ class JsonFormat:
         rest = f"; the fields were {shorten(fields)}" if fields else ""
         return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}"
 
-    def _parsed(self, text: str) -> Any:
-        try:
-            return json.loads(check_depth(text))
-        except ValueError:
-            return None
-
     def _load(self, text: str) -> dict[str, Any]:
-        if not text:
-            return {}
-        document = self._parsed(text)
+        document = parse_json(text) if text else {}
         if not isinstance(document, dict):
             raise WorkingMemoryValidationError(
                 "what is stored was written in another format than the schema's JSON",
@@ -231,11 +201,16 @@ class JsonFormat:
         return dump(document)
 
     def value(self, document: str) -> Any:
+        """Return a document as the user's type, None when it is empty."""
         loaded = self._load(document)
         return self.schema.value(loaded) if loaded else None
 
     def is_empty(self, document: str) -> bool:
+        """Tell whether a document holds nothing."""
         return not document
+
+
+Format: TypeAlias = TextFormat | JsonFormat
 
 
 def _as_object(content: Any) -> dict[str, Any]:
@@ -243,9 +218,7 @@ def _as_object(content: Any) -> dict[str, Any]:
         try:
             content = json.loads(check_depth(content))
         except ValueError as error:
-            raise WorkingMemoryValidationError(
-                f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON"
-            ) from error
+            raise refusal(f"the update is not JSON ({error})", "send JSON") from error
     found = plain(content)
     if not isinstance(found, dict):
         raise WorkingMemoryValidationError(
@@ -254,24 +227,19 @@ def _as_object(content: Any) -> dict[str, Any]:
     return found
 
 
-def _misquoted(find: str, places: int, text: str) -> WorkingMemoryValidationError:
+def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError:
     shown, where = shorten(find), ""
     if not find:
         seen, remedy = "`find` is empty", "quote the text that is to be replaced"
-    elif places:
+    elif times:
         first = find.splitlines()[0]
         lines = [line for line in text.splitlines() if first in line]
-        seen, remedy = f"{shown!r} stands {places} times in working memory", "quote more of the text around it"
+        seen, remedy = f"{shown!r} stands {times} times in working memory", "quote more of the text around it"
         where = f", so that it is unique. It stands in:\n{_quote(lines)}"
     else:
         seen, remedy = f"{shown!r} does not stand in working memory", "quote the text exactly as it is"
         where = f". The lines nearest to it:\n{_quote(_nearest(find, text))}"
     return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{where}", remedy=remedy)
-
-
-def shorten(text: str, width: int = 200) -> str:
-    """Cut a long text for a message."""
-    return text if len(text) <= width else f"{text[: width - 4]} ..."
 
 
 def _squeezed(line: str) -> str:
@@ -289,9 +257,9 @@ def _quote(lines: list[str]) -> str:
 def _nearest(find: str, text: str) -> list[str]:
     from difflib import get_close_matches
 
-    lines = _lines(text)[:_COMPARED]
-    first = (_lines(find) or [find])[0][:_WIDEST]
+    lines = _lines(text)[:_MOST_COMPARED]
+    first = (_lines(find) or [find])[0][:_WIDEST_COMPARED]
     words = {word for word in first.lower().split() if len(word) > 2}
-    near = get_close_matches(first, [line[:_WIDEST] for line in lines], n=3, cutoff=0.4)
+    near = get_close_matches(first, [line[:_WIDEST_COMPARED] for line in lines], n=3, cutoff=0.4)
     others = (line for line in lines if line not in near and words & set(line.lower().split()))
     return [*near, *islice(others, 3)][:3] or lines[:3]

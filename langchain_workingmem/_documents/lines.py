@@ -1,4 +1,4 @@
-"""Which lines of two texts are the same, and what changed between them, in a time that grows with the texts and no faster."""
+"""Line differences of two texts, in a time that does not grow with the square of their lengths."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-LARGEST = 10_000  # product of the lengths of two runs that difflib compares, whose time grows with it
+LARGEST = 10_000  # product of the lengths of two runs that difflib compares; its time grows with the product
 Run: TypeAlias = tuple[str, int, int, int, int]  # one of difflib's opcodes
-_Link: TypeAlias = "tuple[int, int, _Link | None]"  # a pair of equal lines, and the one before it
+_Link: TypeAlias = "tuple[int, int, _Link | None]"  # a pair of equal lines, and the pair before it
 
 
 def unified(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iterator[str]:
-    """Give the lines of a unified diff, without its header."""
+    """Yield the lines of a unified diff, without its header."""
     for group in _Grouped(before, after).get_grouped_opcodes(context):
         (_, start, _, first, _), (_, _, end, _, last) = group[0], group[-1]
         yield f"@@ -{_range(start, end)} +{_range(first, last)} @@"
@@ -47,17 +47,15 @@ class _Grouped(SequenceMatcher[str]):
 
 
 def _range(start: int, end: int) -> str:
-    """Name lines as `diff -u` does."""
+    """Write a range of lines as `diff -u` does."""
     length = end - start
-    if length == 1:
-        return str(start + 1)
-    return f"{start + bool(length)},{length}"
+    return str(start + 1) if length == 1 else f"{start + bool(length)},{length}"
 
 
 def matches(one: Sequence[str], other: Sequence[str]) -> Iterator[Run]:
-    """Compare two lists, as difflib's opcodes do, in a time that does not grow with the square of their lengths.
+    """Compare two lists, as difflib's opcodes do.
 
-    What stands exactly once in both holds them together; only short runs between such lines are given to difflib.
+    Lines that occur exactly once in both are matched first; only short runs between them are given to difflib.
     """
     start = first = 0
     for at, to in [*_anchors(one, other), (len(one), len(other))]:
@@ -86,10 +84,10 @@ def _between(one: Sequence[str], other: Sequence[str], run: tuple[int, int, int,
 
 
 def _anchors(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
-    """Pair what stands once in both: the longest series of such pairs that is in order on both sides."""
+    """Pair the lines that occur once in both: the longest series of such pairs that is in order on both sides."""
     counts, others = Counter(one), Counter(other)
     where = {item: at for at, item in enumerate(other) if others[item] == 1}
-    tails: list[int] = []  # the least place in `other` with which a series of each length ends
+    tails: list[int] = []  # for each length of a series: the smallest index in `other` that ends one
     ends: list[_Link] = []
     for at, item in enumerate(one):
         if counts[item] == 1 and item in where:

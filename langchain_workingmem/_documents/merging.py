@@ -1,12 +1,27 @@
-"""Pure merges of working memory: JSON by patch, JSON by appending, and text."""
+"""Merges of JSON and of text, and what other modules need to read and show such documents. Pure."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._text.nesting import check_depth
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text holds; None when it is not JSON, or nested too deep."""
+    try:
+        return json.loads(check_depth(text))
+    except ValueError:
+        return None
+
+
+def shorten(text: str, width: int = 200) -> str:
+    """Cut a long text for a message."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -23,10 +38,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def append_patch(target: Any, patch: Any) -> Any:
-    """Append: objects merge deeply, arrays become one without repetitions, all else is replaced.
+    """Append: objects merge deeply, arrays grow without repetitions, all else is replaced.
 
-    Repetitions are compared as JSON, so objects count as well; the first one keeps its place. Appending the same patch
-    again changes nothing.
+    Items are compared as JSON, and the first of equal ones stays. Appending the same patch again changes nothing.
     """
     if isinstance(patch, dict):
         before = target if isinstance(target, dict) else {}
@@ -38,7 +52,7 @@ def append_patch(target: Any, patch: Any) -> Any:
 
 
 def append_text(target: str, addition: str) -> str:
-    """Append a block of text after a blank line, unless it stands there already as whole lines."""
+    """Append a block of text after a blank line, unless the target has it already as whole lines."""
     block = addition.strip("\n")
     if not target.strip():
         return block
@@ -48,7 +62,7 @@ def append_text(target: str, addition: str) -> str:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two JSON values are the same in any order of keys; true is not 1, as it is in Python."""
+    """Compare two JSON values in any order of keys; true and 1 differ, unlike in Python."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -60,7 +74,7 @@ def count_leaves(document: object, *, null: bool = True) -> int:
 
 
 def paths(document: Any, parents: str = "") -> list[str]:
-    """List the dotted names of all that stands in an object, the objects in it included."""
+    """List the dotted names of all values in an object, nested objects included."""
     found = []
     for key, value in document.items() if isinstance(document, dict) else ():
         found += [f"{parents}{key}", *paths(value, f"{parents}{key}.")]
@@ -68,7 +82,7 @@ def paths(document: Any, parents: str = "") -> list[str]:
 
 
 def at_path(document: Any, name: str) -> list[str]:
-    """Return the keys that a dotted name stands for, which may hold dots themselves; none when nothing stands there."""
+    """Return the keys that a dotted name stands for; keys may hold dots. Empty when there is no such value."""
     if not isinstance(document, dict):
         return []
     if name in document:
@@ -80,7 +94,7 @@ def at_path(document: Any, name: str) -> list[str]:
 
 
 def without_paths(document: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Take out what stands under dotted names, as far as it is there."""
+    """Return the document without the values under dotted names; unknown names are ignored."""
     for name in names:
         if keys := at_path(document, name):
             patch: Any = None

@@ -1,7 +1,7 @@
-"""Which parts of a JSON schema speak about a place in a document, and what they say is to be taken out there.
+"""Removes from an update what says nothing: values with which a model fills a form, and fields of another kind of object.
 
-A model fills a form with null and emptiness when it has nothing to say, and that is to be told from null that is a value;
-and a merge leaves fields of one kind of a union in an object that has become another.
+A model sends null and empty values for fields that it has nothing to say about; the schema tells them from a null that is
+a value. A merge leaves fields of one kind of a union in an object that has become another kind.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # hold schemas by names that anybody may choose
+NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # map freely chosen names to schemas
 VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
-MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI takes in all
+MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI accepts in all
 
 
 def without_padding(patch: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Take out null, empty texts, arrays and objects wherever a merge reaches; in arrays, null that has no place there.
+    """Remove null, empty texts, arrays and objects from a patch; inside arrays, only null that the schema does not allow.
 
-    An array is replaced as a whole, so inside one null may be a value: it stays where the JSON schema allows it, unless
-    that is what a missing field means anyway, and where the schema says nothing.
+    An array is replaced as a whole, so null inside one may be a value. It stays where the schema says nothing, or allows
+    it and has no default of null.
     """
-    found: dict[str, Any] = _merged(patch, [schema], schema)
-    return found
+    lean: dict[str, Any] = _lean(patch, [schema], schema)
+    return lean
 
 
-def _merged(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
-    if not isinstance(value, dict):
-        return _replaced(value, places, root)
-    lean = {key: _merged(item, _fields(value, key, places, root), root) for key, item in value.items()}
-    return {key: item for key, item in lean.items() if item not in (None, "", [], {})}
+# Below, `schemas` are those that may apply to a value (empty: nothing is known), and `root` is the schema of the document.
 
 
-def _replaced(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
-    """`places` are the schemas that may apply to a value; none: nothing is known."""
+def _lean(value: Any, schemas: list[Any], root: dict[str, Any], *, in_array: bool = False) -> Any:
     if isinstance(value, list):
-        items = [part["items"] for part in _parts(places, root) if "items" in part]
-        return [_replaced(item, items, root) for item in value if item is not None or _may_be_null(items, root)]
-    if isinstance(value, dict):
-        fields = {key: _fields(value, key, places, root) for key in value}
-        return {
-            key: _replaced(item, fields[key], root)
-            for key, item in value.items()
-            if item is not None or _may_be_null(fields[key], root)
-        }
-    return value
+        inner = _of_items(schemas, root)
+        items = (item for item in value if item is not None or _may_be_null(inner, root))
+        return [_lean(item, inner, root, in_array=True) for item in items]
+    if not isinstance(value, dict):
+        return value
+    lean = {}
+    for key, item in value.items():
+        inner = _of_field(value, key, schemas, root)
+        if item is not None or (in_array and _may_be_null(inner, root)):
+            lean[key] = _lean(item, inner, root, in_array=in_array)
+    return lean if in_array else {key: item for key, item in lean.items() if item not in ("", [], {})}
 
 
 def without_strays(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Take out of objects what only another kind of them has, where their constants tell which kind they are."""
-    found: dict[str, Any] = _own(document, [schema], schema)
-    return found
+    """Remove fields that only another kind of an object has, where the constants in the object tell its kind."""
+    own: dict[str, Any] = _own(document, [schema], schema)
+    return own
 
 
-def _own(value: Any, places: list[Any], root: dict[str, Any]) -> Any:
+def _own(value: Any, schemas: list[Any], root: dict[str, Any]) -> Any:
     if isinstance(value, list):
-        items = [part["items"] for part in _parts(places, root) if "items" in part]
-        return [_own(item, items, root) for item in value]
+        inner = _of_items(schemas, root)
+        return [_own(item, inner, root) for item in value]
     if not isinstance(value, dict):
         return value
-    kinds = [part for part in _parts(places, root) if part.get("type") == "object"]
-    meant = [part for part in kinds if _fits(value, part)]
+    kinds = [part for part in _parts(schemas, root) if part.get("type") == "object"]
+    fitting = [part for part in kinds if _fits(value, part)]
     strays: set[str] = set()
-    if len(meant) == 1 and not meant[0].get("additionalProperties"):
-        strays = {name for part in kinds for name in part.get("properties", {})} - {*meant[0].get("properties", {})}
+    if len(fitting) == 1 and not fitting[0].get("additionalProperties"):
+        strays = {name for part in kinds for name in part.get("properties", {})} - {*fitting[0].get("properties", {})}
     return {
-        key: _own(item, _fields(value, key, places, root), root) for key, item in value.items() if key not in strays
+        key: _own(item, _of_field(value, key, schemas, root), root) for key, item in value.items() if key not in strays
     }
 
 
-def _fields(value: dict[str, Any], key: str, places: list[Any], root: dict[str, Any]) -> list[Any]:
-    """Find the schemas of a field, of several kinds of an object in those that the constants in the value speak for."""
-    parts = [part for part in _parts(places, root) if _fits(value, part)]
+def _of_items(schemas: list[Any], root: dict[str, Any]) -> list[Any]:
+    return [part["items"] for part in _parts(schemas, root) if "items" in part]
+
+
+def _of_field(value: dict[str, Any], key: str, schemas: list[Any], root: dict[str, Any]) -> list[Any]:
+    """Find the schemas of a field, in those kinds of its object that fit the constants in it."""
+    parts = [part for part in _parts(schemas, root) if _fits(value, part)]
     named = [part["properties"][key] for part in parts if key in part.get("properties", {})]
     return named or [part["additionalProperties"] for part in parts if "additionalProperties" in part]
 
@@ -89,7 +89,7 @@ def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
 
 
 def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take schemas apart; each part once, since several references may lead to it, and each doubles what lies below."""
+    """List schemas and those that they combine or refer to, each once: repeated references would double all below them."""
     return list(_every_part(schemas, root, set()))
 
 
@@ -107,50 +107,45 @@ def _every_part(schemas: list[Any], root: dict[str, Any], seen: set[int]) -> Ite
 
 def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
     known: dict[int, bool] = {}
-    return not schemas or any(_takes_null(one, root, known) and not _is_null_by_default(one) for one in schemas)
-
-
-def _is_null_by_default(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("default", "") is None
+    return not schemas or any(
+        _takes_null(one, root, known) and not (isinstance(one, dict) and one.get("default", "") is None)
+        for one in schemas
+    )
 
 
 def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bool:
     """Tell whether a schema allows null. `known` holds the answers so far; a schema inside itself adds nothing."""
     if not isinstance(schema, dict):
         return schema is not False
-    if id(schema) in known:
-        return known[id(schema)]
-    known[id(schema)] = True
-    pointer = schema.get("$ref")
-    known[id(schema)] = (
-        (not pointer or _takes_null(pointed(pointer, root), root, known))
-        and "null" in schema.get("type", "null")  # a str or a list of them
-        and None in schema.get("enum", [None])
-        and schema.get("const") is None
-        and all(_takes_null(part, root, known) for part in schema.get("allOf", ()))
-        and all(
-            any(_takes_null(part, root, known) for part in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+    if id(schema) not in known:
+        known[id(schema)] = True
+        pointer = schema.get("$ref")
+        known[id(schema)] = (
+            (not pointer or _takes_null(pointed(pointer, root), root, known))
+            and "null" in schema.get("type", "null")  # a str or a list of them
+            and None in schema.get("enum", [None])
+            and schema.get("const") is None
+            and all(_takes_null(part, root, known) for part in schema.get("allOf", ()))
+            and all(
+                any(_takes_null(one, root, known) for one in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+            )
         )
-    )
     return known[id(schema)]
 
 
 def pointed(pointer: str, root: dict[str, Any]) -> Any:
-    """Return what a reference points to, None for one that leads nowhere."""
+    """Return the target of a reference, None when there is none."""
     target: Any = root
     for part in pointer.removeprefix("#").strip("/").split("/"):
         target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
     return target
 
 
-# ---------------------------------------------------------------------- references
-
-
 def inlined(schema: dict[str, Any]) -> Any:
-    """Put what references point to in their place; a schema inside itself ends as any object.
+    """Replace references by their targets; a schema inside itself ends as any object.
 
-    Each reference to a schema copies it, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
-    `dereference_refs` of langchain_core has no bound, and does not tell a field named "$ref", or an example, from a reference.
+    Each reference copies its target, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
+    `dereference_refs` of langchain_core has no such limit, and takes a field or an example named "$ref" for a reference.
     """
     try:
         return _inlined(schema, schema, (), count(1))

@@ -1,8 +1,8 @@
-"""Schemas of working memory: validating a document, and reading a patch of one.
+"""Schemas of working memory: validate a document, and read a patch of one.
 
-A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. What is stored is the JSON that was sent, in the
-names by which the schema reads it; the schema says whether it is valid, and makes the user's type of it when it is read.
-So nothing depends on how a model writes itself: secrets, computed fields and serializers of its own do no harm.
+A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. The JSON that was sent is stored, under the names by
+which the schema reads it; the schema validates it, and makes the user's type of it when it is read. So secrets, computed
+fields and custom serializers of a model do no harm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -23,31 +23,14 @@ from langchain_workingmem._text.nesting import MAX_DEPTH
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
-_TYPED_DICT = "Pydantic needs that of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
+_TYPED_DICT = "use TypedDict of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
 
 
-class Schema(Protocol):
-    """What working memory asks of a schema."""
-
-    @property
-    def json_schema(self) -> dict[str, Any]:
-        """Describe a whole document."""
-
-    def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
-        """Return a patch in the names of the document, without what the schema ignores."""
-
-    def own(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return a merged document without what the kinds of its objects cannot hold."""
-
-    def validate(self, document: dict[str, Any]) -> None:
-        """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
-
-    def value(self, document: dict[str, Any]) -> Any:
-        """Return the document as the user's type."""
+_QUALIFIERS = {"Required", "NotRequired", "ReadOnly"}  # of a TypedDict; typing and typing_extensions have their own
 
 
 def schema_of(schema: Any) -> Schema:
-    """Take a user's schema, or raise `OptionError`."""
+    """Wrap a user's schema, or raise `OptionError`."""
     if isinstance(schema, dict):
         return JsonSchema(schema)
     if _is_schema(schema):
@@ -69,32 +52,34 @@ class TypeSchema:
             reason, remedy = f" ({error.message})", "use types that Pydantic knows"
             if error.code == "typed-dict-version":
                 reason, remedy = "", _TYPED_DICT
-            raise OptionError(
-                f"schema={schema!r} is nothing that Pydantic can validate{reason}", remedy=remedy
-            ) from error
+            raise OptionError(f"Pydantic cannot validate schema={schema!r}{reason}", remedy=remedy) from error
         _check_fields(self.json_schema, f"schema={schema!r}")
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
+        """Return a patch under the names of the document, without what the schema ignores."""
         named: dict[str, Any] = _named(patch, self._schema, "")
         return named
 
     def own(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a merged document without fields that the kinds of its objects cannot hold."""
         return without_strays(document, self.json_schema)
 
     def validate(self, document: dict[str, Any]) -> None:
+        """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
         self.value(document)
 
     def value(self, document: dict[str, Any]) -> Any:
+        """Return the document as the user's type."""
         try:
-            # JSON rules: a date is a string there, also for a strict model
+            # as JSON, because there a strict model, too, takes a string for a date
             return self._adapter.validate_json(dump(document))
         except ValidationError as error:
             problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-            raise _objection(problems) from error
+            raise _invalid(problems) from error
 
 
 class JsonSchema:
-    """A JSON schema, checked by the package `jsonschema`."""
+    """A JSON schema, checked by the package `jsonschema`; its methods are those of `TypeSchema`."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         from jsonschema import SchemaError
@@ -126,11 +111,13 @@ class JsonSchema:
                 f"schema has a reference that leads nowhere ({error})", remedy="put what it names into $defs"
             ) from error
         if problems:
-            named = ((problem.json_path.removeprefix("$").lstrip("."), problem.message) for problem in problems)
-            raise _objection(list(named))
+            raise _invalid([(one.json_path.removeprefix("$").lstrip("."), one.message) for one in problems])
 
     def value(self, document: dict[str, Any]) -> dict[str, Any]:
         return document
+
+
+Schema: TypeAlias = TypeSchema | JsonSchema
 
 
 def _check_fields(schema: dict[str, Any], named: str) -> None:
@@ -140,43 +127,39 @@ def _check_fields(schema: dict[str, Any], named: str) -> None:
         seen = "describes no object: it names no fields"
     else:
         return
-    remedy = (
-        "pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
-        "For any fields pass {'type': 'object'}, for free text template=''"
+    raise OptionError(
+        f"{named} {seen}",
+        remedy="pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
+        "For any fields pass {'type': 'object'}, for free text template=''",
     )
-    raise OptionError(f"{named} {seen}; {remedy}", remedy=remedy)
 
 
 def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
-    """Tell whether a schema names fields of an object, or says that it may have others, in itself or in what it is made of."""
+    """Tell whether a schema, or one that it combines or refers to, names fields of an object or allows any."""
     if not isinstance(schema, dict):
         return False
     if schema.get("properties") or schema.get("patternProperties"):
         return True
     if any(schema.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties")):
         return True
-    if schema.get("type") == "object" and "properties" not in schema:  # says so in words: any object
-        return schema.get("additionalProperties") is not False
+    if schema.get("type") == "object" and "properties" not in schema:
+        return "additionalProperties" not in schema  # any object
     pointer = schema.get("$ref", schema.get("$dynamicRef"))
     if isinstance(pointer, str) and pointer not in seen:
         if not pointer.startswith("#/"):
-            return True  # somewhere else: only validating will show
+            return True  # of another document: only validation resolves it
         seen.add(pointer)
         if _has_fields(pointed(pointer, root), root, seen):
             return True
-    lists = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
-    parts = [*lists, *(schema.get(name) for name in ("then", "else"))]
-    return any(_has_fields(part, root, seen) for part in parts)
-
-
-# ---------------------------------------------------------------------- what a model is shown
+    parts = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
+    return any(_has_fields(part, root, seen) for part in (*parts, schema.get("then"), schema.get("else")))
 
 
 def shape(schema: Any, *, nullable: bool) -> Any:
-    """Rewrite a JSON schema as that of a patch: nothing is required, titles and defaults leave.
+    """Turn a JSON schema into the schema of a patch: nothing is required, titles and defaults are removed.
 
-    `nullable` lets each property be null as well: in OpenAI's strict mode every property must be sent, and null is how a
-    model says that it has nothing to say.
+    `nullable` allows null for each property: OpenAI's strict mode requires every property, and a model without a value for
+    one sends null.
     """
     if isinstance(schema, list):
         return [shape(part, nullable=nullable) for part in schema]
@@ -184,15 +167,14 @@ def shape(schema: Any, *, nullable: bool) -> Any:
         return schema
     found: dict[str, Any] = {}
     if nullable and schema.get("type") == "object" and "properties" not in schema:
-        found["additionalProperties"] = True  # said in words, so that strict mode makes {} of it, and refuses nothing
+        # stated, so that LangChain's strict mode makes it false: it must be {} then, but OpenAI accepts the schema
+        found["additionalProperties"] = True
     for key, value in schema.items():
         if key in NAMED and isinstance(value, dict):
-            parts = {name: shape(part, nullable=nullable) for name, part in value.items()}
-            found[key] = (
-                {name: _or_null(part) for name, part in parts.items()} if key == "properties" and nullable else parts
-            )
+            wrap = _or_null if key == "properties" and nullable else lambda part: part
+            found[key] = {name: wrap(shape(part, nullable=nullable)) for name, part in value.items()}
         elif key == "oneOf" and nullable and "anyOf" not in schema:
-            found["anyOf"] = shape(value, nullable=nullable)  # of several patches more than one may fit
+            found["anyOf"] = shape(value, nullable=nullable)  # a patch may fit more than one of them
         elif key not in {"required", "default", "title", "discriminator"}:
             found[key] = value if key in VALUES else shape(value, nullable=nullable)
     return found
@@ -208,22 +190,12 @@ def _or_null(schema: Any) -> Any:
     return {"anyOf": [{key: schema[key] for key in schema if key not in description}, {"type": "null"}], **description}
 
 
-# ---------------------------------------------------------------------- names
-
-
-class _Name(NamedTuple):
-    """How the document calls a field, and what the field holds."""
-
-    key: str
-    annotation: Any
-
-
 def _named(value: Any, annotation: Any, path: str) -> Any:
-    """Rename the keys of JSON to those by which the schema reads it, and leave out what it ignores."""
+    """Rename the keys of JSON to the names by which the schema reads them, and remove fields that it ignores."""
     annotation = _bare(annotation)
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        # which of several schemas is meant cannot be known: those take what is sent
+        # which of several fitting schemas is meant is unknown: the value stays as it is
         fitting = [part for part in inner if _holds(value, part)]
         return _named(value, fitting[0], path) if len(fitting) == 1 else value
     if not _holds(value, annotation):
@@ -242,11 +214,12 @@ def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
     found = {}
     for key, item in value.items():
         if key in names:
-            found[names[key].key] = _named(item, names[key].annotation, f"{path}{key}.")
+            name, field = names[key]
+            found[name] = _named(item, field, f"{path}{key}.")
         elif extra == "allow":
             found[key] = item
         elif extra == "forbid":
-            raise _objection([(f"{path}{key}", "the schema does not allow further fields")])
+            raise _invalid([(f"{path}{key}", "the schema does not allow further fields")])
     return found
 
 
@@ -259,33 +232,29 @@ def _holds(value: Any, annotation: Any) -> bool:
     return isinstance(value, list) and isinstance(origin, type) and issubclass(origin, list | set | frozenset | tuple)
 
 
-@lru_cache(maxsize=256)  # a program may make classes without end, and its entries keep them alive
-def _names(schema: type[Any]) -> tuple[dict[str, _Name], Literal["ignore", "allow", "forbid"]]:
-    """Map every name of a field to the one that reads it; and tell what happens to other names."""
+@lru_cache(maxsize=256)  # bounded: a program may create classes without end, and entries keep them alive
+def _names(schema: type[Any]) -> tuple[dict[str, tuple[str, Any]], Literal["ignore", "allow", "forbid"]]:
+    """Map every accepted name of a field to its stored name and type, and return what happens to other names."""
     if not issubclass(schema, BaseModel):
         hints = get_type_hints(schema, include_extras=True)
         extra = getattr(schema, "__pydantic_config__", {}).get("extra", "ignore")
-        return {name: _Name(name, hint) for name, hint in hints.items()}, extra
-    names: dict[str, _Name] = {}
+        return {name: (name, hint) for name, hint in hints.items()}, extra
+    names: dict[str, tuple[str, Any]] = {}
     extra = schema.model_config.get("extra") or "ignore"
     for name, info in schema.model_fields.items():
         alias = info.validation_alias if schema.model_config.get("validate_by_alias", True) else None
         aliases = alias.choices if isinstance(alias, AliasChoices) else [alias]
         texts = [one for one in aliases if isinstance(one, str)]
         if any(isinstance(one, AliasPath) for one in aliases):
-            extra = "allow"  # the field is read from within others
+            extra = "allow"  # such a field is read from inside another one
         for known in (name, *texts):
-            names[known] = _Name(texts[0] if texts else name, info.annotation)
+            names[known] = (texts[0] if texts else name, info.annotation)
     return names, extra
 
 
 def _bare(annotation: Any) -> Any:
-    """Take Annotated, Required and NotRequired off."""
-    while get_origin(annotation) is Annotated or getattr(get_origin(annotation), "_name", "") in {
-        "Required",
-        "NotRequired",
-        "ReadOnly",
-    }:
+    """Unwrap Annotated, Required, NotRequired and ReadOnly."""
+    while (origin := get_origin(annotation)) is Annotated or getattr(origin, "_name", "") in _QUALIFIERS:
         annotation = get_args(annotation)[0]
     return annotation
 
@@ -296,26 +265,17 @@ def _is_schema(annotation: Any) -> bool:
     return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation))
 
 
-# ---------------------------------------------------------------------- JSON
-
-
 def plain(value: Any, depth: int = 0) -> Any:
-    """Write a value as JSON holds it; of models and dataclasses what was set, not what is a default."""
+    """Convert a value to what JSON holds; of models and dataclasses only fields that were set."""
     if depth > MAX_DEPTH:
-        raise WorkingMemoryValidationError(
-            f"working memory was not changed, because the update is nested deeper than {MAX_DEPTH} levels",
-            remedy="send fewer levels",
-        )
+        raise refusal(f"the update is nested deeper than {MAX_DEPTH} levels", "send fewer levels")
     if isinstance(value, RootModel):
         return plain(value.root, depth)
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in value.model_fields_set}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {
-            field.name: found
-            for field in dataclasses.fields(value)
-            if _is_set(field, found := getattr(value, field.name))
-        }
+        fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        value = {field.name: found for field, found in fields if _is_set(field, found)}
     if isinstance(value, dict):
         return {_key(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -323,20 +283,17 @@ def plain(value: Any, depth: int = 0) -> Any:
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str) and not is_utf8(value):
-        raise WorkingMemoryValidationError(
-            "working memory was not changed, because the update holds a lone surrogate, which UTF-8 cannot carry",
-            remedy="send valid Unicode",
-        )
+        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
     try:
         if isinstance(value, int):
-            str(value)  # Python refuses to print very long numbers, and to read them
+            str(value)  # raises for an int with more digits than Python reads back
         return to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError) as error:  # bytes that are no UTF-8, say
-        raise _no_json(error) from error
+    except (PydanticSerializationError, ValueError) as error:  # such as bytes that are not UTF-8
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
 
 
 def _key(key: Any) -> str:
-    """Write a key as JSON does: 1 becomes "1", None "null"."""
+    """Convert a key as JSON does: 1 becomes "1", None "null"."""
     found = plain(key)
     return found if isinstance(found, str) else json.dumps(found)
 
@@ -348,23 +305,18 @@ def _is_set(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def dump(document: dict[str, Any]) -> str:
-    """Write a document as JSON, which knows neither NaN nor infinity."""
+    """Write a document as JSON, which has neither NaN nor infinity."""
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise _no_json(error) from error
+        raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
 
 
-def _no_json(error: Exception) -> WorkingMemoryValidationError:
-    return WorkingMemoryValidationError(
-        f"working memory was not changed, because the update is not JSON ({error})", remedy="send JSON values"
-    )
+def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMemoryValidationError:
+    """Return the error for an update that is not valid."""
+    return WorkingMemoryValidationError(f"working memory was not changed, because {reason}", fields, remedy=remedy)
 
 
-def _objection(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
+def _invalid(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
     reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in problems)
-    return WorkingMemoryValidationError(
-        f"working memory was not changed, because it would not fit its schema: {reasons}",
-        tuple(field for field, _ in problems),
-        remedy=reasons,
-    )
+    return refusal(f"it would not fit its schema: {reasons}", reasons, tuple(field for field, _ in problems))

@@ -10,7 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from rich.console import Console
 
-from langchain_workingmem._documents.formats import shorten
+from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import complain
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean

@@ -1,28 +1,29 @@
-"""What a tool answers about a change of working memory: what is different, and nothing else."""
+"""What a tool answers about a change of working memory: the differences, and nothing else."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.formats import Format, TextFormat, shorten
+from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.lines import unified
-from langchain_workingmem._documents.merging import count_leaves, paths
-from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._documents.merging import count_leaves, parse_json, paths, shorten
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
-MOST_LINES = 20  # of what changed
+if TYPE_CHECKING:
+    from langchain_workingmem._documents.formats import Format, TextFormat
+
+MOST_LINES = 20  # of a description
 
 
 def describe_change(form: Format, before: str, after: str) -> str:
-    """Say what became of a document, a line per place."""
+    """Describe what changed in a document, one line for each field or line."""
     if before == after:
         return "The update holds nothing new, so nothing was changed."
-    lines = (
-        _lines(form, before, after)
-        if isinstance(form, TextFormat)
-        else _fields(parse_document(before), parse_document(after))
-    )
+    if isinstance(form, JsonFormat):
+        lines = _changed_fields(parse_document(before), parse_document(after))
+    else:
+        lines = _changed_lines(form, before, after)
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
     rest = len(lines) - MOST_LINES
@@ -30,18 +31,17 @@ def describe_change(form: Format, before: str, after: str) -> str:
     return "\n".join(["Working memory is updated:", *map(shorten, lines[:MOST_LINES]), *more])
 
 
-def _lines(form: TextFormat, before: str, after: str) -> list[str]:
-    old, new = (before or form.template).splitlines(), after.splitlines()
-    signs = "+-" if before else "+"  # of an empty memory nothing can leave
-    lines = unified(old, new, context=0)
+def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
+    signs = "+-" if before else "+"  # an empty memory is compared as its template, whose lines are not stored
+    lines = unified((before or form.template).splitlines(), after.splitlines(), context=0)
     return [f"{line[0]} {line[1:]}" for line in lines if line[0] in signs and line[1:].strip()]
 
 
-def _fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    old, new = _flat(before), _flat(after)
+def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    old, new = _by_path(before), _by_path(after)
     return [
         f"{path}: {_show(new.get(path))} (was {_show(old.get(path))})"
-        for path in dict.fromkeys((*new, *old))
+        for path in {**new, **old}
         if _show(new.get(path)) != _show(old.get(path))
     ]
 
@@ -50,8 +50,15 @@ def _show(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in fields.items():
+        found |= _by_path(value, f"{parents}{key}.") if isinstance(value, dict) else {f"{parents}{key}": value}
+    return found
+
+
 def describe_no_change(update: dict[str, Any]) -> WorkingMemoryValidationError:
-    """Say why an update without content changes nothing."""
+    """Return the error for an update without content."""
     nulls = count_leaves(update) - count_leaves(update, null=False)
     if not nulls:
         return WorkingMemoryValidationError(
@@ -64,16 +71,6 @@ def describe_no_change(update: dict[str, Any]) -> WorkingMemoryValidationError:
 
 
 def parse_document(text: str) -> dict[str, Any]:
-    """Read a document; one that was written in another format has no fields."""
-    try:
-        found = json.loads(check_depth(text))
-    except ValueError:
-        return {}
+    """Return the fields of a document; none when it was written in another format."""
+    found = parse_json(text)
     return found if isinstance(found, dict) else {}
-
-
-def _flat(fields: dict[str, Any], parents: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in fields.items():
-        found |= _flat(value, f"{parents}{key}.") if isinstance(value, dict) else {f"{parents}{key}": value}
-    return found

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem._documents.formats import Mode
-    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 class WorkingMemory:
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
-    The scope of the options says which ids count: `resource_id` for the memory of a user, `thread_id` for that of a
-    conversation; with only a thread given, the memory of its owner costs one more round trip. In thread scope, a thread
-    of another resource raises `ThreadOwnershipError`.
+    The scope of the options says which id counts: `resource_id` for the memory of a user, `thread_id` for that of a
+    conversation. In resource scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
+    In thread scope, a thread of another resource raises `ThreadOwnershipError`.
     """
 
     def __init__(self, core: Core) -> None:
@@ -29,12 +28,12 @@ class WorkingMemory:
 
     @property
     def format(self) -> Literal["markdown", "json", "text"]:
-        """Name the format: along a template, along a schema, or free text."""
+        """Return the format: Markdown along a template, JSON along a schema, or free text."""
         return self._core.state.remembering.format.name
 
     @property
     def template(self) -> str | Callable[[Ids], str] | None:
-        """Return the Markdown template, or the function that makes one of ids, as it was passed; None: a schema, or free text.
+        """Return the Markdown template, or the function that was passed for it; None with a schema or free text.
 
         `get(...).template` is the template of one user.
         """
@@ -47,7 +46,7 @@ class WorkingMemory:
         return self._core.state.remembering.schema
 
     def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Return working memory; `is_empty` and at revision 0 when nothing was ever written. One round trip."""
+        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
         return self._core.run(plans.read_working_memory(self._core.state, thread_id, resource_id))
 
     async def aget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
@@ -63,18 +62,19 @@ class WorkingMemory:
         mode: Mode | None = None,
         expected_revision: int | None = None,
     ) -> WorkingMemoryState:
-        """Update working memory and return what it is now; an update that changes nothing makes no revision.
+        """Update working memory and return its new state; an update that changes nothing makes no revision.
 
         With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
-        deletes, arrays are replaced), "append" (arrays grow without repetitions, text grows by a block), "replace"; None
-        takes that of the options. The result is validated before it is stored. Unless "replace" is passed, an update that
-        would wipe what is known (the bare template, empty text, nulls only) is refused.
-        Atomic: a rival's write between reading and writing is merged, not lost. Two round trips without rivals. Errors:
-        `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or after
-        100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was lost, and
-        nobody knows any more whether it was written. To call it again with the same `expected_revision` is safe.
+        deletes, arrays are replaced), "append" (arrays grow without repetitions, text grows by a block), "replace";
+        None takes the mode of the options. The result is validated before it is stored. Unless "replace" is passed, an
+        update that would erase everything (the bare template, empty text, nulls only) is refused.
+        Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
+        `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
+        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
+        lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
         """
-        return self._core.run(self._update(content, thread_id, resource_id, mode, expected_revision))
+        state = self._core.state
+        return self._core.run(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
 
     async def aupdate(
         self,
@@ -86,15 +86,11 @@ class WorkingMemory:
         expected_revision: int | None = None,
     ) -> WorkingMemoryState:
         """Async twin of `update`."""
-        return await self._core.arun(self._update(content, thread_id, resource_id, mode, expected_revision))
-
-    def _update(
-        self, content: Any, thread_id: str | None, resource_id: str | None, mode: Mode | None, expected: int | None
-    ) -> Plan[WorkingMemoryState]:
-        return plans.update(self._core.state, thread_id, resource_id, content, mode, expected)
+        state = self._core.state
+        return await self._core.arun(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
 
     def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Empty working memory; `revert` brings it back. One round trip."""
+        """Empty working memory; `revert` restores it. One round trip."""
         return self._core.run(plans.clear(self._core.state, thread_id, resource_id))
 
     async def aclear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
@@ -104,7 +100,7 @@ class WorkingMemory:
     def revisions(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> list[WorkingMemoryState]:
-        """Return the revisions that are kept, the present one first, with time and origin. One round trip."""
+        """Return the kept revisions, the present one first, with time and origin. One round trip."""
         return self._core.run(plans.revisions(self._core.state, thread_id, resource_id, limit))
 
     async def arevisions(
@@ -116,7 +112,7 @@ class WorkingMemory:
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> WorkingMemoryState:
-        """Bring a revision back, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
+        """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
         return self._core.run(plans.revert(self._core.state, revision, thread_id, resource_id))
 
     async def arevert(

@@ -1,13 +1,13 @@
-"""Plans of working memory: read, change and compare, write if nobody was faster."""
+"""Plans of working memory: read it, compute the change, and write it unless another writer was faster."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from langchain_workingmem._documents.formats import Format, Mode
+from langchain_workingmem._documents.schemas import refusal
 from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
@@ -34,12 +34,12 @@ _log = logging.getLogger("langchain_workingmem")
 
 Change: TypeAlias = Callable[[Format, str], str]  # from the present document to the next
 
-ATTEMPTS = 100  # before a writer that always loses gives up; 8 processes that write at once need a handful
+ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes that write at once need a handful
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ScopeKey]:
-    """Find the working memory that the ids and the scope mean; only a thread known, its owner may cost a round trip."""
+    """Find the working memory that the ids and the scope mean; to look up a thread's owner takes one round trip."""
     if thread_id is not None:
         check_id(thread_id, "thread_id")
     if resource_id is not None:
@@ -58,55 +58,62 @@ def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str |
 
 
 def read_commands(scope_key: ScopeKey) -> list[Command]:
-    """Give the commands that read a working memory; `state_of` reads their replies."""
+    """Return the commands that read a working memory; `read_state` reads their replies."""
     owner: list[Command] = [] if scope_key.thread_id is None else [("HGET", scope_key.keys[0], "resource")]
     return [("HGETALL", scope_key.key), *owner]
 
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
-    """Read a working memory, empty when there is none."""
-    return _reader(state, scope_key, replies[1:])(as_dict(replies[0]))
+    """Read a working memory from the replies to `read_commands`."""
+    _check_owner(scope_key, replies[1:])
+    return _reader(state, scope_key)(as_dict(replies[0]))
 
 
-def _reader(
-    state: MemoryState, scope_key: ScopeKey, owner: Sequence[bytes | None]
-) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
-    """Give the function that reads rows of a working memory; `owner` is what `reading` asks for beside it."""
+def _check_owner(scope_key: ScopeKey, owner: Sequence[bytes | None]) -> None:
     if scope_key.thread_id is not None:
         check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
+
+
+def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
+    row, *owner = yield from send(*read_commands(scope_key))
+    _check_owner(scope_key, owner)
+    return as_dict(row)
+
+
+def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
+    """Return the function that reads stored rows of a working memory; template and instructions are made once."""
     options = state.remembering
     template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
-    return partial(_state, options.along(template), template, instructions, scope_key.key)
+    form = options.along(template)
 
+    def read(row: Mapping[bytes, bytes]) -> WorkingMemoryState:
+        text = row.get(b"document", b"").decode()
+        try:
+            value = form.value(text)
+        except WorkingMemoryValidationError as error:
+            # after a change of the schema, what the old one allowed must stay readable
+            _log.warning("working memory at revision %d: %s", int(row[b"revision"]), error)
+            value = text
+        return WorkingMemoryState(
+            value=value,
+            text=text,
+            revision=int(row.get(b"revision", 0)),
+            updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
+            is_empty=form.is_empty(text),
+            origin=row[b"origin"].decode() if b"origin" in row else None,
+            template=template,
+            instructions=instructions,
+            key=scope_key.key,
+        )
 
-def _state(
-    form: Format, template: str | None, instructions: str | None, key: str, row: Mapping[bytes, bytes]
-) -> WorkingMemoryState:
-    text = row.get(b"document", b"").decode()
-    try:
-        value = form.value(text)
-    except WorkingMemoryValidationError as error:
-        # whoever changed the schema must be able to read what the old one allowed
-        _log.warning("working memory at revision %d: %s", int(row[b"revision"]), error)
-        value = text
-    return WorkingMemoryState(
-        value=value,
-        text=text,
-        revision=int(row.get(b"revision", 0)),
-        updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
-        is_empty=form.is_empty(text),
-        origin=row[b"origin"].decode() if b"origin" in row else None,
-        template=template,
-        instructions=instructions,
-        key=key,
-    )
+    return read
 
 
 def read_working_memory(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip."""
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    replies = yield from send(*read_commands(scope_key))
-    return read_state(state, scope_key, replies)
+    row = yield from _read_row(scope_key)
+    return _reader(state, scope_key)(row)
 
 
 def change_working_memory(
@@ -117,7 +124,7 @@ def change_working_memory(
     origin: str,
     expected: int | None = None,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-    """Find working memory and change it, as `change_at` does."""
+    """Find working memory and change it, as `change_at_scope_key` does."""
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     return (yield from change_at_scope_key(state, scope_key, make, origin, expected))
 
@@ -125,15 +132,16 @@ def change_working_memory(
 def change_at_scope_key(
     state: MemoryState, scope_key: ScopeKey, make: Change, origin: str, expected: int | None = None
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-    """Change working memory, and return what it was and what it is.
+    """Change working memory, and return the states before and after.
 
-    Two round trips without rivals, one more with an `expected` that has passed: whose reply was lost may call again, and what
-    the revision behind `expected` holds tells whether it was written. A rival's write is taken in and the change made again, on what the refusal brought
-    back or after a pause; after `ATTEMPTS` times `WorkingMemoryConflictError`. With `expected` there is one attempt.
+    Two round trips without concurrent writers. When another writer was faster, the change is made again on what the
+    refusal returned, or on what is read after a pause; after `ATTEMPTS` times: `WorkingMemoryConflictError`.
+    With `expected` there is one attempt. One more round trip when that revision is not the present one: a caller whose
+    reply was lost repeats the call, and the revision after `expected` tells whether the first call was stored.
     """
-    row, *owner = yield from send(*read_commands(scope_key))
-    read_row = _reader(state, scope_key, owner)
-    before = read_row(as_dict(row))
+    row = yield from _read_row(scope_key)
+    read = _reader(state, scope_key)
+    before = read(row)
     form = state.remembering.along(before.template)
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
@@ -143,22 +151,18 @@ def change_at_scope_key(
         document = check_document(state, make(form, before.text))
         if document == before.text:
             return before, before
-        status, row = yield from write_revision(state, scope_key, as_seen(as_dict(row)), origin, "write", document)
+        status, row = yield from write_revision(state, scope_key, as_seen(row), origin, "write", document)
         if status:
-            return before, read_row(row)
-        rival = read_row(row)
+            return before, read(row)
         if expected is None and attempt % 2 == 0:
             yield Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
-            row, *owner = yield from send(*read_commands(scope_key))
-            if scope_key.thread_id is not None:
-                check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
-            rival = read_row(as_dict(row))
-        seen, before = before.revision, rival
+            row = yield from _read_row(scope_key)
+        seen, before = before.revision, read(row)
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
 
 
 def _is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Change, expected: int) -> Plan[bool]:
-    """Tell whether the revision behind `expected` is what this change makes of `expected`. One round trip."""
+    """Tell whether the revision after `expected` is what this change makes of `expected`. One round trip."""
     (entries,) = yield from send(("XRANGE", scope_key.keys[-1], f"{expected}-0", f"{expected + 1}-0"))
     kept = {int(row[b"revision"]): row[b"document"].decode() for row in (as_dict(fields) for _, fields in entries)}
     old, new = kept.get(expected, "" if expected == 0 else None), kept.get(expected + 1)
@@ -171,15 +175,12 @@ def _is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Cha
 
 
 def check_document(state: MemoryState, document: str) -> str:
-    """Return a document that is small enough, and that Redis can hold."""
+    """Return the document, or raise `WorkingMemoryValidationError` when it is too large or not valid UTF-8."""
     limit = state.remembering.max_bytes
     try:
         size = len(document.encode())
     except UnicodeEncodeError as error:
-        raise WorkingMemoryValidationError(
-            f"working memory was not changed, because the update holds a lone surrogate ({error})",
-            remedy="send valid Unicode",
-        ) from error
+        raise refusal(f"the update holds a lone surrogate ({error})", "send valid Unicode") from error
     if size > limit:
         raise WorkingMemoryValidationError(
             f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
@@ -189,13 +190,11 @@ def check_document(state: MemoryState, document: str) -> str:
 
 
 def check_writable(state: MemoryState) -> WorkingMemoryOptions:
-    """Raise `ReadOnlyError` when working memory is only shown."""
+    """Return the options, or raise `ReadOnlyError` when they make working memory read-only."""
     options = state.remembering
     if options.read_only:
-        raise ReadOnlyError(
-            "working memory is read-only",
-            remedy="make a Memory without WorkingMemoryOptions(read_only=True)",
-        )
+        remedy = "make a Memory without WorkingMemoryOptions(read_only=True)"
+        raise ReadOnlyError("working memory is read-only", remedy=remedy)
     return options
 
 
@@ -207,7 +206,7 @@ def update(
     mode: Mode | None,
     expected: int | None,
 ) -> Plan[WorkingMemoryState]:
-    """Update working memory in a mode. Two round trips without rivals."""
+    """Update working memory in a mode. Two round trips without concurrent writers."""
     check_writable(state)
     if mode is not None:
         one_of(mode, get_args(Mode), "mode")
@@ -224,29 +223,30 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
     check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     _, row = yield from write_revision(state, scope_key, "", "clear", "write", "")
-    return _reader(state, scope_key, [None])(row)
+    return _reader(state, scope_key)(row)
 
 
 def revisions(
     state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
 ) -> Plan[list[WorkingMemoryState]]:
-    """Read the revisions that are kept, the newest first. One round trip."""
+    """Read the kept revisions, the newest first. One round trip."""
     at_least(limit, 1, "limit")
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    _, *owner = read_commands(scope_key)
-    entries, *replies = yield from send(("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit), *owner)
-    read_row = _reader(state, scope_key, replies)
-    return [read_row(as_dict(fields)) for _, fields in entries]
+    read_owner = read_commands(scope_key)[1:]
+    entries, *owner = yield from send(("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit), *read_owner)
+    _check_owner(scope_key, owner)
+    read = _reader(state, scope_key)
+    return [read(as_dict(fields)) for _, fields in entries]
 
 
 def revert(
     state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None
 ) -> Plan[WorkingMemoryState]:
-    """Bring a revision back, byte for byte, as a new one. One round trip."""
+    """Store an old revision, byte for byte, as a new one. One round trip."""
     check_writable(state)
     at_least(revision, 1, "revision")
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     status, row = yield from write_revision(state, scope_key, "", "revert", "revert", revision)
     if status < 0:
         raise RevisionNotFoundError(revision)
-    return _reader(state, scope_key, [None])(row)
+    return _reader(state, scope_key)(row)

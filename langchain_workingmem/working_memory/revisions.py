@@ -1,10 +1,9 @@
-"""Writing working memory: a revision is compared and the next one is made, once, even when replies are lost."""
+"""Writes revisions of working memory: compare, then write, once, even when a reply is lost."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,23 @@ if TYPE_CHECKING:
 REMEMBER = Script("working_memory/remember")
 
 
+@dataclass(frozen=True, slots=True)
+class ScopeKey:
+    """Where a working memory is stored."""
+
+    keys: tuple[str, ...]  # the thread's, or of the resource: tombstone, memory, revisions; both end with the last two
+    thread_id: str | None = None  # None: the memory of a resource
+    resource_id: str | None = None
+    ids: Ids = field(default_factory=Ids)  # of the caller, as far as they are known
+
+    @property
+    def key(self) -> str:
+        """Return the key of the memory itself."""
+        return self.keys[-2]
+
+
 def as_seen(row: Mapping[bytes, bytes]) -> str:
-    """Write what a writer saw as the script compares it: revisions begin anew when a memory is deleted, times do not."""
+    """Return what the script compares: the revision and its time, since revisions restart when a memory is deleted."""
     return f"{row.get(b'revision', b'0').decode()}@{row.get(b'updated_at', b'').decode()}"
 
 
@@ -36,42 +50,37 @@ NOTHING = as_seen({})
 def write_revision(
     state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
-    """Write working memory; that of a thread which is not there makes the thread, if there is something to write."""
-    writing = partial(write_revision_into, state, scope_key, expected, origin, what, value)
+    """Write working memory as `write_revision_into` does, but create a missing thread if there is something to write."""
     try:
-        return (yield from writing())
+        return (yield from write_revision_into(state, scope_key, expected, origin, what, value))
     except ThreadNotFoundError as error:
         if what == "revert" or not value:
             return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
-        # the memory of a thread whose first message is still to come; without an owner it owns itself
-        with suppress(ThreadExistsError):  # somebody else's first message came in between
+        # the thread's first message is still to come; a thread without an owner owns itself
+        with suppress(ThreadExistsError):  # a concurrent first message created it
             yield from create_thread_document(state, error.thread_id, scope_key.resource_id or error.thread_id)
-    return (yield from writing())
+    return (yield from write_revision_into(state, scope_key, expected, origin, what, value))
 
 
 def write_revision_into(
     state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
-    """Write working memory; that of a thread which is not there raises `ThreadNotFoundError`. One round trip.
+    """Write working memory; a missing thread raises `ThreadNotFoundError`. One round trip.
 
-    When the reply is lost it is sent again, because the script finds what it has written. It cannot when that was deleted
-    meanwhile, or more revisions came than are kept: `OutcomeUnknownError`. Without a revision to compare (`expected` is empty) a
-    second time would undo what came in between.
+    A call whose reply was lost is sent again, because the script finds what it has written. `OutcomeUnknownError` when
+    it cannot: the memory was deleted meanwhile, or more revisions came than are kept. With an empty `expected` a call is
+    never repeated, because that would undo concurrent writes.
     """
-    keep = state.remembering.revisions
+    thread_id, resource_id = scope_key.thread_id, scope_key.resource_id
+    owner, keep = owner_tag(resource_id), state.remembering.revisions
     for failures in count():
-        again = int(failures > 0)
-        call = REMEMBER.call(
-            scope_key.keys, owner_tag(scope_key.resource_id), expected, keep, origin, what, value, again
-        )
+        call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0))
         try:
-            if scope_key.thread_id is None:
-                ((status, row, _),) = yield from run_script("", scope_key.resource_id, call, at_most_once=True)
+            if thread_id is None:
+                ((status, row, _),) = yield from run_script("", resource_id, call, at_most_once=True)
             else:
-                status, row, left = yield from guarded(
-                    state, scope_key.thread_id, [scope_key.resource_id], call, at_most_once=True
-                )
-                yield from continue_sweep(state, scope_key.thread_id, left)
+                status, row, left = yield from guarded(state, thread_id, [resource_id], call, at_most_once=True)
+                yield from continue_sweep(state, thread_id, left)
             break
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:
@@ -79,23 +88,7 @@ def write_revision_into(
         yield Pause(effects.PAUSES[failures])
     if status == -2:
         raise OutcomeUnknownError(
-            "the reply to an update of working memory was lost, and the revision that it has made is not kept any "
-            "more, if it has made one",
+            "the reply to an update of working memory was lost, and the revision that it may have made is not kept any more",
             remedy="read working memory, and repeat the update if it is missing",
         )
     return int(status), as_dict(row)
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeKey:
-    """Where a working memory is stored."""
-
-    keys: tuple[str, ...]  # the first is the thread's, or the tombstone of the resource; the last: memory, revisions
-    thread_id: str | None = None  # None: the memory of a resource
-    resource_id: str | None = None
-    ids: Ids = field(default_factory=Ids)  # who asks, as far as it is known
-
-    @property
-    def key(self) -> str:
-        """Return the key of the memory itself."""
-        return self.keys[-2]

@@ -221,7 +221,8 @@ RECIPES: dict[str, Recipe] = {
     "_documents.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
     "_documents.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
     "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
-    "_documents.formats.shorten": formats.shorten,
+    "_documents.merging.shorten": merging.shorten,
+    "_documents.merging.parse_json": lambda t: (merging.parse_json(t), merging.parse_json(written(t))),
     "_documents.lines.matches": lambda t: [
         list(lines.matches(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
     ],
@@ -271,6 +272,7 @@ RECIPES: dict[str, Recipe] = {
     "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
     ),
+    "_documents.schemas.refusal": lambda t: schemas.refusal(t, t[::-1]),
     "_documents.schemas.TypeSchema.patch": lambda t: TYPED.patch(document(t)),
     "_documents.schemas.TypeSchema.own": lambda t: TYPED.own(document(t)),
     "_documents.schemas.TypeSchema.validate": lambda t: refused(lambda: TYPED.validate(document(unicode.to_utf8(t)))),
@@ -385,6 +387,7 @@ WITHOUT_TEXT = {
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",
+    "_documents.padding._too_large",
     "_documents.schemas._is_set",
 }
 

@@ -135,7 +135,7 @@ def test_calls_of_the_next_step_see_the_step_before(bench: Bench) -> None:
         assert lines(reply) == ["a cat is called Kestrel"]
 
 
-def test_when_the_forget_shown_messages_everything_is_searched_again(bench: Bench, invoke: Invoke) -> None:
+def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(bench: Bench, invoke: Invoke) -> None:
     memory = remembering(bench)
     (search,) = memory.tools()
     everything = invoke(search, {"query": QUESTION}, CONFIG)

@@ -41,15 +41,15 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 url, prefix, who = sys.argv[1:]
 memory = Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(schema={"type": "object"}))
 async def write():
-    for place in range(50):
-        await memory.working_memory.aupdate({f"{who}-{place}": place}, resource_id="ann")
+    for number in range(50):
+        await memory.working_memory.aupdate({f"{who}-{number}": number}, resource_id="ann")
 print("ready", flush=True)
 sys.stdin.readline()
 if int(who) % 2:
     asyncio.run(write())
 else:
-    for place in range(50):
-        memory.working_memory.update({f"{who}-{place}": place}, resource_id="ann")
+    for number in range(50):
+        memory.working_memory.update({f"{who}-{number}": number}, resource_id="ann")
 memory.close()
 """
 
@@ -72,9 +72,9 @@ def at_once(count: int, work: Callable[[int], object]) -> list[object]:
     """Let threads do the work at the same time."""
     barrier = threading.Barrier(count)
 
-    def run(place: int) -> object:
+    def run(number: int) -> object:
         barrier.wait()
-        return work(place)
+        return work(number)
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run, range(count)))
@@ -100,35 +100,35 @@ def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server
         writer.communicate(timeout=50)
         assert writer.returncode == 0
     state = memory.working_memory.get(resource_id="ann")
-    assert state.value == {f"{who}-{place}": place for who in range(4) for place in range(50)}
+    assert state.value == {f"{who}-{number}": number for who in range(4) for number in range(50)}
     assert state.revision == 200
 
 
 def test_a_hundred_threads_keep_a_hundred_keys(memory: Memory) -> None:
-    at_once(100, lambda place: memory.working_memory.update({str(place): place}, resource_id="ann"))
+    at_once(100, lambda number: memory.working_memory.update({str(number): number}, resource_id="ann"))
     state = memory.working_memory.get(resource_id="ann")
-    assert state.value == {str(place): place for place in range(100)}
+    assert state.value == {str(number): number for number in range(100)}
     assert state.revision == 100
 
 
 async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     part = memory.working_memory
-    await asyncio.gather(*(part.aupdate({str(place): place}, resource_id="ann") for place in range(100)))
+    await asyncio.gather(*(part.aupdate({str(number): number}, resource_id="ann") for number in range(100)))
     state = await part.aget(resource_id="ann")
     await memory.aclose()
-    assert state.value == {str(place): place for place in range(100)}
+    assert state.value == {str(number): number for number in range(100)}
     assert state.revision == 100
 
 
 def test_threads_that_append_to_one_list_keep_every_item(memory: Memory) -> None:
-    at_once(30, lambda place: memory.working_memory.update({"a": [place]}, resource_id="ann", mode="append"))
+    at_once(30, lambda number: memory.working_memory.update({"a": [number]}, resource_id="ann", mode="append"))
     assert sorted(memory.working_memory.get(resource_id="ann").value["a"]) == list(range(30))
 
 
 def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory) -> None:
-    def write(place: int) -> bool:
+    def write(number: int) -> bool:
         with suppress(WorkingMemoryConflictError):
-            memory.working_memory.update({"winner": place}, resource_id="ann", expected_revision=0)
+            memory.working_memory.update({"winner": number}, resource_id="ann", expected_revision=0)
             return True
         return False
 
@@ -137,27 +137,27 @@ def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory) 
 
 
 def test_first_writes_to_the_memory_of_a_new_thread_are_all_kept(notes: Memory) -> None:
-    def write(place: int) -> None:
-        if place % 5:
-            notes.working_memory.update(f"fact {place}", thread_id="t", resource_id="ann")
+    def write(number: int) -> None:
+        if number % 5:
+            notes.working_memory.update(f"fact {number}", thread_id="t", resource_id="ann")
         else:
-            notes.history.append([HumanMessage(str(place), id=str(place))], thread_id="t", resource_id="ann")
+            notes.history.append([HumanMessage(str(number), id=str(number))], thread_id="t", resource_id="ann")
 
     at_once(20, write)
     kept = notes.working_memory.get(thread_id="t", resource_id="ann").text.splitlines()
-    assert {line for line in kept if line} == {f"fact {place}" for place in range(20) if place % 5}
+    assert {line for line in kept if line} == {f"fact {number}" for number in range(20) if number % 5}
     assert len(notes.history.messages("t")) == 4
 
 
 def test_of_seeds_at_once_one_is_kept(notes: Memory) -> None:
-    def seed(place: int) -> int | None:
+    def seed(number: int) -> int | None:
         try:
-            notes.threads.create(thread_id="t", resource_id="ann", working_memory=f"fact {place}")
+            notes.threads.create(thread_id="t", resource_id="ann", working_memory=f"fact {number}")
         except ThreadExistsError:
             return None
-        return place
+        return number
 
-    (winner,) = [place for place in at_once(10, seed) if place is not None]
+    (winner,) = [number for number in at_once(10, seed) if number is not None]
     assert notes.working_memory.get(thread_id="t").text == f"fact {winner}"
 
 
@@ -165,10 +165,10 @@ def test_revisions_have_no_holes_under_updates_clears_and_reverts(memory: Memory
     part = memory.working_memory
     part.update({"start": 1}, resource_id="ann")
 
-    def write(place: int) -> None:
-        match place % 3:
+    def write(number: int) -> None:
+        match number % 3:
             case 0:
-                part.update({str(place): place}, resource_id="ann")
+                part.update({str(number): number}, resource_id="ann")
             case 1:
                 part.clear(resource_id="ann")
             case _:
@@ -235,7 +235,7 @@ def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -
 def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
     part = memory.working_memory
-    rivals = {place: partial(part.update, {f"theirs{place}": 1}, resource_id="ann") for place in (2, 3)}
+    rivals = {number: partial(part.update, {f"theirs{number}": 1}, resource_id="ann") for number in (2, 3)}
     watched = Watched(before=rivals)
     state = run(memory, watched.through(merging(memory, {"mine": 1})))
     assert state.value == {"old": 1, "theirs2": 1, "theirs3": 1, "mine": 1}
@@ -280,10 +280,10 @@ def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory)
 
 def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory) -> None:
     notes.working_memory.update("x", thread_id="other")  # the scripts are loaded
-    for place in (2, 3):  # in front of the write; in front of making the thread
-        theirs = f"t{place}"
+    for number in (2, 3):  # in front of the write; in front of making the thread
+        theirs = f"t{number}"
         change = plans.update(notes.core.state, theirs, "ann", "mine", None, None)
-        take = {place: partial(notes.working_memory.update, "theirs", thread_id=theirs, resource_id="bob")}
+        take = {number: partial(notes.working_memory.update, "theirs", thread_id=theirs, resource_id="bob")}
         with pytest.raises(ThreadOwnershipError):
             run(notes, Watched(before=take).through(change))
         assert notes.working_memory.get(thread_id=theirs, resource_id="bob").text == "theirs"
@@ -330,10 +330,10 @@ def test_a_server_that_dies_among_writes_keeps_every_one_that_was_acknowledged(t
 
         def write() -> None:
             with suppress(RedisConnectionError):
-                for place in range(1, 100_000):
-                    state = memory.working_memory.update({"place": place}, resource_id="ann")
+                for number in range(1, 100_000):
+                    state = memory.working_memory.update({"number": number}, resource_id="ann")
                     acknowledged.append(state.revision)
-                    if place == 100:
+                    if number == 100:
                         under_way.set()
 
         writer = threading.Thread(target=write)
@@ -345,6 +345,6 @@ def test_a_server_that_dies_among_writes_keeps_every_one_that_was_acknowledged(t
         state = memory.working_memory.get(resource_id="ann")
         # one more at most: written, but its reply did not arrive
         assert acknowledged[-1] <= state.revision <= acknowledged[-1] + 1
-        assert json.loads(state.text) == {"place": state.revision}
+        assert json.loads(state.text) == {"number": state.revision}
         assert memory.working_memory.revisions(resource_id="ann")[0] == state
         memory.close()

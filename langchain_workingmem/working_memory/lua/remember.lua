@@ -1,10 +1,11 @@
--- Writes working memory if it still is what the writer saw.
--- ARGV  resource or '' (of the thread), what the writer saw as <revision>@<updated_at> or '' (whatever it is), revisions to
---       keep, origin, 'write' and the document (empty: nothing is known), or 'revert' and the revision to bring back, 1 when
---       this was sent before and the reply was lost
--- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) or -2 (sent before, and
---       nobody knows any more whether it was written), then HGETALL of the memory, 1 when slices are left to be done;
---       WMOWNER, WMNOTHREAD, WMDELETED.
+-- Writes working memory if it is unchanged since the writer read it.
+-- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, memory, revisions
+-- ARGV  resource or '' (of the thread); the state that the writer read as <revision>@<updated_at>, or '' (any state);
+--       number of revisions to keep; origin; 'write' and the document (empty: nothing is known), or 'revert' and the
+--       revision to bring back; 1 when the call was sent before and its reply was lost
+-- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) or -2 (sent
+--       before, and whether it was written cannot be told); then HGETALL of the memory; 1 when a sweep is unfinished.
+--       Errors: WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = no_memory(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
@@ -23,7 +24,7 @@ end
 
 local document = ARGV[6]
 if ARGV[2] ~= '' and ARGV[2] ~= revision .. '@' .. (memory[3] or '') then
-  -- a writer whose reply was lost writes again: it was there before, even if somebody else has come since
+  -- a repeated call succeeds if its revision holds this document, even when newer revisions followed
   local own = whole(string.match(ARGV[2], '^%d+') + 1)
   local then_written = own == revision and memory[2] or kept(own)
   if then_written == document then return reply(1) end
@@ -36,12 +37,12 @@ end
 if document == (memory[2] or '') then return reply(1) end
 if #KEYS > 3 then check_kinds() end
 
--- a server that evicts may have taken the memory and left its revisions
+-- eviction may have removed the memory and left its revisions
 local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1]
 revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
-local at = whole(math.max(now(), (memory[3] or 0) + 1)) -- rising, even when the clock jumps back
+local at = whole(math.max(now(), (memory[3] or 0) + 1)) -- increases even when the clock jumps back
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
--- first what may fail: a stream takes rising ids only
+-- XADD first, because it may fail: the ids of a stream must increase
 redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
 redis.call('HSET', memory_key, unpack(fields))
 if #KEYS > 3 then unfinished = renew_ttl() end
