@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.access import guarded, run_script
 from langchain_workingmem._redis.codec import as_dict
@@ -179,9 +179,9 @@ def restore_messages(
         return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    reply: list[Any] = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
-    return cast("list[Any]", reply)
+    return reply
 
 
 def _copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:

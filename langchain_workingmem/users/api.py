@@ -57,18 +57,13 @@ class Users:
 
         return self._core.stream(export(self._core.state, resource_id, namespaces, vectors=vectors))
 
-    async def aexport(
+    def aexport(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
     ) -> AsyncIterator[dict[str, Any]]:
         """Async twin of `export`."""
         from langchain_workingmem.users.archive import export
 
-        records = self._core.astream(export(self._core.state, resource_id, namespaces, vectors=vectors))
-        try:
-            async for record in records:
-                yield record
-        finally:
-            await records.aclose()
+        return self._core.astream(export(self._core.state, resource_id, namespaces, vectors=vectors))
 
     def load(
         self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
@@ -27,7 +29,6 @@ from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.threads import restore_messages
 from langchain_workingmem.users.format import UNREADABLE
 from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep
-from langchain_workingmem.users.staging import read_steps, staging_file, write_step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -42,6 +43,7 @@ _log = logging.getLogger("langchain_workingmem")
 BATCH = 200  # messages of one round trip
 THREADS = 1000  # threads whose owners are read in one round trip
 MOST_PIECES = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
+IN_MEMORY = 16 * 2**20  # bytes of checked records; more goes into a file without a name, which no other user can open
 _LONGEST = 500  # characters of an error of a library
 
 
@@ -86,13 +88,14 @@ def load(
     state = core.state
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    with staging_file() as file:
+    with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
         reader = yield from _check_records(Reader(state, resource_id, namespaces), source, file)
         yield from _check_owners(state, reader)
         with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # messages can be embedded later
             yield from state.setup()
         writer = _Writer(state, reader.owner)
-        for step in read_steps(file):
+        file.seek(0)
+        for step in _steps(file):
             yield from writer.write(step)
         yield from writer.flush()
     try:
@@ -116,7 +119,7 @@ def _check_records(reader: Reader, source: Iterator[Any] | AsyncIterator[Any], f
         except (*UNREADABLE, WorkingMemError) as error:
             raise _refusal(f"record {reader.number}", error) from error
         if step is not None:
-            write_step(file, step)
+            _keep(file, step)
         if reader.number % BATCH == 0:
             yield Pause(0)  # others run while a large file is checked
     if not reader.number:
@@ -132,8 +135,23 @@ def _refusal(record: str, error: Exception) -> OptionError:
     """Return the error that names a record."""
     what = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
     what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
-    remedy = error.remedy if isinstance(error, WorkingMemError) else "correct the record"
+    remedy: str = getattr(error, "remedy", None) or "correct the record"
+    what = what if remedy in what else f"{what}: {remedy}"
     return OptionError(f"{record}: {what}; nothing was imported", remedy=remedy)
+
+
+def _keep(file: IO[bytes], step: Step) -> None:
+    try:
+        pickle.dump(step, file, pickle.HIGHEST_PROTOCOL)
+    except OSError as error:
+        seen = f"{gettempdir()} cannot hold the records to import ({error})"
+        raise OptionError(seen, remedy="set TMPDIR to a directory with enough space") from error
+
+
+def _steps(file: IO[bytes]) -> Iterator[Step]:
+    with suppress(EOFError):
+        while True:
+            yield pickle.load(file)  # noqa: S301 - written by `_keep`
 
 
 def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
