@@ -42,7 +42,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 BATCH = 200  # messages of one round trip
 THREADS = 1000  # threads whose owners are read in one round trip
-MOST_PIECES = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
+MOST_CHUNKS = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
 IN_MEMORY = 16 * 2**20  # bytes of checked records; more goes into a file without a name, which no other user can open
 _LONGEST = 500  # characters of an error of a library
 
@@ -202,8 +202,8 @@ class _Writer:
                 self.counts["items"] += int(written)
 
     def _arguments(self, step: MessageStep) -> list[Argument]:
-        settings, vectors = (step.settings, step.vectors) if self._is_usable(step) else ("", [])
-        arguments: list[Argument] = [step.id, step.kind, step.header(settings, len(vectors)) + step.body]
+        index_digest, vectors = (step.index_digest, step.vectors) if self._is_usable(step) else ("", [])
+        arguments: list[Argument] = [step.id, step.kind, step.header(index_digest, len(vectors)) + step.body]
         named: list[Argument] = ["role", step.role, "name", step.name, "labels", step.labels]
         for text, vector in zip(step.chunks, vectors, strict=False):
             fields = [*named, "text", text, "vector", vector]
@@ -213,9 +213,10 @@ class _Writer:
     def _is_usable(self, step: MessageStep) -> bool:
         """Tell whether the vectors are those that this memory would make."""
         state = self.state
-        if not step.settings or state.recall is None or state.dims is None:
+        if not step.index_digest or state.recall is None or state.dims is None:
             return False
-        if step.settings != state.index_digest(state.dims) or not len(step.vectors) == len(step.chunks) <= MOST_PIECES:
+        right_count = len(step.vectors) == len(step.chunks) <= MOST_CHUNKS
+        if step.index_digest != state.index_digest(state.dims) or not right_count:
             return False
         import numpy as np
 
@@ -233,7 +234,7 @@ class _Writer:
         self.count += 1
         self.size += more
         self.is_written, self.after_version = False, arguments[1] == OLDER
-        if (self.count >= BATCH or len(self.messages) > MOST_PIECES) and not self.after_version:
+        if (self.count >= BATCH or len(self.messages) > MOST_CHUNKS) and not self.after_version:
             yield from self.flush()
 
     def _write_memory(self, step: MemoryStep) -> Plan[None]:

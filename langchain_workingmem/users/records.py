@@ -63,13 +63,13 @@ class MessageStep(NamedTuple):
     name: str
     labels: str
     chunks: list[str]
-    settings: str  # digest of the index settings of its vectors
+    index_digest: str  # of its vectors; empty: none
     vectors: list[bytes]
 
-    def header(self, settings: str, chunks: int) -> bytes:
-        """Return the header that scripts read, for that many vectors with these settings."""
+    def header(self, index_digest: str, chunks: int) -> bytes:
+        """Return the header that scripts read, for that many vectors."""
         return (
-            f'{{"stored_at":{self.stored_at},"vectors":"{settings}/{self.size}/{chunks}","said":"{self.said}",'
+            f'{{"stored_at":{self.stored_at},"vectors":"{index_digest}/{self.size}/{chunks}","said":"{self.said}",'
             f'"state":"{self.state}",'
         ).encode()
 
@@ -170,7 +170,7 @@ class Reader:
         (draft,) = drafts(as_messages([_message(record["message"])]), self.state.recall, str)
         kind = OLDER if version else int(superseded)
         self.after_version = version
-        settings, vectors = _vectors(record.get("vectors"))
+        index_digest, vectors = _vectors(record.get("vectors"))
         step = MessageStep(
             id=draft.id,
             kind=kind,
@@ -183,7 +183,7 @@ class Reader:
             name=draft.name,
             labels=draft.labels,
             chunks=draft.chunks,
-            settings="" if kind else settings,
+            index_digest="" if kind else index_digest,
             vectors=[] if kind else vectors,
         )
         decode_message(step.id.encode(), b"0", step.header("", 0) + step.body, thread_id)  # it can be read back
@@ -269,13 +269,13 @@ def _check_size(arguments: Sequence[Argument], most: int) -> None:
 
 
 def _vectors(given: Any) -> tuple[str, list[bytes]]:
-    """Return settings and vectors of a message; whether they can be used is checked when it is written."""
+    """Return index digest and vectors of a message; whether they can be used is checked when it is written."""
     if given is None:
         return "", []
-    settings, data = _mapping(given, "vectors")["settings"], given["data"]
-    if not isinstance(settings, str) or not isinstance(data, list | tuple):
+    index_digest, data = _mapping(given, "vectors")["settings"], given["data"]
+    if not isinstance(index_digest, str) or not isinstance(data, list | tuple):
         raise OptionError("vectors is not valid", remedy="use a str as settings and a list of base64 as data")
-    return settings, [b64decode(vector, validate=True) for vector in data]
+    return index_digest, [b64decode(vector, validate=True) for vector in data]
 
 
 def _micros(time: Any) -> int:
