@@ -250,8 +250,8 @@ class _Writer:
         if self.thread is None or self.is_written:
             return
         reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.header, *self.messages])
-        created, new, bare, _ = reply
-        self.counts.update(threads=created, messages=new, skipped=self.count - new)
+        made, new, bare, _ = reply
+        self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
         self.messages, self.count, self.size, self.is_written = [], 0, size_of(self.header), True

@@ -14,9 +14,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem._engine.effects import Plan, as_eval
-from langchain_workingmem._redis import scripts
-from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import operations as threads
@@ -49,9 +47,8 @@ def other(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
 @pytest.fixture(autouse=True)
 def taught(raw: redis.Redis) -> None:
     """Let the server know the scripts, so that the first step of an operation is its script."""
-    for script in vars(scripts).values():
-        if isinstance(script, Script):
-            raw.script_load(str(as_eval(script.call([]))[1]))
+    for source in SCRIPT_SOURCES.values():
+        raw.script_load(source)
 
 
 @pytest.fixture
