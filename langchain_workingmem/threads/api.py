@@ -1,16 +1,11 @@
-"""Threads: conversations and who owns them."""
+"""The methods of `memory.threads`."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.errors import IdError, OptionError, WorkingMemError
-from langchain_workingmem.history import MessageSelection
-from langchain_workingmem.options import at_least
-from langchain_workingmem.threads import clones
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.with_memory import copy_memory, create_with_memory, update_with_memory
+from langchain_workingmem.threads.clones import clone
 
 if TYPE_CHECKING:
     import builtins
@@ -18,17 +13,16 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import EllipsisType
 
-    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
 
 class Threads:
-    """The threads of a memory, as `memory.threads`.
+    """The threads of a memory and their owners, as `memory.threads`.
 
-    Wherever `resource_id` may be given beside a thread, another owner raises `ThreadOwnershipError` and nothing
-    happens; left out, whoever owns the thread is accepted.
+    A method that takes `resource_id` next to a thread raises `ThreadOwnershipError` when another resource owns the thread, and
+    changes nothing. Without `resource_id` it accepts any owner.
     """
 
     def __init__(self, core: Core) -> None:
@@ -43,12 +37,12 @@ class Threads:
         metadata: Mapping[str, Any] | None = None,
         working_memory: Any = None,
     ) -> Thread:
-        """Create a thread; without `thread_id` it gets a random one. One round trip, two with working memory.
+        """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
-        Metadata is any JSON under string keys, but no working memory, which belongs into its argument. `working_memory` is the whole first content of the working memory that
-        the thread or its owner has, unless there is one already. Raises `ThreadExistsError` when the id is taken, whoever owns it.
+        `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
+        resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
-        return self._core.run(self._create(resource_id, thread_id, title, metadata, working_memory))
+        return self._core.run(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
 
     async def acreate(
         self,
@@ -60,23 +54,10 @@ class Threads:
         working_memory: Any = None,
     ) -> Thread:
         """Async twin of `create`."""
-        return await self._core.arun(self._create(resource_id, thread_id, title, metadata, working_memory))
-
-    def _create(
-        self,
-        resource_id: str,
-        thread_id: str | None,
-        title: str | None,
-        metadata: Mapping[str, Any] | None,
-        working_memory: Any,
-    ) -> Plan[Thread]:
-        state, new_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
-        if working_memory is None:
-            return plans.create_thread(state, new_id, resource_id, title, metadata)
-        return create_with_memory(state, new_id, resource_id, title, metadata, working_memory)
+        return await self._core.arun(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
 
     def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Return a thread, None when there is none. One round trip."""
+        """Return a thread, or None if it does not exist. One round trip."""
         return self._core.run(plans.get_thread(self._core.state, thread_id, resource_id))
 
     async def aget(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
@@ -93,12 +74,14 @@ class Threads:
         order_by: OrderBy = "updated_at",
         descending: bool = True,
     ) -> Page[Thread]:
-        """List threads, of one resource or of all, newest first. One round trip a page, any number of pages.
+        """List the threads of one resource or of all, newest first. One round trip per page.
 
-        `metadata` keeps the threads that hold all of its pairs, compared as JSON. Threads that change while you page
-        through `updated_at` move to its new end; by `created_at` each is seen exactly once.
+        `metadata` selects the threads that have all of its pairs; values are compared as JSON. A thread that changes while you
+        page by `updated_at` moves to the newest end. By `created_at` you see each thread exactly once.
         """
-        return self._core.run(self._list(resource_id, metadata, limit, cursor, order_by, descending))
+        return self._core.run(
+            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
+        )
 
     async def alist(
         self,
@@ -111,19 +94,8 @@ class Threads:
         descending: bool = True,
     ) -> Page[Thread]:
         """Async twin of `list`."""
-        return await self._core.arun(self._list(resource_id, metadata, limit, cursor, order_by, descending))
-
-    def _list(
-        self,
-        resource_id: str | None,
-        metadata: Mapping[str, Any] | None,
-        limit: int,
-        cursor: str | None,
-        order_by: OrderBy,
-        descending: bool,  # noqa: FBT001 - the public twins take it by keyword
-    ) -> Plan[Page[Thread]]:
-        return plans.list_threads(
-            self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending
+        return await self._core.arun(
+            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
         )
 
     def update(
@@ -135,14 +107,14 @@ class Threads:
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
         working_memory: Any = ...,
     ) -> Thread:
-        """Change what is given: a title (None removes it), metadata key by key (None deletes a key), working memory.
+        """Change the title (None removes it), metadata key by key (None deletes a key), and working memory.
 
-        One round trip, atomic: two updates of different keys keep both. `working_memory` replaces the working memory that the
-        thread or its owner has (None empties it), in a second round trip. It is checked before anything is written. When the
-        second fails, title and metadata are changed and working memory is not; the error says so, and to repeat
-        the call is safe. Raises `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
+        One round trip, atomic: parallel updates of different keys keep both. `working_memory` replaces the working memory of the
+        thread or of its resource (None empties it) in a second round trip. It is checked before the first write. If the second
+        write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
+        `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
         """
-        return self._core.run(self._update(thread_id, resource_id, title, metadata, working_memory))
+        return self._core.run(plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory))
 
     async def aupdate(
         self,
@@ -154,25 +126,15 @@ class Threads:
         working_memory: Any = ...,
     ) -> Thread:
         """Async twin of `update`."""
-        return await self._core.arun(self._update(thread_id, resource_id, title, metadata, working_memory))
-
-    def _update(
-        self,
-        thread_id: str,
-        resource_id: str | None,
-        title: str | EllipsisType | None,
-        metadata: Mapping[str, Any] | EllipsisType | None,
-        working_memory: Any,
-    ) -> Plan[Thread]:
-        if working_memory is ...:
-            return plans.update(self._core.state, thread_id, resource_id, title, metadata)
-        return update_with_memory(self._core.state, thread_id, resource_id, title, metadata, working_memory)
+        return await self._core.arun(
+            plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory)
+        )
 
     def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
-        """Delete a thread with its messages and vectors, and tell whether there was one.
+        """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
-        Atomic: it is gone at once. One round trip, and one for each further 500 vectors; after an error on the way a second
-        call takes the rest of them.
+        Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error, call it
+        again: it deletes the remaining vectors.
         """
         return self._core.run(plans.delete(self._core.state, thread_id, resource_id))
 
@@ -181,13 +143,11 @@ class Threads:
         return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id))
 
     def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
-        """Hand a thread and its vectors from `resource_id` to another resource.
+        """Give a thread from `resource_id` to another resource.
 
-        Atomic: at once it is the other's and nobody else's. One round trip, and one for each further 500 vectors, behind which
-        the new owner's recall finds them.
-
-        Raises `ThreadNotFoundError`, and `ThreadOwnershipError` when `resource_id` is not the owner. While one of both is
-        being deleted: `ResourceDeletedError`, and the thread goes back, or with its owner.
+        Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new owner finds
+        the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
+        `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
         return self._core.run(plans.transfer(self._core.state, thread_id, resource_id, to))
 
@@ -208,27 +168,19 @@ class Threads:
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
     ) -> ClonedThread:
-        """Copy a thread of `resource_id` for the same owner (`transfer` the copy to give it away).
+        """Copy a thread for the same owner; `transfer` gives the copy to another one.
 
-        Messages get new ids and keep order, times and vectors: nothing is embedded again. The copy has the title, the
-        metadata and the thread-scoped working memory of the source, changed by what is given. `last_messages`, a time range and ids choose a part, what all allow.
-        One round trip, and two per 200 messages or 64 MiB, up to which the copy appears in one step; one more to look for
-        thread-scoped working memory, and one to write it. A longer copy is `unfinished` while it grows; where its writer has
-        died, a clone with its id takes its place. Raises `ThreadNotFoundError`, and `ThreadExistsError` for a `new_thread_id` that is taken.
+        Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
+        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. A message is copied
+        if `last_messages`, `since`, `until` and `message_ids` all select it. One round trip, two per 200 messages or 64 MiB, and
+        up to two for thread-scoped working memory. A larger copy is not atomic: it is `unfinished` while it grows. If its
+        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
+        `new_thread_id` exists.
         """
-        return self._core.run(
-            self._clone(
-                thread_id,
-                new_thread_id,
-                resource_id,
-                title,
-                metadata,
-                last_messages,
-                since,
-                until,
-                message_ids,
-            )
+        plan = clone(
+            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
         )
+        return self._core.run(plan)
 
     async def aclone(
         self,
@@ -244,61 +196,15 @@ class Threads:
         message_ids: Collection[str] | None = None,
     ) -> ClonedThread:
         """Async twin of `clone`."""
-        return await self._core.arun(
-            self._clone(
-                thread_id,
-                new_thread_id,
-                resource_id,
-                title,
-                metadata,
-                last_messages,
-                since,
-                until,
-                message_ids,
-            )
+        plan = clone(
+            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
         )
-
-    def _clone(
-        self,
-        thread_id: str,
-        new_thread_id: str | None,
-        resource_id: str | None,
-        title: str | None,
-        metadata: Mapping[str, Any] | None,
-        last_messages: int | None,
-        since: datetime | None,
-        until: datetime | None,
-        message_ids: Collection[str] | None,
-    ) -> Plan[ClonedThread]:
-        core = self._core
-        if isinstance(message_ids, str):
-            raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
-        if new_thread_id is not None and new_thread_id == thread_id:
-            raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
-        if last_messages is not None:
-            at_least(last_messages, 0, "last_messages")
-        wanted = MessageSelection.of(
-            limit=clones.CLONE_BATCH if last_messages is None else last_messages,
-            newest=last_messages is not None,
-            since=since,
-            until=until,
-        )
-        new_id = core.new_id() if new_thread_id is None else new_thread_id
-        cloning = partial(
-            clones.clone, core.state, thread_id, new_id, resource_id, title, metadata, wanted, message_ids, core.new_id
-        )
-        copy = yield from clones.anew(core.state, new_id, resource_id, cloning)
-        try:
-            yield from copy_memory(core.state, thread_id, copy.thread)
-        except WorkingMemError:
-            yield from plans.delete(core.state, new_id, copy.thread.resource_id)
-            raise
-        return copy
+        return await self._core.arun(plan)
 
     def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Return the thread that this one was cloned from. Two round trips, one when it is no clone.
+        """Return the thread that this one was cloned from. Two round trips, one for a thread that is not a clone.
 
-        None when it is no clone, or its source is gone or not theirs. Raises `ThreadNotFoundError` for the thread itself.
+        None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
         return self._core.run(plans.source(self._core.state, thread_id, resource_id))
 
@@ -307,7 +213,7 @@ class Threads:
         return await self._core.arun(plans.source(self._core.state, thread_id, resource_id))
 
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Return the threads that were cloned from this one and belong to its owner, oldest first."""
+        """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
         return self._core.run(plans.clones(self._core.state, thread_id, resource_id))
 
     async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
@@ -315,9 +221,9 @@ class Threads:
         return await self._core.arun(plans.clones(self._core.state, thread_id, resource_id))
 
     def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Return the chain of sources, the oldest first and the thread itself last. One round trip a generation.
+        """Return the sources of a clone, oldest first, and the thread itself last. One round trip per thread.
 
-        It ends where a source is gone, or belongs to somebody else. Raises `ThreadNotFoundError` for the thread itself.
+        The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
         return self._core.run(plans.lineage(self._core.state, thread_id, resource_id))
 

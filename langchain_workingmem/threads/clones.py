@@ -1,55 +1,90 @@
-"""Plans that copy threads."""
+"""The plan that copies a thread, and the plan that writes a part of a copied or imported thread."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.access import guarded, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE
-from langchain_workingmem.errors import RedisReplyError, ThreadExistsError, ThreadNotFoundError, WorkingMemError
-from langchain_workingmem.history import READ
+from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_left
+from langchain_workingmem.errors import (
+    IdError,
+    OptionError,
+    RedisReplyError,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    WorkingMemError,
+)
+from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.models import ClonedThread
+from langchain_workingmem.options import at_least
 from langchain_workingmem.threads.operations import (
+    check_new_metadata,
     delete,
     get_existing_thread,
-    goes_on,
-    metadata_of,
     read_existing_thread,
     thread_fields,
 )
+from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history import MessageSelection
+    from langchain_workingmem.models import Thread
 
 RESTORE = Script("threads/restore", *BRANCHES)
-
-
-CLONE_BATCH = 200  # messages that one step of a clone carries
-
-
-def anew(
-    state: MemoryState, new_thread_id: str, resource_id: str | None, cloning: Callable[[], Plan[ClonedThread]]
-) -> Plan[ClonedThread]:
-    """Clone, and where a writer who died has left an unfinished copy under the id, take that away and begin anew."""
-    try:
-        return (yield from cloning())
-    except RedisReplyError as error:
-        if error.code != "WMUNFINISHED":
-            raise
-    yield from delete(state, new_thread_id, resource_id)
-    return (yield from cloning())
+CLONE_BATCH = 200  # messages of one step
 
 
 def clone(
-    state: MemoryState,
+    core: Core,
+    thread_id: str,
+    new_thread_id: str | None,
+    resource_id: str | None,
+    title: str | None,
+    metadata: Mapping[str, Any] | None,
+    last_messages: int | None,
+    since: datetime | None,
+    until: datetime | None,
+    message_ids: Collection[str] | None,
+) -> Plan[ClonedThread]:
+    """Copy a thread with its vectors and its thread-scoped working memory, without the embedding model."""
+    if isinstance(message_ids, str):
+        raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
+    if new_thread_id is not None and new_thread_id == thread_id:
+        raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
+    if last_messages is not None:
+        at_least(last_messages, 0, "last_messages")
+    limit = CLONE_BATCH if last_messages is None else last_messages
+    wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
+    new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
+    copying = partial(_copy, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
+    try:
+        copy = yield from copying()
+    except RedisReplyError as error:
+        if error.code != "WMUNFINISHED":
+            raise
+        # the process that began a copy with this id has died
+        yield from delete(core.state, new_id, resource_id)
+        copy = yield from copying()
+    try:
+        yield from _copy_working_memory(core.state, thread_id, copy.thread)
+    except WorkingMemError:
+        yield from delete(core.state, new_id, copy.thread.resource_id)
+        raise
+    return copy
+
+
+def _copy(
+    core: Core,
     source: str,
     new_thread_id: str,
     resource_id: str | None,
@@ -57,24 +92,22 @@ def clone(
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-    new_id: Callable[[], str],
 ) -> Plan[ClonedThread]:
-    """Copy a thread, vectors included, without the embedding model. One round trip, and two per 200 messages or 64 MiB.
+    """Copy a thread without working memory. One round trip, and two per 200 messages or 64 MiB.
 
-    Source and copy may live in different slots of a cluster, so what is copied passes through here. Up to that size
-    the copy appears in one step; a larger one grows, marked as `unfinished`, and is deleted again when an error ends it. A
-    copy whose writer died stays `unfinished`; `anew` takes it away.
+    Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
+    atomic. A larger one grows as `unfinished`, and is deleted after an error.
     """
+    state = core.state
     origin = yield from get_existing_thread(state, source, resource_id)
     keys = state.keys.of(source)
-    check_id(new_thread_id, "new_thread_id")
-    changed = metadata_of(metadata)
-    merged = origin.metadata | dict(changed)
-    kept = {key: value for key, value in merged.items() if value is not None or key not in changed}
+    changes = check_new_metadata(metadata)
+    merged = {**origin.metadata, **changes}
+    kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
     named = thread_fields(origin.title if title is None else title, kept)
     fields = [*named, "clone_of", encode(source), *state.ttl_fields]
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
-    renamed: dict[str, str] = {}
+    new_ids: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
     yield from state.ready()
     try:
@@ -88,19 +121,19 @@ def clone(
             if not present:
                 raise ThreadNotFoundError(source)
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            steps = list(in_steps(_copies(rows[::-1] if wanted.newest else rows, message_ids, renamed, new_id)))
+            steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids)))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
-            token = token or next(iter(renamed.values()), new_thread_id)
-            for place, step in enumerate(steps):
-                ends = is_last and place == len(steps) - 1
+            token = token or next(iter(new_ids.values()), new_thread_id)
+            for step in steps:
+                ends = is_last and step is steps[-1]
                 mode = ("end" if ends else "more") if has_begun else ("new" if ends else "begin")
                 header = [f"{mode}:{token}", owner, tag, *((0,) if has_begun else (len(fields), *fields))]
-                thread = yield from restore_messages(
+                reply = yield from restore_messages(
                     state, new_thread_id, origin.resource_id, [*header, *step], at_most_once=not step
                 )
                 has_begun = True
             wanted = replace(wanted, above=int(rows[-1][1])) if rows else wanted
-    except ThreadExistsError:  # taken, or taken over
+    except ThreadExistsError:  # so the copy under this id is not ours
         raise
     except WorkingMemError as error:
         if has_begun:
@@ -108,19 +141,37 @@ def clone(
                 yield from delete(state, new_thread_id, origin.resource_id)
             except WorkingMemError:
                 error.add_note(
-                    f"a part of the copy is left, as an unfinished thread: threads.delete({new_thread_id!r}) takes it away, "
-                    "threads.clone() with its id begins anew"
+                    f"an unfinished copy is left: threads.delete({new_thread_id!r}) deletes it, threads.clone() with its id "
+                    "replaces it"
                 )
         raise
-    return ClonedThread(thread=read_existing_thread(new_thread_id, thread[-1]), message_ids=renamed)
+    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids)
+
+
+def _copies(
+    core: Core,
+    rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
+    chosen: Collection[str] | None,
+    new_ids: dict[str, str],
+) -> Iterator[list[Argument]]:
+    """Yield messages with their vectors as arguments of `restore.lua`, and add their new ids to `new_ids`."""
+    for id, _, value, vectors in rows:
+        old = id.decode()
+        if chosen is None or old in chosen:
+            new_ids[old] = core.new_id()
+            copy: list[Argument] = [new_ids[old], 0, value]
+            for vector in vectors:
+                pairs = [part for pair in as_dict(vector).items() for part in pair]
+                copy += [len(pairs), *pairs]
+            yield copy
 
 
 def restore_messages(
     state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, at_most_once: bool = False
 ) -> Plan[list[Any]]:
-    """Write a part of a copied thread, as `restore.lua` says. One round trip.
+    """Run `restore.lua`, and return its reply. One round trip.
 
-    The ids of its messages tell the script when a part was there before; a part without any must be sent `at_most_once`.
+    The ids of the messages tell the script whether it has run before; without messages it must be sent `at_most_once`.
     """
     keys = state.keys.of(thread_id)
 
@@ -128,24 +179,19 @@ def restore_messages(
         return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
-    yield from goes_on(state, thread_id, reply[-1])
-    return cast("list[Any]", reply)
+    reply: list[Any] = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
+    return reply
 
 
-def _copies(
-    rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
-    chosen: Collection[str] | None,
-    renamed: dict[str, str],
-    new_id: Callable[[], str],
-) -> Iterator[list[Argument]]:
-    """Write messages and their vectors as `restore.lua` reads them, under new ids."""
-    for id, _, value, vectors in rows:
-        old = id.decode()
-        if chosen is None or old in chosen:
-            renamed[old] = new_id()
-            copy: list[Argument] = [renamed[old], 0, value]
-            for vector in vectors:
-                pairs = [part for pair in as_dict(vector).items() for part in pair]
-                copy += [len(pairs), *pairs]
-            yield copy
+def _copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:
+    """Copy working memory if its scope is the thread. Two round trips, one if it is empty, else none.
+
+    `write_revision_into` does not create the copy again if it was deleted meanwhile.
+    """
+    if state.working_memory is None or state.working_memory.scope != "thread":
+        return
+    current = yield from read_working_memory(state, source, copy.resource_id)
+    if current.text:
+        scope_key = yield from find_scope_key(state, copy.id, copy.resource_id)
+        yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)

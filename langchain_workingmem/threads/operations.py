@@ -1,4 +1,4 @@
-"""Plans over threads."""
+"""The plans of `memory.threads`: create, read, list, change, delete and transfer threads."""
 
 from __future__ import annotations
 
@@ -19,27 +19,34 @@ from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import (
-    OptionError,
-    ThreadNotFoundError,
-)
+from langchain_workingmem.errors import OptionError, RedisConnectionError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.models import Page, Thread
 from langchain_workingmem.options import at_least, at_most, one_of
+from langchain_workingmem.working_memory import (
+    NOTHING,
+    check_document,
+    check_writable,
+    find_scope_key,
+    write_revision,
+    write_revision_into,
+)
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-
 
 CHANGE = Script("threads/change_thread")
 TRANSFER = Script("threads/transfer")
 
 OrderBy = Literal["updated_at", "created_at"]
+MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
+_CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
 _METADATA = b"metadata:"
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
-    """Read a thread document, None when there is none."""
+    """Convert a reply of HGETALL; None if it is empty."""
     row = as_dict(reply)
     if b"resource" not in row:
         return None
@@ -62,7 +69,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
 
 
 def read_existing_thread(thread_id: str, reply: Any) -> Thread:
-    """Read a thread document; `ThreadNotFoundError` when there is none."""
+    """Convert a reply of HGETALL; `ThreadNotFoundError` if it is empty."""
     thread = read_thread(thread_id, reply)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
@@ -70,16 +77,17 @@ def read_existing_thread(thread_id: str, reply: Any) -> Thread:
 
 
 def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
-    """Write title and metadata as fields of a thread."""
+    """Return title and metadata as fields of the thread hash."""
     if title is not None and not is_utf8(title):
         raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     fields = [] if title is None else ["title", title]
-    for key, value in _checked(metadata).items():
+    for key, value in check_metadata(metadata).items():
         fields += [f"metadata:{key}", canonical(value, key)]
     return fields
 
 
-def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return metadata with valid keys; None becomes empty."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     for key in metadata or ():
@@ -87,41 +95,49 @@ def _checked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
-_NOT_METADATA = ("workingMemory", "working_memory")  # where Mastra keeps it
-
-
-def metadata_of(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Check what a caller says of metadata."""
-    return _checked(_without_memory(metadata))
-
-
-def _without_memory(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Refuse working memory in metadata, where nothing would read it; None takes a key away, whatever its name."""
-    for key in _NOT_METADATA:
-        if isinstance(metadata, Mapping) and metadata.get(key) is not None:
+def check_new_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Check metadata that a caller sets: working memory in it is an error, because nothing would read it there."""
+    checked = check_metadata(metadata)
+    for key in ("workingMemory", "working_memory"):  # where Mastra keeps it
+        if checked.get(key) is not None:  # None deletes a key that an import has brought
             raise OptionError(
                 f"metadata[{key!r}] would not be working memory",
-                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for a thread that is "
-                "there",
+                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for an existing thread",
             )
-    return metadata
+    return checked
 
 
-def create_thread(
-    state: MemoryState, thread_id: str, resource_id: str, title: str | None, metadata: Mapping[str, Any] | None
+def create(
+    core: Core,
+    resource_id: str,
+    thread_id: str | None,
+    title: str | None,
+    metadata: Mapping[str, Any] | None,
+    working_memory: Any,
 ) -> Plan[Thread]:
-    """Create a thread. One round trip."""
-    fields = thread_fields(title, _without_memory(metadata))
-    return read_existing_thread(thread_id, (yield from create_thread_document(state, thread_id, resource_id, fields)))
+    """Create a thread. One round trip, two with working memory, which is written unless there is some."""
+    state, thread_id = core.state, core.new_id() if thread_id is None else thread_id
+    creating = create_thread_document(state, thread_id, resource_id, thread_fields(title, check_new_metadata(metadata)))
+    if working_memory is None:
+        return read_existing_thread(thread_id, (yield from creating))
+    document = _whole_document(state, working_memory)
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    try:
+        reply = yield from creating
+        yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
+    except RedisConnectionError as error:
+        error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
+        raise
+    return read_existing_thread(thread_id, reply)
 
 
-def goes_on(state: MemoryState, thread_id: str, reply: Any) -> Plan[None]:
-    """Go on with what is left to be done in a thread that was written to, as HGETALL gives it."""
-    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
+def _whole_document(state: MemoryState, content: Any) -> str:
+    """Return the stored form of content that replaces a working memory, for any template."""
+    return check_document(state, state.remembering.format.apply("", content, "replace"))
 
 
 def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-    """Read a thread. One round trip."""
+    """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner_tag(resource_id)
     (reply,) = yield from send(("HGETALL", keys.thread))
@@ -143,43 +159,38 @@ def list_threads(
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip.
 
-    The cursor is a place in the order, not a number of rows: a time, and a thread among those of that very time. So a
-    thread that stays where it is is given exactly once, whatever others do, and the last page costs as little as the first.
+    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays is
+    listed exactly once, whatever others write, and the last page costs as little as the first.
     """
     at_least(limit, 1, "limit")
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
-    where = matching(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
-    behind, bound = None, where
+    where = matching(resource_id=resource_id, metadata=check_metadata(metadata), clone_of=clone_of)
+    after, page = None, where
     if cursor is not None:
-        at, last = read_cursor(cursor, _CURSOR)
-        behind = int(at), state.keys.of(decode(last)).thread
-        since, until = (None, int(at)) if descending else (int(at), None)
-        bound = where & matching(time=order_by, since=since, until=until)
+        time, last = read_cursor(cursor, _CURSOR)
+        after = int(time), state.keys.of(decode(last)).thread
+        since, until = (None, int(time)) if descending else (int(time), None)
+        page = where & matching(time=order_by, since=since, until=until)
     yield from state.ready()
     search = partial(
         send,
-        ordered(index, bound, order_by, descending=descending, behind=behind, limit=limit + 1),
+        ordered(index, page, order_by, descending=descending, behind=after, limit=limit + 1),
         counting(index, where),
     )
     reply, count = yield from search_with_repair(search, state.refresh, create=state.create)
     rows = rows_of(reply)
-    shown = rows[:limit]
-    more = None
+    threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
+    next_cursor = None
     if len(rows) > limit:
-        last = encode(state.keys.thread_of(shown[-1][b"__key"]))
-        more = f"{int(shown[-1][order_by.encode()])},{last}"
-    threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in shown]
-    return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=more)
-
-
-MOST_ROWS = 500_000  # of one page; Search refuses to return more than a million rows at once
-_CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
+        row = rows[limit - 1]
+        next_cursor = f"{int(row[order_by.encode()])},{encode(state.keys.thread_of(row[b'__key']))}"
+    return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=next_cursor)
 
 
 def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
-    """List all threads, oldest first; a round trip per 1,000."""
+    """List all threads, oldest first. A round trip per 1,000."""
     found: list[Thread] = []
     cursor = None
     while True:
@@ -198,24 +209,36 @@ def update(
     resource_id: str | None,
     title: str | EllipsisType | None,
     metadata: Mapping[str, Any] | EllipsisType | None,
+    working_memory: Any,
 ) -> Plan[Thread]:
-    """Change title and metadata; None deletes a key. One round trip."""
+    """Change title, metadata and working memory; None deletes, ... keeps. One round trip, two with working memory."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    merged = {} if isinstance(metadata, EllipsisType) else _checked(_without_memory(metadata))
-    doomed = [f"metadata:{key}" for key, value in merged.items() if value is None]
+    changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
+    deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
     if title is None:
-        doomed.append("title")
-    kept = {key: value for key, value in merged.items() if value is not None}
+        deleted.append("title")
+    kept = {key: value for key, value in changes.items() if value is not None}
     fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-    call = CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *state.ttl_fields)
+    if working_memory is not ...:
+        check_writable(state)
+        document = "" if working_memory is None else _whole_document(state, working_memory)
+    call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
     yield from state.ready()
     reply = yield from guarded(state, thread_id, [resource_id], call)
-    yield from goes_on(state, thread_id, reply)
-    return read_existing_thread(thread_id, reply)
+    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
+    thread = read_existing_thread(thread_id, reply)
+    if working_memory is not ...:
+        try:
+            scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
+            yield from write_revision(state, scope_key, "", "update", "write", document)
+        except WorkingMemError as error:
+            error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
+            raise
+    return thread
 
 
 def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[bool]:
-    """Delete a thread with all that belongs to it. One round trip, and one for each further slice of its vectors."""
+    """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, "thread")
     ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
@@ -225,64 +248,60 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
 
 
 def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
-    """Hand a thread over. One round trip, and one for each further slice of its vectors.
-
-    While `to` is being deleted the thread is given back, unless the deletion was faster.
-    """
+    """Change the owner of a thread. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner, heir = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
+    owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
     def undo(_: Any, deleted: str) -> Command:
-        # it was about to be deleted, and the deletion does not look for it under another owner
-        if deleted == resource_id:
-            return DELETE.call(keys.all, heir, SWEEP_SIZE, "thread")
-        return TRANSFER.call(keys.all, heir, owner, SWEEP_SIZE)
+        if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
+            return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
+        return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
-    call = TRANSFER.call(keys.all, owner, heir, SWEEP_SIZE)
+    call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
     reply = yield from guarded(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if has_sweep_left(as_dict(reply)):
-        remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
+        remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
         yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
     return thread
 
 
 def lineage(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """Follow clones back to their source, oldest first. A round trip per generation."""
+    """Follow a clone back through its sources. One round trip per thread."""
     thread: Thread | None = yield from get_existing_thread(state, thread_id, resource_id)
     found: dict[str, Thread] = {}
     while thread is not None and thread.id not in found:
         found[thread.id] = thread
-        thread = yield from _before(state, thread)
+        thread = yield from _read_source(state, thread)
     return list(found.values())[::-1]
 
 
 def source(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-    """Read the thread that this one was cloned from. Two round trips, one when it is no clone."""
+    """Read the thread that this one was cloned from. Two round trips, one for a thread that is not a clone."""
     thread = yield from get_existing_thread(state, thread_id, resource_id)
-    return (yield from _before(state, thread))
+    return (yield from _read_source(state, thread))
 
 
 def get_existing_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
-    """Read a thread that must be there. One round trip."""
+    """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
     thread = yield from get_thread(state, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread
 
 
-def _before(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
-    """Read the source of a clone; None when it is gone, or somebody else's by now, or a thread that took its id."""
+def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
+    """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
     if thread.clone_of is None or thread.clone_of == thread.id:
         return None
-    before = yield from get_thread(state, thread.clone_of, None)
-    if before is None or before.resource_id != thread.resource_id or before.created_at > thread.created_at:
+    found = yield from get_thread(state, thread.clone_of, None)
+    if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
         return None
-    return before
+    return found
 
 
 def clones(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """List the clones of a thread that belong to its owner, oldest first. Two round trips per 1,000."""
+    """List the clones of a thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
     thread = yield from get_thread(state, thread_id, resource_id)
     owner = resource_id if thread is None else thread.resource_id
     return (yield from all_threads(state, owner, clone_of=thread_id))

@@ -1,4 +1,4 @@
-"""All that belongs to a resource: deleted, exported, imported; `memory.users`."""
+"""All data of a resource: delete, export, import; `memory.users`."""
 
 from langchain_workingmem.users.api import Users
 from langchain_workingmem.users.format import UNREADABLE, header

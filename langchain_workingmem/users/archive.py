@@ -1,13 +1,10 @@
-"""The plan that writes everything of a resource as records; `intake` reads them back.
-
-A record is a dict of JSON values with a `kind`. The header comes first, then the working memory of the resource, then one
-thread after the other: itself, its working memory, its messages in order. Times are ISO 8601.
-"""
+"""The plan that exports all data of a resource as records: dicts of JSON values with a `kind`."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -19,11 +16,11 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.threads import list_threads, read_thread
-from langchain_workingmem.users import store_items as belongings
+from langchain_workingmem.users import store_items
 from langchain_workingmem.users.format import Record, header
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -31,78 +28,80 @@ if TYPE_CHECKING:
 BATCH = 200  # messages of one round trip
 
 
-def export(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str, ...]], *, vectors: bool) -> Plan[None]:
-    """Emit everything of a resource. A round trip per 100 threads, one per thread and 200 messages of it, and those of its items."""
-    _, memory, revisions = state.keys.of_resource(check_id(resource_id, "resource_id"))
+def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+    """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
+    _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
+    paths = store_items.paths_of(namespaces, resource_id)
     yield from state.ready()
-    found = yield from send(*_reading(memory, revisions))
-    yield Emit([header(resource_id), *_memory(None, *found)])
+    replies = yield from send(*_memory_commands(*memory))
+    yield Emit([header(resource_id), *_memory_records(None, *replies)])
     cursor = None
     while True:
         page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
         for thread in page:
-            try:
-                yield from _thread(state, thread.id, resource_id, vectors=vectors)
-            except ThreadOwnershipError:  # handed over since it was listed
-                continue
+            # a transfer after the listing
+            with suppress(ThreadOwnershipError):
+                yield from _export_thread(state, thread.id, resource_id, vectors=vectors)
         cursor = page.next_cursor
         if cursor is None:
             break
-    yield from belongings.export(state, namespaces)
+    yield from store_items.export(state, paths)
 
 
-def _thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
-    keys = state.keys.of(thread_id)
+def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
+    """Emit a thread, its working memory, and its messages with the superseded ones where they were. None if it is deleted."""
+    keys, owner = state.keys.of(thread_id), encode(resource_id)
+    others: tuple[Command, ...] = (
+        READ.call(keys.all, owner, "superseded", 1),
+        ("HGETALL", keys.thread),
+        *_memory_commands(keys.memory, keys.revisions),
+    )
     wanted = MessageSelection(limit=BATCH)
-    behind = READ.call(keys.all, encode(resource_id), "superseded", 1)
-    beside: list[Command] = [behind, ("HGETALL", keys.thread), *_reading(keys.memory, keys.revisions)]
-    left: list[tuple[float, Record]] = []  # what the conversation has left behind, by sequence number
+    options = ("vectors", 1) if vectors else ()
+    call = READ.call(keys.all, owner, *wanted.arguments(), *options)
+    reply, superseded, fields, *memory = yield from run_script(thread_id, resource_id, call, *others)
+    thread = read_thread(thread_id, fields)
+    if thread is None:
+        return
+    record = {
+        "kind": "thread",
+        "id": thread_id,
+        "title": thread.title,
+        "metadata": thread.metadata,
+        "created_at": thread.created_at.isoformat(),
+        "updated_at": thread.updated_at.isoformat(),
+        "clone_of": thread.clone_of,
+    }
+    records = [record, *_memory_records(thread_id, *memory)]
+    waiting = [(float(row[1]), _message(thread_id, *row) | _flags(row[1])) for row in _rows(superseded, 3)]
     while True:
-        extra = ("vectors", 1) if vectors else ()
-        call = READ.call(keys.all, encode(resource_id), *wanted.arguments(), *extra)
-        reply, *others = yield from run_script(thread_id, resource_id, call, *beside)
-        records: list[Record] = []
-        if others:
-            left = [
-                (float(seq), {**_message(thread_id, id, seq, value), **_behind(seq)})
-                for id, seq, value in zip(*(others[0][start::3] for start in range(1, 4)), strict=True)
-            ]
-            thread = read_thread(thread_id, others[1])
-            if thread is None:  # deleted since it was listed
-                return
-            records = [
-                {
-                    "kind": "thread",
-                    "id": thread.id,
-                    "title": thread.title,
-                    "metadata": thread.metadata,
-                    "created_at": thread.created_at.isoformat(),
-                    "updated_at": thread.updated_at.isoformat(),
-                    "clone_of": thread.clone_of,
-                },
-                *_memory(thread_id, *others[2:]),
-            ]
-            beside = []
-        width = 4 if vectors else 3
-        rows = list(zip(*(reply[start::width] for start in range(1, width + 1)), strict=True))
+        rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH
-        present = [(float(row[1]), _message(thread_id, *row)) for row in rows]
-        due = [one for one in left if is_last or one[0] <= present[-1][0]]
-        left = left[len(due) :]
-        yield Emit([*records, *(record for _, record in sorted([*present, *due], key=itemgetter(0)))])
+        due = [one for one in waiting if is_last or one[0] <= float(rows[-1][1])]
+        waiting = waiting[len(due) :]
+        due += [(float(row[1]), _message(thread_id, *row)) for row in rows]
+        yield Emit([*records, *(message for _, message in sorted(due, key=itemgetter(0)))])
         if is_last:
             return
+        records = []
         wanted = replace(wanted, above=int(rows[-1][1]))
+        call = READ.call(keys.all, owner, *wanted.arguments(), *options)
+        (reply,) = yield from run_script(thread_id, resource_id, call)
 
 
-def _behind(seq: bytes) -> Record:
-    """Say of a superseded message whether it is only an older version of the message behind it."""
+def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:
+    """Return the messages of a reply of `read.lua`: id, sequence number, value, and vectors if they were read."""
+    return list(zip(*(reply[start::width] for start in range(1, width + 1)), strict=True))
+
+
+def _flags(seq: bytes) -> Record:
+    """Return the flags of a superseded message. An older version of the next message has a fraction as sequence number."""
     return {"superseded": True, "version": True} if b"." in seq else {"superseded": True}
 
 
 def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None) -> Record:
     row = decode_message(id, seq, value, thread_id)
-    body = json.loads(value, parse_constant=lambda _: None)  # NaN is kept, but is no JSON to hand out
+    body = json.loads(value, parse_constant=lambda _: None)  # stored messages may hold NaN, which is not JSON
     body["data"]["id"] = row.message.id  # a copy keeps the body of its source
     record: Record = {
         "kind": "message",
@@ -111,21 +110,22 @@ def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[
         "message": {"type": body["type"], "data": body["data"]},
     }
     if body["state"]:
-        record["turn"] = True  # a turn saved it, not some program: a client's list may leave it behind
+        record["turn"] = True  # saved by a turn: a client that resends the conversation may supersede it
     if row.refused:
         record["refused"] = True
     stored = [as_dict(vector) for vector in vectors or ()]
-    if vectors is not None and index_digest_of(value) and all(stored):
+    digest = index_digest_of(value)
+    if vectors is not None and digest and all(stored):  # an evicted vector is empty
         data = [b64encode(vector[b"vector"]).decode() for vector in stored]
-        record["vectors"] = {"settings": index_digest_of(value).decode(), "data": data}
+        record["vectors"] = {"settings": digest.decode(), "data": data}
     return record
 
 
-def _reading(memory: str, revisions: str) -> list[Command]:
+def _memory_commands(memory: str, revisions: str) -> list[Command]:
     return [("HGETALL", memory), ("XRANGE", revisions, "-", "+")]
 
 
-def _memory(thread_id: str | None, memory: Any, entries: list[Any]) -> list[Record]:
+def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[Record]:
     row = as_dict(memory)
     if not row:
         return []

@@ -1,4 +1,4 @@
-"""The format of an export: its name, version and first record."""
+"""The format of an export: its name, its version and its first record."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import Any
 
 Record = dict[str, Any]
 FORMAT, VERSION = "langchain-workingmem", 1
+# The errors that reading a record of any shape may raise.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def header(resource_id: str | None = None) -> Record:
-    """Make the first record; without a resource, who imports names it."""
+    """Return the first record; without a resource, the caller of the import names it."""
     return {"kind": "header", "format": FORMAT, "version": VERSION, "resource_id": resource_id}
-
-
-# What reading a record of any shape may raise.
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

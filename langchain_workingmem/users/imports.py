@@ -1,13 +1,15 @@
-"""The plan that imports records: all of them are checked before the first is written."""
+"""The plan that imports records: it checks all of them before it writes the first."""
 
 from __future__ import annotations
 
 import logging
+import pickle
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from tempfile import SpooledTemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
 from langchain_workingmem._redis.access import check_owner, guarded, run_script
@@ -26,113 +28,134 @@ from langchain_workingmem.models import ImportReport
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.threads import restore_messages
 from langchain_workingmem.users.format import UNREADABLE
-from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep, begun
+from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.options import OnError
     from langchain_workingmem.users.records import Step
 
 _log = logging.getLogger("langchain_workingmem")
 
 BATCH = 200  # messages of one round trip
-THREADS = 1000  # whose owners are asked for in one
-MOST_PIECES = 50_000  # of a message whose vectors are taken over: Redis takes a million arguments, eleven for each
-_LONGEST = 500  # characters of what a library says about a record
+THREADS = 1000  # threads whose owners are read in one round trip
+MOST_CHUNKS = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
+IN_MEMORY = 16 * 2**20  # bytes of checked records; more goes into a file without a name, which no other user can open
+_LONGEST = 500  # characters of an error of a library
 
 
-class Staged(Protocol):
-    """What is going to be written, in order. A list will do where it is small."""
+def readable(records: Iterable[Any]) -> Iterator[Any]:
+    """Yield records, and at last the error of the caller's `json.loads` if there is one: the plan knows its number."""
+    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        remedy = "pass dicts, such as map(json.loads, file)"
+        raise OptionError(f"records is of type {type(records).__name__}", remedy=remedy)
+    try:
+        yield from records
+    except WorkingMemError:
+        raise
+    except (ValueError, RecursionError) as error:
+        yield error
 
-    def append(self, step: Step, /) -> None:
-        """Add a step."""
 
-    def __iter__(self) -> Iterator[Step]:
-        """Give all steps from the first."""
+async def areadable(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+    """Async twin of `readable`."""
+    if not isinstance(records, AsyncIterable):
+        for record in readable(records):
+            yield record
+        return
+    try:
+        async for record in records:
+            yield record
+    except WorkingMemError:
+        raise
+    except (ValueError, RecursionError) as error:
+        yield error
 
 
 def load(
-    state: MemoryState,
+    core: Core,
     source: Iterator[Any] | AsyncIterator[Any],
     resource_id: str | None,
-    namespaces: Sequence[Sequence[str]],
-    staged: Staged,
-    on_error: OnError,
+    namespaces: Iterable[Sequence[str]],
 ) -> Plan[ImportReport]:
-    """Check all records, then write message by message what is not there yet.
+    """Check all records, then write what is not stored yet.
 
-    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per item and per working memory, two at most.
+    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per item, up to two per working memory.
     """
+    state = core.state
     if resource_id is not None:
         check_id(resource_id, "resource_id")
-    reader = yield from _checked(state, source, resource_id, namespaces, staged)
-    yield from _check_owners(state, reader)
-    with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # all can be stored, and embedded later
-        yield from state.setup()
-    intake = _Intake(state, reader.owner)
-    for step in staged:
-        yield from intake.take(step)
-    yield from intake.flush()
+    with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
+        reader = yield from _check_records(Reader(state, resource_id, namespaces), source, file)
+        yield from _check_owners(state, reader)
+        with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # messages can be embedded later
+            yield from state.setup()
+        writer = _Writer(state, reader.owner)
+        file.seek(0)
+        for step in _steps(file):
+            yield from writer.write(step)
+        yield from writer.flush()
     try:
-        for thread_id in intake.bare if state.recall is not None else ():
-            yield from _embedded(state, thread_id, intake.owner)
+        for thread_id in writer.bare if state.recall is not None else ():
+            with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
+                yield from reindex_messages(state, reader.owner, thread_id)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
         note = "everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them"
-        if on_error == "raise":
+        if core.on_error == "raise":
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=intake.owner, **intake.counts)
+    return ImportReport(resource_id=reader.owner, **writer.counts)
 
 
-def _checked(
-    state: MemoryState,
-    source: Iterator[Any] | AsyncIterator[Any],
-    resource_id: str | None,
-    namespaces: Sequence[Sequence[str]],
-    staged: Staged,
-) -> Plan[Reader]:
-    """Check all records, and stage what they are going to write. No round trip."""
-    reader: Reader | None = None
-    number = 0
+def _check_records(reader: Reader, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[Reader]:
+    """Check all records, and write their steps into a file. No round trip."""
     while taken := (yield Pull(source)):
-        number += 1
         try:
-            record = _mapping(taken[0])
-            if reader is None:
-                reader = begun(state, record, resource_id, namespaces)
-            else:
-                staged.append(reader.read(record))
+            step = reader.read(taken[0])
         except (*UNREADABLE, WorkingMemError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
-            what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
-            remedy = what.rpartition(": ")[2]  # of the error that says what is wrong with the record
-            raise OptionError(f"record {number}: {what}; nothing was imported", remedy=remedy) from error
-        if number % BATCH == 0:
-            yield Pause(0)  # nobody else waits for a large file to be checked
-    if reader is None:
+            raise _refusal(f"record {reader.number}", error) from error
+        if step is not None:
+            _keep(file, step)
+        if reader.number % BATCH == 0:
+            yield Pause(0)  # others run while a large file is checked
+    if not reader.number:
         raise OptionError("there is no record", remedy="an export begins with a header")
     try:
         reader.check_end()
-    except ValueError as error:
-        raise OptionError(
-            f"record {number + 1}, the end: {error}; nothing was imported", remedy=str(error).rpartition(": ")[2]
-        ) from error
+    except OptionError as error:
+        raise _refusal(f"record {reader.number + 1}, the end", error) from error
     return reader
 
 
-def _mapping(record: Any) -> Mapping[str, Any]:
-    if not isinstance(record, Mapping):
-        msg = f"is of type {type(record).__name__}: pass a dict, json.loads(line) of each line"
-        raise TypeError(msg)
-    return record
+def _refusal(record: str, error: Exception) -> OptionError:
+    """Return the error that names a record."""
+    what = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+    what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
+    remedy: str = getattr(error, "remedy", None) or "correct the record"
+    what = what if remedy in what else f"{what}: {remedy}"
+    return OptionError(f"{record}: {what}; nothing was imported", remedy=remedy)
+
+
+def _keep(file: IO[bytes], step: Step) -> None:
+    try:
+        pickle.dump(step, file, pickle.HIGHEST_PROTOCOL)
+    except OSError as error:
+        seen = f"{gettempdir()} cannot hold the records to import ({error})"
+        raise OptionError(seen, remedy="set TMPDIR to a directory with enough space") from error
+
+
+def _steps(file: IO[bytes]) -> Iterator[Step]:
+    with suppress(EOFError):
+        while True:
+            yield pickle.load(file)  # noqa: S301 - written by `_keep`
 
 
 def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
-    """Raise `ThreadOwnershipError` when a thread belongs to somebody else. A round trip per 1,000 threads."""
+    """Raise `ThreadOwnershipError` when a thread has another owner. A round trip per 1,000 threads."""
     names = list(reader.threads)
     for start in range(0, len(names), THREADS):
         some = names[start : start + THREADS]
@@ -145,68 +168,55 @@ def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
                 raise
 
 
-def _embedded(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    try:
-        yield from reindex_messages(state, resource_id, thread_id)
-    except (ThreadNotFoundError, ThreadOwnershipError):
-        return  # deleted, or handed over, since it was imported
-
-
 @dataclass(slots=True)
-class _Intake:
-    """What was read and not written yet: a part of one thread."""
+class _Writer:
+    """Writes steps, the messages of a thread in batches."""
 
     state: MemoryState
     owner: str
     thread: str | None = None
-    begins: list[Argument] = field(default_factory=list)  # how each call for the thread begins
-    messages: list[Argument] = field(default_factory=list)
-    count: int = 0  # of messages
-    size: int = 0  # bytes of all
-    is_written: bool = True  # all that has come in
-    is_version: bool = False  # the last row, whose message must come in the same call
+    header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
+    messages: list[Argument] = field(default_factory=list)  # of the next call
+    count: int = 0  # of these messages
+    size: int = 0  # bytes of the next call
+    is_written: bool = True  # there is no next call
+    after_version: bool = False  # the next message must be in the same call
     bare: dict[str, None] = field(default_factory=dict)  # threads with messages that have no vectors
     counts: Counter[str] = field(default_factory=Counter)
 
-    def take(self, step: Step) -> Plan[None]:
-        """Write a step, or keep it for the next call."""
+    def write(self, step: Step) -> Plan[None]:
+        """Write a step, or keep a message for the next call."""
+        if isinstance(step, MessageStep):
+            yield from self._add(self._arguments(step))
+            return
+        yield from self.flush()
         match step:
             case ThreadStep(id, fields):
-                yield from self.flush()
                 self.thread, self.is_written = id, False
-                self.begins = ["join", encode(self.owner), encode(id), len(fields), *fields]
-                self.size = size_of(self.begins)
-            case MessageStep():
-                yield from self._add(self._row(step))
+                self.header = ["join", encode(self.owner), encode(id), len(fields), *fields]
+                self.size = size_of(self.header)
             case MemoryStep():
-                yield from self.flush()
-                yield from self._remember(step)
+                yield from self._write_memory(step)
             case ItemStep(call):
-                yield from self.flush()
                 (written,) = yield from send(call)
                 self.counts["items"] += int(written)
 
-    def _row(self, step: MessageStep) -> list[Argument]:
-        usable = self._usable(step)  # a message without text has none, and needs none
-        settings, vectors = (step.settings, step.vectors) if usable else ("", [])
-        row: list[Argument] = [step.id, step.behind, step.head(settings, len(vectors)) + step.body]
+    def _arguments(self, step: MessageStep) -> list[Argument]:
+        index_digest, vectors = (step.index_digest, step.vectors) if self._is_usable(step) else ("", [])
+        arguments: list[Argument] = [step.id, step.kind, step.header(index_digest, len(vectors)) + step.body]
+        named: list[Argument] = ["role", step.role, "name", step.name, "labels", step.labels]
         for text, vector in zip(step.chunks, vectors, strict=False):
-            pairs: dict[str, Argument] = {
-                "role": step.role,
-                "name": step.name,
-                "labels": step.labels,
-                "text": text,
-                "vector": vector,
-            }
-            row += [2 * len(pairs), *(part for pair in pairs.items() for part in pair)]
-        return row
+            fields = [*named, "text", text, "vector", vector]
+            arguments += [len(fields), *fields]
+        return arguments
 
-    def _usable(self, step: MessageStep) -> bool:
-        """Tell whether the vectors are what this memory would make."""
+    def _is_usable(self, step: MessageStep) -> bool:
+        """Tell whether the vectors are those that this memory would make."""
         state = self.state
-        if not step.settings or state.recall is None or state.dims is None:
+        if not step.index_digest or state.recall is None or state.dims is None:
             return False
-        if step.settings != state.index_digest(state.dims) or not len(step.vectors) == len(step.chunks) <= MOST_PIECES:
+        right_count = len(step.vectors) == len(step.chunks) <= MOST_CHUNKS
+        if step.index_digest != state.index_digest(state.dims) or not right_count:
             return False
         import numpy as np
 
@@ -216,18 +226,18 @@ class _Intake:
             for vector in step.vectors
         )
 
-    def _add(self, row: list[Argument]) -> Plan[None]:
-        more = size_of(row)
-        if self.count and self.size + more > STEP_BYTES and not self.is_version:
+    def _add(self, arguments: list[Argument]) -> Plan[None]:
+        more = size_of(arguments)
+        if self.count and self.size + more > STEP_BYTES and not self.after_version:
             yield from self.flush()
-        self.messages += row
+        self.messages += arguments
         self.count += 1
         self.size += more
-        self.is_written, self.is_version = False, row[1] == OLDER
-        if (self.count >= BATCH or len(self.messages) > MOST_PIECES) and not self.is_version:
+        self.is_written, self.after_version = False, arguments[1] == OLDER
+        if (self.count >= BATCH or len(self.messages) > MOST_CHUNKS) and not self.after_version:
             yield from self.flush()
 
-    def _remember(self, step: MemoryStep) -> Plan[None]:
+    def _write_memory(self, step: MemoryStep) -> Plan[None]:
         if step.thread_id is None:
             ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
@@ -236,12 +246,12 @@ class _Intake:
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
     def flush(self) -> Plan[None]:
-        """Write what has come in."""
+        """Write the messages that wait."""
         if self.thread is None or self.is_written:
             return
-        reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.begins, *self.messages])
+        reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.header, *self.messages])
         made, new, bare, _ = reply
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
-        self.messages, self.count, self.size, self.is_written = [], 0, size_of(self.begins), True
+        self.messages, self.count, self.size, self.is_written = [], 0, size_of(self.header), True

@@ -1,4 +1,4 @@
-"""Plan to delete everything of a resource."""
+"""The plan that deletes all data of a resource."""
 
 from __future__ import annotations
 
@@ -14,71 +14,66 @@ from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import DeletionReport
 from langchain_workingmem.threads import list_threads
-from langchain_workingmem.users import store_items as belongings
+from langchain_workingmem.users import store_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.users.store_items import Namespace
 
 LIFT = Script("users/lift")
 
 BATCH = 100  # threads of one round trip
-PASSES = 100  # over all keys, until one finds nothing; with no refused writer at work the first does
-PAUSE = 0.05  # seconds until the next pass
+PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
+PAUSE = 0.05  # seconds between passes
 
 Counts = Counter[str]
 
 
 def delete(
-    state: MemoryState, resource_id: str, deletion_id: str, namespaces: Sequence[tuple[str, ...]] = ()
+    state: MemoryState, resource_id: str, deletion_id: str, namespaces: Iterable[Sequence[str]] = ()
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
 
-    The tombstone, which holds `mark`, keeps writers out until a pass over all keys has found nothing. A deletion that ends
-    early leaves it, and the next one takes over. One that is refused before it has deleted anything takes it away again,
-    unless it has taken over itself.
+    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
+    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     tombstone, *_ = state.keys.of_resource(check_id(resource_id, "resource_id"))
+    paths = store_items.paths_of(namespaces, resource_id)
     counts: Counts = Counter()
     earlier, verified = None, False
     try:
         earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, deletion_id), in_order=True)
-        verified = yield from _all(state, resource_id, namespaces, counts)
-        if verified:
-            yield from send(LIFT.call([tombstone], deletion_id))
+        yield from _delete_listed(state, resource_id, counts)
+        yield from _delete_memory(state, resource_id, counts)
+        for _ in range(PASSES):
+            verified = not (yield from _delete_found(state, resource_id, paths, counts))
+            if verified:
+                yield from send(LIFT.call([tombstone], deletion_id))
+                break
+            yield Pause(PAUSE)
     except WorkingMemError as error:
         if isinstance(error, RedisReplyError) and earlier is None and not counts.total():
             yield from attempt(LIFT.call([tombstone], deletion_id))
         else:
             error.add_note(
-                f"the deletion of resource {resource_id!r} is not finished, and if it has begun, every write for it is refused "
-                "until it is: call delete_resource() again"
+                f"the deletion of resource {resource_id!r} is not finished, and writes for it may be refused until it is: call "
+                "delete_resource() again"
             )
         raise
     state.authors.pop(resource_id)
     return DeletionReport(resource_id=resource_id, verified=verified, **counts)
 
 
-def _all(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[bool]:
-    """Delete until a pass over all keys has found nothing; False when the last one still did."""
-    yield from _threads(state, resource_id, counts)
-    yield from _memory(state, resource_id, counts)
-    for _ in range(PASSES):
-        if not (yield from _sweep(state, resource_id, namespaces, counts)):
-            return True
-        yield Pause(PAUSE)
-    return False
-
-
-def _threads(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
-    """Delete the threads that the index lists. Where there is no index, the pass over all keys finds them."""
+def _delete_listed(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
+    """Delete the threads that the index lists. Without an index, the pass over all keys finds them."""
     cursor = None
     try:
         while True:
             page = yield from list_threads(state, resource_id, None, BATCH, cursor, "created_at", descending=False)
-            yield from _purge(state, resource_id, [thread.id for thread in page], counts)
+            yield from _delete_threads(state, resource_id, [thread.id for thread in page], counts)
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -89,19 +84,20 @@ def _threads(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]
             raise
 
 
-def _purge(state: MemoryState, resource_id: str, thread_ids: Iterable[str], counts: Counts) -> Plan[None]:
-    """Delete threads, each in one atomic step, unless they belong to somebody else by now.
+def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], counts: Counts) -> Plan[None]:
+    """Delete threads, each in one atomic step, unless they have another owner by now.
 
-    One round trip, and those of the slices in which their vectors go; what others have left undone is done as well.
+    One round trip, and those of the slices in which their vectors are deleted.
     """
-    owner, ids = encode(resource_id), list(thread_ids)
-    most = max(1, SWEEP_SIZE // max(1, len(ids)))
-    calls = [DELETE.call(state.keys.of(id).all, owner, most, "thread") for id in ids]
+    if not ids:
+        return
+    most = max(1, SWEEP_SIZE // len(ids))
+    calls = [DELETE.call(state.keys.of(id).all, encode(resource_id), most, "thread") for id in ids]
     unfinished, refused = [], None
-    for id, reply in zip(ids, (yield from attempt(*calls)) if calls else (), strict=True):
+    for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
         if isinstance(reply, RedisReplyError):
             if reply.code == "WMOWNER":
-                unfinished.append(id)  # transferred, perhaps, and some of its vectors still name the former owner
+                unfinished.append(id)  # after a transfer, some vectors may still name the former owner
             else:
                 refused = refused or reply
             continue
@@ -115,25 +111,24 @@ def _purge(state: MemoryState, resource_id: str, thread_ids: Iterable[str], coun
     counts["vectors"] += yield from sweep(state, *unfinished)
 
 
-def _memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
+def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
     """Delete the working memory of the resource. One round trip."""
     _, memory, revisions = state.keys.of_resource(resource_id)
-    kept, entries, _ = yield from send(
-        ("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions), in_order=True
-    )
-    counts.update(working_memories=kept, revisions=entries)
+    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions)]
+    found, entries, _ = yield from send(*commands, in_order=True)
+    counts.update(working_memories=found, revisions=entries)
 
 
-def _naming(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:
-    """Tell which keys of threads, vectors and trash name an owner. One round trip, none without keys."""
+def _keys_of_owner(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:
+    """Return the keys of threads, vectors and trash that name an owner. One round trip, none without keys."""
     calls: list[Command] = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
     replies = (yield from attempt(*calls)) if calls else []
-    named = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
-    return [key for key, owners in zip(keys, named, strict=True) if owner in owners]
+    owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
+    return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
 
-def _sweep(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str, ...]], counts: Counts) -> Plan[int]:
-    """Look at every key that may name the resource, delete what does, and return how many did.
+def _delete_found(state: MemoryState, resource_id: str, paths: Sequence[Namespace], counts: Counts) -> Plan[int]:
+    """Look at every key that may name the resource, delete those that do, and return their number.
 
     Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
     """
@@ -144,21 +139,20 @@ def _sweep(state: MemoryState, resource_id: str, namespaces: Sequence[tuple[str,
     step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
     while step is not None:
         seen, step = yield from scan(step)
-        owned = [
+        candidates = [
             key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
         ]
-        ours = yield from _naming(owned, owner, trash)
-        yield from _purge(state, resource_id, {keys.thread_of(key) for key in ours}, counts)
-        # a thread that has expired leaves its vectors for a while
-        loose = yield from _naming([key for key in ours if key.startswith(vector)], owner, trash)
-        if loose:
-            gone = yield from send(*(("DEL", key) for key in loose))
-            counts.update(vectors=sum(gone))
+        ours = yield from _keys_of_owner(candidates, owner, trash)
+        yield from _delete_threads(state, resource_id, list({keys.thread_of(key) for key in ours}), counts)
+        # an expired thread leaves its vectors for a while
+        orphans = yield from _keys_of_owner([key for key in ours if key.startswith(vector)], owner, trash)
+        if orphans:
+            counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
         again = own.intersection(seen)
         if again:
-            yield from _memory(state, resource_id, counts)
-        items = yield from belongings.among(state, namespaces, seen)
+            yield from _delete_memory(state, resource_id, counts)
+        items = yield from store_items.items_below(state, paths, seen)
         if items:
-            counts["items"] += yield from belongings.delete(state, items)
+            counts["items"] += yield from store_items.delete(state, items)
         found += len(ours) + len(again) + len(items)
     return found

@@ -1,9 +1,9 @@
-"""The items of LangGraph stores that belong to a resource: found without an index, deleted, exported, imported."""
+"""Items of LangGraph stores in the namespaces of a resource: found without an index, deleted, exported, imported."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langgraph.store.base import PutOp, validate_op_namespace
 
@@ -14,87 +14,69 @@ from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_o
 from langchain_workingmem.options import as_tuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.users.format import Record
 
-HOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
+Namespace: TypeAlias = "tuple[str, ...]"
+PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 
 
-def templates(namespaces: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Check templates of namespaces; `OptionError` for one that would mean everybody."""
+def paths_of(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[Namespace]:
+    """Put the resource into templates of namespaces; `OptionError` for a template without it."""
     found = []
     for template in as_tuple(namespaces, "namespaces", "namespaces"):
         path = as_tuple(template, "namespaces", "labels")
-        if not any(label in HOLDERS for label in path):
+        if not any(label in PLACEHOLDERS for label in path):
             raise OptionError(
-                f"namespaces holds {path}, which is everybody's",
-                remedy="name the resource in it, as in ('memories', '{user_id}')",
+                f"namespaces holds {path}, which does not name the resource",
+                remedy="use a placeholder, as in ('memories', '{user_id}')",
             )
-        found.append(path)
+        found.append(tuple(resource_id if label in PLACEHOLDERS else label for label in path))
     return found
 
 
-def of_resource(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[tuple[str, ...]]:
-    """Put the resource into templates of namespaces."""
-    return [tuple(resource_id if label in HOLDERS else label for label in path) for path in templates(namespaces)]
-
-
-def among(state: MemoryState, namespaces: Sequence[tuple[str, ...]], keys: Iterable[bytes]) -> Plan[list[str]]:
-    """Tell which keys are those of items below namespaces, by digest. One round trip, none where there are no items."""
+def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[bytes]) -> Plan[list[str]]:
+    """Return the digests of the keys that are items in these namespaces or below. One round trip, none without items."""
     prefix = state.keys.item_prefix.encode()
-    items = [key for key in keys if key.startswith(prefix)] if namespaces else []
+    items = [key for key in keys if key.startswith(prefix)] if paths else []
     names = (yield from send(*(("HGET", key, "namespace") for key in items))) if items else []
-    places = [tuple(json.loads(name)) if name else () for name in names]
+    namespaces = [tuple(json.loads(name)) if name else () for name in names]
     return [
         tag_of(key)
-        for key, place in zip(items, places, strict=True)
-        if any(place[: len(below)] == below for below in namespaces)
+        for key, namespace in zip(items, namespaces, strict=True)
+        if any(namespace[: len(path)] == path for path in paths)
     ]
 
 
 def delete(state: MemoryState, digests: Sequence[str]) -> Plan[int]:
-    """Delete items, and tell how many there were. One round trip."""
-    gone = yield from send(*(DELETE_ITEM.call(state.keys.of_item(digest)) for digest in digests))
-    return sum(gone)
+    """Delete items, and return how many existed. One round trip."""
+    return sum((yield from send(*(DELETE_ITEM.call(state.keys.of_item(digest)) for digest in digests))))
 
 
-def export(state: MemoryState, namespaces: Sequence[tuple[str, ...]]) -> Plan[None]:
-    """Emit the items below namespaces as records, without their vectors. Three round trips per 1,000 keys of the node."""
-    step: Scan | None = Scan(f"{state.keys.item_prefix}*") if namespaces else None
+def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
+    """Emit the items in these namespaces and below, without vectors. Three round trips per 1,000 keys of the node."""
+    step: Scan | None = Scan(f"{state.keys.item_prefix}*") if paths else None
     while step is not None:
         seen, step = yield from scan(step)
-        digests = yield from among(state, namespaces, seen)
+        digests = yield from items_below(state, paths, seen)
         calls = [GET_ITEM.call(state.keys.of_item(digest), 0) for digest in digests]
         replies = (yield from send(*calls)) if calls else []
         rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
 
 
-def _record(parts: dict[str, Any]) -> dict[str, Any]:
-    times: dict[str, datetime] = {name: parts[name] for name in ("created_at", "updated_at")}
-    return {
-        "kind": "item",
-        "namespace": list(parts["namespace"]),
-        "key": parts["key"],
-        "value": parts["value"],
-        **{name: time.isoformat() for name, time in times.items()},
-    }
+def _record(parts: dict[str, Any]) -> Record:
+    times = {name: parts[name].isoformat() for name in ("created_at", "updated_at")}
+    return {"kind": "item", **parts, "namespace": list(parts["namespace"]), **times}
 
 
-def restoring(state: MemoryState, record: Mapping[str, Any], micros: Callable[[Any], int]) -> Command:
-    """Check a record, and build the call that writes its item with its times, unless one that is as new is there.
-
-    Its vectors are not made.
-    """
-    key = record["key"]
-    if not isinstance(key, str):
-        msg = f"its key is of type {type(key).__name__}: use a str"
-        raise TypeError(msg)
-    op = PutOp(tuple(record["namespace"]), key, record["value"])
+def write_command(state: MemoryState, record: Mapping[str, Any], times: Sequence[int]) -> Command:
+    """Check a record, and build the call that writes its item without vectors, unless the stored one is as new."""
+    if not isinstance(record["key"], str):
+        raise OptionError(f"its key is of type {type(record['key']).__name__}", remedy="use a str")
+    op = PutOp(record["namespace"], record["key"], record["value"])
     validate_op_namespace(op)
-    keys = state.keys.of_item(item_digest(op))
-    times = [micros(record[name]) for name in ("created_at", "updated_at")]
-    return PUT_ITEM.call(keys, *fields_of(op), "", *times)
+    return PUT_ITEM.call(state.keys.of_item(item_digest(op)), *fields_of(op), "", *times)

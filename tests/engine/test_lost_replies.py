@@ -21,6 +21,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.effects import Plan, Scan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.threads import clones
 from langchain_workingmem.users import operations as resources
 from langchain_workingmem.working_memory import operations as working_memory
 from tests.helpers.crashes import CrashError, cut
@@ -178,7 +179,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
 
 def cloning(memory: Memory) -> Plan[Any]:
-    return memory.threads._clone("t", "c", "u", None, None, None, None, None, None)
+    return clones.clone(memory.core, "t", "c", "u", *[None] * 6)
 
 
 @pytest.mark.parametrize("after", [4, 6])

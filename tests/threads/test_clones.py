@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +23,8 @@ from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.history.rows import MessageSelection
 from langchain_workingmem.threads import clones
-from langchain_workingmem.threads.clones import CLONE_BATCH
-from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
+from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:
@@ -156,9 +153,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
     with Memory(server.url, key_prefix=prefix) as memory:
         append(memory, *map(str, range(450)))
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
-        names = map(str, count())
-        wanted = MessageSelection.of(limit=CLONE_BATCH)
-        plan = clones.clone(memory.core.state, "t", "c", None, None, None, wanted, None, lambda: next(names))
+        plan = clones.clone(memory.core, "t", "c", *[None] * 7)
 
         def drive() -> None:
             effect = next(plan)

@@ -15,7 +15,7 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.working_memory import operations as plans
+from langchain_workingmem.threads import operations as plans
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.working_memory.samples import Person, with_memory
@@ -81,7 +81,7 @@ def test_when_the_second_half_fails_the_error_says_so(memory: Memory, monkeypatc
         raise RedisConnectionError("gone")
         yield
 
-    monkeypatch.setattr(plans, "write", failing)
+    monkeypatch.setattr(plans, "write_revision", failing)
     with pytest.raises(RedisConnectionError) as caught:
         memory.threads.update("t", title="new", working_memory={"name": "Anna"})
     assert "title and metadata are changed, working memory is not" in str(caught.value.__notes__)

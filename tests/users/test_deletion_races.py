@@ -20,6 +20,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.threads import clones
 
 
 class Writer(threading.Thread):
@@ -106,7 +107,7 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
             writer.send_signal(signal.SIGKILL)
             writer.communicate()
         assert memory.delete_resource("u").verified
-    assert [key for key in raw.scan_iter(f"{prefix}:*") if b":settings" not in key] == []
+    assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
 # ---------------------------------------------------------------------- clones, step by step
@@ -137,7 +138,7 @@ def noted(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
 
 
 def clone(memory: Memory) -> Plan[Any]:
-    return memory.threads._clone("t", "c", "u", None, None, None, None, None, None)
+    return clones.clone(memory.core, "t", "c", "u", *[None] * 6)
 
 
 @pytest.mark.parametrize("step", range(STEPS))
@@ -152,7 +153,7 @@ def test_a_clone_that_a_deletion_overtakes_leaves_nothing_to_nobody(
     copy = noted.threads.get("c")
     assert copy is None or copy.resource_id == "u"
     assert noted.delete_resource("u").verified
-    assert list(raw.scan_iter(f"{prefix}:*")) == []
+    assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
 @pytest.mark.parametrize("step", range(STEPS))

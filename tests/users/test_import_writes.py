@@ -12,9 +12,9 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Command
-from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.scripts import size_of
 from langchain_workingmem.threads.clones import RESTORE
+from langchain_workingmem.users import imports
 from tests.users.samples import HEADER, MEMORY, THREAD, Record, message
 
 pytestmark = pytest.mark.both_faces
@@ -51,7 +51,7 @@ def test_a_large_import_waits_in_a_file_that_is_gone_at_the_end(
         yield THREAD
         for number in range(40):
             yield message(message={"type": "human", "data": {"content": f"{number}" * 2**19, "id": f"{number}"}})
-            seen.extend(raw.keys(f"{prefix}:*"))
+            seen.extend(raw.keys(f"{prefix}:*{{*"))
 
     assert plain.import_resource(records()).messages == 40
     assert seen == [], "nothing is written before everything is read"
@@ -62,7 +62,7 @@ def test_a_large_import_waits_in_a_file_that_is_gone_at_the_end(
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(
     plain: Memory, commands: list[Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scripts, "STEP_BYTES", 10_000)
+    monkeypatch.setattr(imports, "STEP_BYTES", 10_000)
     bodies = [
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]

@@ -1,12 +1,13 @@
--- ARGV  resource or '', number of fields to delete, those fields, then field, value, ... to set
--- Reply HGETALL of the thread, empty when there is none; WMOWNER.
+-- Changes the title and metadata of a thread.
+-- ARGV  owner or '', number of fields to delete, those fields, then field, value, ... to set
+-- Reply HGETALL of the thread, empty if it does not exist; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 check_kinds()
-local doomed = tonumber(ARGV[2])
-with_arguments('HDEL', KEYS[1], 3, 2 + doomed)
-with_arguments('HSET', KEYS[1], 3 + doomed, #ARGV)
+local deleted = tonumber(ARGV[2])
+with_arguments('HDEL', KEYS[1], 3, 2 + deleted)
+with_arguments('HSET', KEYS[1], 3 + deleted, #ARGV)
 redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
 refresh_labels()
 renew_ttl()

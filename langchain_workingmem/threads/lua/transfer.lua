@@ -1,6 +1,6 @@
--- ARGV  the present resource, the new resource, most vectors that move at once
--- Reply HGETALL of the thread, empty when there is none; WMOWNER. Slices are left to be done while it has `tending`: from this
--- step on the thread is the new owner's, and nobody else's search shows anything of it.
+-- Changes the owner of a thread. Recall of other owners shows nothing of it from then on; vectors change in slices.
+-- ARGV  present owner, new owner, most vectors to change at once
+-- Reply HGETALL of the thread, empty if it does not exist; WMOWNER. The field `tending` means that slices are left.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end

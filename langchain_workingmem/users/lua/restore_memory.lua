@@ -1,7 +1,7 @@
--- Writes working memory that was exported, with its revisions, unless there is any.
--- ARGV  resource, number of fields and values of the memory, those, then for each revision its number, and as many fields
---       and values
--- Reply 1 (written) or 0 (there is one), what `keep` returns; WMOWNER, WMNOTHREAD, WMDELETED.
+-- Writes an exported working memory with its revisions, unless there is one.
+-- ARGV  resource, number of fields and values of the memory, those, then for each revision its number and as many fields and
+--       values
+-- Reply 1 (written) or 0 (there is one), what `renew_ttl` returns; WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = no_memory(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
@@ -9,9 +9,9 @@ if redis.call('EXISTS', memory_key) == 1 then return {0, 0} end
 local width = tonumber(ARGV[2])
 redis.call('XLEN', revisions_key)
 if #KEYS > 3 then check_kinds() end
-redis.call('UNLINK', revisions_key) -- of a memory that was evicted
-for place = 3 + width, #ARGV, 1 + width do
-  redis.call('XADD', revisions_key, ARGV[place] .. '-0', unpack(ARGV, place + 1, place + width))
+redis.call('UNLINK', revisions_key) -- left by a memory that Redis evicted
+for at = 3 + width, #ARGV, 1 + width do
+  redis.call('XADD', revisions_key, ARGV[at] .. '-0', unpack(ARGV, at + 1, at + width))
 end
 redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
 return {1, #KEYS > 3 and renew_ttl() or 0}

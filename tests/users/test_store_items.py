@@ -96,7 +96,7 @@ def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: Re
 
 
 @pytest.mark.parametrize("templates", [[("memories",)], [()], ["memories"], [("memories", "maya")], 5])
-def test_a_namespace_that_is_everybody_s_is_refused_and_nothing_is_deleted(
+def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
     plain: Memory, filled: RedisMemoryStore, templates: Any
 ) -> None:
     with pytest.raises(OptionError, match="namespaces"):
@@ -110,12 +110,12 @@ def test_a_namespace_that_is_everybody_s_is_refused_and_nothing_is_deleted(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"namespace": ["memories", "tom"]}, r"names no place of 'maya'.*namespaces=\["),
-        ({"namespace": ["memories", "tom", "maya"]}, "names no place of 'maya'"),
-        ({"namespace": ["tom", "notes", "maya"]}, "names no place of 'maya'"),
+        ({"namespace": ["memories", "tom"]}, r"for 'maya'.*namespaces=\["),
+        ({"namespace": ["memories", "tom", "maya"]}, "namespaces= does not select .* for 'maya'"),
+        ({"namespace": ["tom", "notes", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": "memories"}, "of type str"),
         ({"namespace": ["memories", 5]}, "list of str"),
-        ({"key": 5}, "its key is of type int"),
+        ({"key": 5}, "key is of type int"),
         ({"namespace": ["memories", "maya", "a.b"]}, "periods"),
         ({"value": None}, "use a dict"),
         ({"created_at": "yesterday"}, "isoformat"),
@@ -137,11 +137,11 @@ def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemo
     with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
         plain.import_resource(records)
     assert plain.threads.list(resource_id="maya").total == 0
-    with pytest.raises(OptionError, match="everybody's"):
+    with pytest.raises(OptionError, match="does not name the resource"):
         plain.import_resource(records, namespaces=[("memories",)])
 
 
-def test_only_the_place_of_the_resource_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
+def test_only_the_label_of_the_template_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
     records = list(plain.export_resource("maya", namespaces=TEMPLATES))
     plain.import_resource(
