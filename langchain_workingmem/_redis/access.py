@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REFUSED_PAUSE = 0.05  # seconds at most: a refused writer that tries again at once would be in the way of the deletion
 
 
-def guarded(
+def guarded_write(
     state: MemoryState,
     thread_id: str,
     owners: Sequence[str | None],
@@ -82,10 +82,10 @@ def run_script(
     try:
         return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
     except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id, message_ids) from None
+        raise script_error(error, thread_id, resource_id, message_ids) from None
 
 
-def refusal(
+def script_error(
     error: RedisReplyError, thread_id: str, resource_id: str | None, message_ids: Mapping[str, str] | None = None
 ) -> WorkingMemError:
     """Say in our words why a script refused."""
@@ -115,7 +115,7 @@ def create_thread_document(
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])
 
-    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=True)
+    reply = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=True)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     return reply
 

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
-from langchain_workingmem._text.copies import as_given, without_memory
+from langchain_workingmem._text.copies import with_given_name, without_memory
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import weight_of, words_of
@@ -76,7 +76,7 @@ def from_micros(micros: int | bytes) -> datetime:
     return _EPOCH + timedelta(0, 0, int(micros))  # by position, which takes a third less time
 
 
-def canonical(value: object, key: str) -> str:
+def canonical_json(value: object, key: str) -> str:
     """Write a value of metadata as JSON that is equal for equal values."""
     try:
         if not isinstance(value, str):
@@ -97,7 +97,7 @@ def check_key(key: object) -> None:
 
 def label(key: str, value: object) -> str:
     """Give the tag of one pair of metadata; `refresh_labels` in Lua makes the same one."""
-    return hashlib.sha1(f"{key}={canonical(value, key)}".encode(), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,14 @@ def _converted(item: Any) -> BaseMessage:
         ) from error
 
 
-def is_ours_to_keep(message: BaseMessage) -> bool:
+def is_storable(message: BaseMessage) -> bool:
     """Tell whether a message is part of the conversation: no prompt, no summary, nothing that memory put there."""
     if isinstance(message, SystemMessage | RemoveMessage):
         return False
     return not message.additional_kwargs.get("lc_source")
 
 
-def size_of(messages: Iterable[BaseMessage]) -> int:
+def count_characters(messages: Iterable[BaseMessage]) -> int:
     """Count the characters of messages at a glance: of texts, content blocks and arguments of tools, not of all that is in them."""
     total = 0
     for message in messages:
@@ -166,11 +166,11 @@ def _length(block: object) -> int:
 def drafts(messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str]) -> list[Draft]:
     """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
     prepared = []
-    for given in filter(is_ours_to_keep, messages):
+    for given in filter(is_storable, messages):
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        prepared.append(_draft(_whole(as_given(given)), recall, numbered=numbered))
+        prepared.append(_draft(_whole(with_given_name(given)), recall, numbered=numbered))
     return prepared
 
 
@@ -206,7 +206,7 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
     )
 
 
-def restored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
+def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
     """Prepare a stored message for new vectors: its body stays the very bytes that are stored."""
     return replace(_draft(message, recall), body=value[value.index(b'"type":') :])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.layout import LAYOUT, compare_layout
-from langchain_workingmem._redis.queries import matching, ordered, rows_of
+from langchain_workingmem._redis.queries import build_filter, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
@@ -241,7 +241,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     except (EmbeddingError, OptionError) as error:
         return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
     try:
-        state.compare(settings, state.settings(dims))
+        state.check_index_settings(settings, state.index_settings(dims))
     except (EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", str(error), _REINDEX)]
     if settings["model"] != state.model:
@@ -253,7 +253,9 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
 def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
     """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
     name = state.keys.threads_index
-    everyone = ordered(name, matching(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"])
+    everyone = sorted_search(
+        name, build_filter(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"]
+    )
     reply = yield from _ask(*everyone)
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]

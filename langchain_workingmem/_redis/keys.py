@@ -52,7 +52,7 @@ def decode(encoded: str | bytes) -> str:
     return unquote(encoded.decode() if isinstance(encoded, bytes) else encoded)
 
 
-def tag_of(key: bytes) -> str:
+def hash_tag(key: bytes) -> str:
     """Read the hash tag out of a key."""
     return key[key.index(b"{") + 1 : key.index(b"}")].decode()
 
@@ -191,7 +191,7 @@ class Keys:
 
     def thread_of(self, key: bytes) -> str:
         """Read the thread id out of a key of that thread."""
-        return decode(tag_of(key))
+        return decode(hash_tag(key))
 
 
 MAX_NAME = 40  # characters that are told apart

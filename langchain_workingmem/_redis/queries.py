@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import as_dict, label
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.chunks import ends
+from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import LARGEST
@@ -152,7 +152,7 @@ def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
     return [row.tobytes() for row in packed]
 
 
-def matching(
+def build_filter(
     *,
     resource_id: str | None = None,
     thread_id: str | None = None,
@@ -196,7 +196,7 @@ def _equals(value: Any) -> list[Any]:
     return [value, float(value)] if type(value) is int and abs(value) <= LARGEST else [value]
 
 
-def nearest(
+def vector_search(
     index: str, vector: bytes, where: FilterExpression, depth: int, dtype: str, fields: Sequence[str] = ()
 ) -> Command:
     """Build a search for the `depth` nearest vectors; the fields come back beside the distance."""
@@ -210,14 +210,16 @@ def nearest(
 
 def words_of(text: str) -> list[str]:
     """Return the words of a question that are looked for, each once, in lower case."""
-    found = dict.fromkeys(_WORD.findall(ends(text, MAX_QUERY_CHARACTERS).lower()))
+    found = dict.fromkeys(_WORD.findall(keep_ends(text, MAX_QUERY_CHARACTERS).lower()))
     # to Search a word of underscores alone is a syntax error
     words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
     half = MAX_QUERY_WORDS // 2
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 
 
-def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:
+def word_search(
+    index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()
+) -> Command | None:
     """Build a BM25 search for any of the words of a text, None where it has none."""
     from redisvl.query import FilterQuery
     from redisvl.query.filter import Text
@@ -232,23 +234,23 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
     return _search(index, query)
 
 
-def ordered(
+def sorted_search(
     index: str,
     where: FilterExpression,
     order_by: str,
     *,
     limit: int,
     descending: bool = False,
-    behind: tuple[int, str] | None = None,
+    after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
     """Build a sorted search for documents, whole ones unless `fields` names what is needed; `rows_of` reads the reply.
 
-    Documents of one time are ordered by their keys, so that a place in the order is a time and a key: `behind`.
+    Documents of one time are ordered by their keys, so `after` is a time and a key.
     """
     alive = "exists(@__key)"  # else what has expired a moment ago comes as an empty row
-    if behind is not None:
-        edge, key = behind
+    if after is not None:
+        edge, key = after
         alive += f" && (@{order_by} != {edge} || @__key > '{key}')"
     time = f"@{order_by}"
     order: tuple[Argument, ...] = ("SORTBY", 4, time, "DESC" if descending else "ASC", "@__key", "ASC")
@@ -256,7 +258,7 @@ def ordered(
     return aggregate(index, where, "LOAD", 2, "@__key", time, "FILTER", alive, *order, "LIMIT", 0, limit, "LOAD", *load)
 
 
-def counting(index: str, where: FilterExpression) -> Command:
+def count_search(index: str, where: FilterExpression) -> Command:
     """Build a search that returns a total only."""
     from redisvl.query import CountQuery
 
@@ -281,7 +283,7 @@ def total_of(reply: Any) -> int:
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
 
 
-def size_of(reply: Any) -> int:
+def documents_in(reply: Any) -> int:
     """Count the documents of a search reply with their content and without scores."""
     return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
 

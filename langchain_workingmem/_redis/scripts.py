@@ -20,7 +20,7 @@ MOST_BYTES = 512 * 2**20
 STEP_BYTES = 64 * 2**20  # of a step of our own choice
 
 
-def size_of(arguments: Iterable[Argument]) -> int:
+def count_bytes(arguments: Iterable[Argument]) -> int:
     """Count the bytes of arguments; numbers do not matter."""
     return sum(map(_size, arguments))
 
@@ -55,7 +55,7 @@ class Script:
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
         """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
-        size = size_of(arguments)
+        size = count_bytes(arguments)
         if size > MOST_BYTES:
             raise OptionError(
                 f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
@@ -69,7 +69,7 @@ def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
     step: list[Argument] = []
     size = 0
     for row in rows:
-        more = size_of(row)
+        more = count_bytes(row)
         if step and size + more > STEP_BYTES:
             yield step
             step, size = [], 0

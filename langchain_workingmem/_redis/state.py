@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.process_cache import Recent, ShownToModel
 from langchain_workingmem._redis.queries import is_stale, threads_schema, vectors_schema
-from langchain_workingmem._redis.recent import Recent
-from langchain_workingmem._redis.shown import ShownToModel
 from langchain_workingmem.errors import (
     EmbeddingSizeError,
     OptionError,
@@ -46,9 +45,9 @@ class MemoryState(ShownToModel):
     layout_known: bool = False  # the database has our storage layout
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
-    naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    titling: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
-    nameless: bool = False  # the log has said that nobody can make titles
+    title_warning_logged: bool = False  # the log has said that nobody can make titles
     # of the messages of a resource, as far as searches of this process have returned them
     authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
     # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved
@@ -137,11 +136,11 @@ class MemoryState(ShownToModel):
         with other index options, or is not there and must not be made.
         """
         if self.dims is None:
-            wanted = self.settings(dims)
+            wanted = self.index_settings(dims)
             stored = yield from register_index_settings(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
-            self.compare(stored, wanted)
+            self.check_index_settings(stored, wanted)
             if stored["model"] != self.model:
                 _log.warning(
                     "the vectors were made by %s, the model is now %s: recall finds little until "
@@ -155,11 +154,11 @@ class MemoryState(ShownToModel):
         elif dims != self.dims:
             self._refuse(self.dims, dims)
 
-    def settings(self, dims: int) -> dict[str, Any]:
+    def index_settings(self, dims: int) -> dict[str, Any]:
         """Say what the vector index is built for."""
         return {"model": self.model, **self.index.attributes(dims)}
 
-    def compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    def check_index_settings(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
         """Raise when an index with these settings cannot serve those that are wanted; the model's name is no setting."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
@@ -179,10 +178,10 @@ class MemoryState(ShownToModel):
             actual=actual,
         )
 
-    def rebuild(self) -> Plan[int]:
+    def rebuild_index(self) -> Plan[int]:
         """Make the vector index what the options and the model say, dropping one that was built otherwise."""
         dims = yield from probe_dimensions()
-        wanted = self.settings(dims)
+        wanted = self.index_settings(dims)
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
         if stored and json.loads(stored) != wanted:
             # the documents stay: each is replaced when its message is embedded again

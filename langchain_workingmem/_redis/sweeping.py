@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 SWEEP_SIZE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
-_LEFT = (b"tending", b"behind", b"trash")  # fields of a thread that has slices left
+_LEFT = (b"renew_vectors_from", b"drop_vectors_from", b"trash")  # fields of a thread that has slices left
 _LATE = 2  # what a script says when vectors might expire before their thread; 1: slices are left, and there is time
 
 
@@ -33,7 +33,7 @@ def has_sweep_left(row: Mapping[bytes, bytes]) -> bool:
 
 def sweep_left(row: Mapping[bytes, bytes]) -> int:
     """Tell what is left to be done in a thread, as HGETALL gives it, in the way that scripts do."""
-    return _LATE if b"late" in row else int(has_sweep_left(row))
+    return _LATE if b"vectors_expire_first" in row else int(has_sweep_left(row))
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:

@@ -97,7 +97,7 @@ def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str]
     return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
 
 
-def ends(text: str, characters: int) -> str:
+def keep_ends(text: str, characters: int) -> str:
     """Keep the beginning and the end of a text, as much of both, where it is longer than that."""
     if len(text) <= characters:
         return text

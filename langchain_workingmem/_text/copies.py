@@ -16,12 +16,12 @@ SOURCE = "langchain_workingmem"
 NAME = "lc_name"  # in additional_kwargs of a copy: the name that was given
 
 
-def is_marked(message: BaseMessage) -> bool:
+def is_from_memory(message: BaseMessage) -> bool:
     """Tell whether memory put this message where it stands."""
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
-def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
+def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
     """Copy a message, marked as put there by memory: it is not saved again, and no provider is sent the mark."""
     marks: dict[str, Any] = {"lc_source": SOURCE}
     if data is not None:
@@ -58,7 +58,7 @@ def without_memory(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"content": content, "additional_kwargs": extras})
 
 
-def as_given(message: BaseMessage) -> BaseMessage:
+def with_given_name(message: BaseMessage) -> BaseMessage:
     """Return a message under the name that it was given, which `sendable` may have changed."""
     if NAME not in message.additional_kwargs:
         return message

@@ -32,7 +32,7 @@ def check_depth(text: str) -> str:
     return text
 
 
-def leaves(value: object) -> Iterator[object]:
+def json_leaves(value: object) -> Iterator[object]:
     """Give what stands in objects and arrays, as Python holds JSON; `ValueError` for what no JSON text can say.
 
     That is what is nested too deep, what holds itself, and keys that are not str, which JSON turns into some without a word.
@@ -65,7 +65,7 @@ def leaves(value: object) -> Iterator[object]:
 
 def check_nesting(value: object) -> None:
     """Raise `ValueError` for what `leaves` cannot walk through."""
-    for _ in leaves(value):
+    for _ in json_leaves(value):
         pass
 
 

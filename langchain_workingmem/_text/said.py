@@ -34,17 +34,17 @@ def _is_filled(block: str | dict[Any, Any]) -> bool:
     return bool(block.strip())
 
 
-def calls_of(message: BaseMessage) -> list[str]:
+def tool_call_ids(message: BaseMessage) -> list[str]:
     """Give the ids of the tool calls of an answer, malformed ones included, because providers are sent those as well."""
     if not isinstance(message, AIMessage):
         return []
     calls = [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     if not calls and (former := message.additional_kwargs.get("function_call")):
-        return [id_of_function(former.get("name"))]
+        return [function_call_id(former.get("name"))]
     return calls
 
 
-def id_of_function(name: str | None) -> str:
+def function_call_id(name: str | None) -> str:
     """Make an id of a call of the kind that was before tools: it has a name only, and one result right behind it."""
     return f"\0{name}"
 
@@ -83,7 +83,7 @@ def _kind(message: BaseMessage) -> str:
     if isinstance(message, HumanMessage):
         return "q"
     if isinstance(message, AIMessage):
-        return "" if calls_of(message) else "a"
+        return "" if tool_call_ids(message) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in _ROLES_OF_USERS else "a"
     return ""

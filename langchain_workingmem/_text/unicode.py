@@ -51,7 +51,7 @@ def is_utf8(text: object) -> bool:
     return isinstance(text, str) and to_utf8(text) == text
 
 
-def signed(text: str, sign: Callable[[str], str]) -> str:
+def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
     """Put signs in the place of characters that act or hide text; line ends and tabs stay.
 
     So do single marks of direction, and what holds words and emoji together where it does: a joiner, a variation of the character
@@ -110,7 +110,7 @@ def visible(text: str) -> str:
 
     Controls become signs, line separators line ends, lone surrogates question marks; what has no width is left out.
     """
-    return signed(text.replace("\r\n", "\n"), _for_prompts)
+    return replace_hidden(text.replace("\r\n", "\n"), _for_prompts)
 
 
 def _for_prompts(one: str) -> str:
@@ -129,11 +129,11 @@ def picture(one: str) -> str:
 _MARK = "\ue000"  # for private use: stands for one character that is not shown as it is
 
 
-def as_stored(text: str, quoted: str) -> str:
+def stored_quote(text: str, quoted: str) -> str:
     """Return the one part of a text that `visible` shows as what is quoted; where there is none or several, what is quoted."""
     if not quoted or quoted in text:
         return quoted
-    marked = signed(text, lambda _: _MARK)
+    marked = replace_hidden(text, lambda _: _MARK)
     if marked == text:
         return quoted
     parts: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_workingmem._redis.access import guarded, run_script
+from langchain_workingmem._redis.access import guarded_write, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
@@ -128,7 +128,7 @@ def restore_messages(
         return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    reply = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from goes_on(state, thread_id, reply[-1])
     return cast("list[Any]", reply)
 

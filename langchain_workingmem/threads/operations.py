@@ -10,10 +10,17 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_dict, canonical, check_key, from_micros
+from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.queries import counting, matching, ordered, read_cursor, rows_of, total_of
+from langchain_workingmem._redis.queries import (
+    build_filter,
+    count_search,
+    read_cursor,
+    rows_of,
+    sorted_search,
+    total_of,
+)
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
@@ -75,7 +82,7 @@ def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list
         raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     fields = [] if title is None else ["title", title]
     for key, value in _checked(metadata).items():
-        fields += [f"metadata:{key}", canonical(value, key)]
+        fields += [f"metadata:{key}", canonical_json(value, key)]
     return fields
 
 
@@ -150,18 +157,18 @@ def list_threads(
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
-    where = matching(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
+    where = build_filter(resource_id=resource_id, metadata=_checked(metadata), clone_of=clone_of)
     behind, bound = None, where
     if cursor is not None:
         at, last = read_cursor(cursor, _CURSOR)
         behind = int(at), state.keys.of(decode(last)).thread
         since, until = (None, int(at)) if descending else (int(at), None)
-        bound = where & matching(time=order_by, since=since, until=until)
+        bound = where & build_filter(time=order_by, since=since, until=until)
     yield from state.ready()
     search = partial(
         send,
-        ordered(index, bound, order_by, descending=descending, behind=behind, limit=limit + 1),
-        counting(index, where),
+        sorted_search(index, bound, order_by, descending=descending, after=behind, limit=limit + 1),
+        count_search(index, where),
     )
     reply, count = yield from search_with_repair(search, state.refresh, create=state.create)
     rows = rows_of(reply)
@@ -209,7 +216,7 @@ def update(
     fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
     call = CHANGE.call(keys.all, owner_tag(resource_id), len(doomed), *doomed, *fields, *state.ttl_fields)
     yield from state.ready()
-    reply = yield from guarded(state, thread_id, [resource_id], call)
+    reply = yield from guarded_write(state, thread_id, [resource_id], call)
     yield from goes_on(state, thread_id, reply)
     return read_existing_thread(thread_id, reply)
 
@@ -239,7 +246,7 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> P
         return TRANSFER.call(keys.all, heir, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, heir, SWEEP_SIZE)
-    reply = yield from guarded(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
+    reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
-from langchain_workingmem._redis.access import check_owner, guarded, run_script
+from langchain_workingmem._redis.access import check_owner, guarded_write, run_script
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, size_of
+from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -175,7 +175,7 @@ class _Intake:
                 yield from self.flush()
                 self.thread, self.is_written = id, False
                 self.begins = ["join", encode(self.owner), encode(id), len(fields), *fields]
-                self.size = size_of(self.begins)
+                self.size = count_bytes(self.begins)
             case MessageStep():
                 yield from self._add(self._row(step))
             case MemoryStep():
@@ -217,7 +217,7 @@ class _Intake:
         )
 
     def _add(self, row: list[Argument]) -> Plan[None]:
-        more = size_of(row)
+        more = count_bytes(row)
         if self.count and self.size + more > STEP_BYTES and not self.is_version:
             yield from self.flush()
         self.messages += row
@@ -231,7 +231,7 @@ class _Intake:
         if step.thread_id is None:
             ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
-            written, left = yield from guarded(self.state, step.thread_id, [self.owner], step.call)
+            written, left = yield from guarded_write(self.state, step.thread_id, [self.owner], step.call)
             yield from continue_sweep(self.state, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
@@ -244,4 +244,4 @@ class _Intake:
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
-        self.messages, self.count, self.size, self.is_written = [], 0, size_of(self.begins), True
+        self.messages, self.count, self.size, self.is_written = [], 0, count_bytes(self.begins), True

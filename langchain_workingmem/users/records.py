@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_ours_to_keep, to_micros
+from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable, to_micros
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, size_of
+from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, count_bytes
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
@@ -270,7 +270,7 @@ def _is_count(value: object) -> bool:
 
 
 def _check_size(arguments: Sequence[Argument], most: int) -> None:
-    if (size := size_of(arguments)) > most:
+    if (size := count_bytes(arguments)) > most:
         msg = f"takes {size:,} bytes, {most:,} at most: leave something out"
         raise ValueError(msg)
 
@@ -305,7 +305,7 @@ def _decoded(given: Any) -> BaseMessage:
     if message.id is None:
         msg = "its message has no id, so that a second import would double it: give it one"
         raise ValueError(msg)
-    if not is_ours_to_keep(message):
+    if not is_storable(message):
         msg = f"history keeps no {message.type} message like this one: leave it out"
         raise ValueError(msg)
     return message

@@ -3,11 +3,11 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WMEXISTS the thread exists')
 end
-check_kinds()
-local at = whole(now())
-born(at)
+check_key_types()
+local at = as_integer(now())
+init_thread(at)
 redis.call('HSET', KEYS[1], 'resource', ARGV[1])
-with_arguments('HSET', KEYS[1], 2, #ARGV)
+call_in_batches('HSET', KEYS[1], 2, #ARGV)
 refresh_labels()
 renew_ttl()
 return redis.call('HGETALL', KEYS[1])

@@ -25,7 +25,7 @@ local function role_at(value, rest)
   return string.match(value, '^"type":"([^"]*)"', rest)
 end
 
-local function whole(number)
+local function as_integer(number)
   return string.format('%.0f', number)
 end
 

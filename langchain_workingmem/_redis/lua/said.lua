@@ -1,7 +1,7 @@
 -- In front of the scripts that change what is on the current branch, behind prelude.lua.
 
 -- Takes a message of the current branch into what the history counts, or out of it.
-local function list_said(seq, said)
+local function add_said(seq, said)
   local kind = string.sub(said, 1, 1)
   if string.sub(said, -1) == '!' then return end
   if kind == '/' then return end
@@ -9,30 +9,30 @@ local function list_said(seq, said)
   if kind == 'a' then redis.call('ZADD', KEYS[6], seq, seq .. ':' .. said) end
 end
 
-local function unlist_said(seq, said)
+local function remove_said(seq, said)
   redis.call('ZREM', KEYS[5], seq .. ':' .. said)
   redis.call('ZREM', KEYS[6], seq .. ':' .. said)
 end
 
 -- The tokens of all that was said on the current branch.
-local function spoken()
+local function tokens_said()
   local last = redis.call('ZRANGE', KEYS[5], -1, -1)[1]
   return last and parse_said(last).upto or 0
 end
 
--- `behind` tells from where on superseded messages may still have vectors.
-local function wait_from(seq)
-  redis.call('HSET', KEYS[1], 'behind', whole(math.min(seq, redis.call('HGET', KEYS[1], 'behind') or seq)))
+-- `drop_vectors_from` tells from where on superseded messages may still have vectors.
+local function drop_vectors_later(seq)
+  redis.call('HSET', KEYS[1], 'drop_vectors_from', as_integer(math.min(seq, redis.call('HGET', KEYS[1], 'drop_vectors_from') or seq)))
 end
 
 -- Takes a slice of the vectors away that superseded messages still have. Returns how many.
-local function strip(goes_on)
-  local cursor, dropped = redis.call('HGET', KEYS[1], 'behind'), 0
+local function drop_superseded_vectors(within_budget)
+  local cursor, dropped = redis.call('HGET', KEYS[1], 'drop_vectors_from'), 0
   if not cursor then return 0 end
-  cursor = walk(KEYS[7], KEYS[3], cursor, goes_on, function(id, seq, value)
-    if vector_count(value) > 0 then dropped = dropped + undress(id, seq, value) end
+  cursor = visit_messages(KEYS[7], KEYS[3], cursor, within_budget, function(id, seq, value)
+    if vector_count(value) > 0 then dropped = dropped + clear_vectors(id, seq, value) end
   end)
-  if cursor then redis.call('HSET', KEYS[1], 'behind', cursor) else redis.call('HDEL', KEYS[1], 'behind') end
+  if cursor then redis.call('HSET', KEYS[1], 'drop_vectors_from', cursor) else redis.call('HDEL', KEYS[1], 'drop_vectors_from') end
   return dropped
 end
 
@@ -78,14 +78,14 @@ local function supersede_range(low, high)
   cut(KEYS[2], low, high, KEYS[7])
   cut(KEYS[5], low, high)
   cut(KEYS[6], low, high)
-  wait_from(first)
-  strip(slice(SLICE))
+  drop_vectors_later(first)
+  drop_superseded_vectors(new_budget(SLICE))
   return count
 end
 
 -- Takes messages off the current branch; they stay stored, without vectors. Returns how many were on it.
 local MANY = 1000
-local function supersede_all(ids)
+local function supersede_messages(ids)
   if #ids == 0 then return 0 end
   if #ids > MANY then
     local first, last = redis.call('ZSCORE', KEYS[2], ids[1]), redis.call('ZSCORE', KEYS[2], ids[#ids])
@@ -94,7 +94,7 @@ local function supersede_all(ids)
     for at, id in ipairs(there) do is_range = is_range and id == ids[at] end
     if is_range then return supersede_range(first, last) end
   end
-  local goes_on, count, waits = slice(SLICE), 0, nil
+  local within_budget, count, waits = new_budget(SLICE), 0, nil
   for start = 1, #ids, 500 do
     local batch = {unpack(ids, start, math.min(start + 499, #ids))}
     local seqs, values = redis.call('ZMSCORE', KEYS[2], unpack(batch)), redis.call('HMGET', KEYS[3], unpack(batch))
@@ -107,8 +107,8 @@ local function supersede_all(ids)
         moved[#moved + 1] = seq
         moved[#moved + 1] = id
         gone[#gone + 1] = id
-        if not waits and goes_on(tonumber(chunks)) then
-          undress(id, seq, value)
+        if not waits and within_budget(tonumber(chunks)) then
+          clear_vectors(id, seq, value)
         elseif chunks ~= '0' then
           waits = math.min(waits or seq, seq)
         end
@@ -121,7 +121,7 @@ local function supersede_all(ids)
       redis.call('ZADD', KEYS[7], unpack(moved))
     end
   end
-  if waits then wait_from(waits) end
+  if waits then drop_vectors_later(waits) end
   return count
 end
 
@@ -129,7 +129,7 @@ end
 -- sequence numbers, in front of its message, and has an id of its own.
 local function keep_version(id, seq, value)
   local at, _, size, _, said, state, rest = string.match(value, HEADER)
-  local older = redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')
+  local older = redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE')
   local version = string.sub(id, 1, 400) .. '~' .. string.match(said, '^%w*')
   while redis.call('HEXISTS', KEYS[3], version) == 1 do version = version .. '~' end
   redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
@@ -140,8 +140,8 @@ local function keep_version(id, seq, value)
 end
 
 -- Gives a message its older words back; those of now become a version. Returns the id of the message.
-local function take_version(version, seq)
-  local number = whole(seq_of(seq))
+local function restore_version(version, seq)
+  local number = as_integer(seq_of(seq))
   local key = KEYS[2]
   local id = redis.call('ZRANGE', key, number, number, 'BYSCORE')[1]
   if not id then
@@ -151,22 +151,22 @@ local function take_version(version, seq)
   if not id then return version end
   local value, old = redis.call('HGET', KEYS[3], id), redis.call('HGET', KEYS[3], version)
   local _, _, _, _, said = string.match(value, HEADER)
-  drop_vectors(number, value)
-  if key == KEYS[2] then unlist_said(number, said) end
+  delete_vectors(number, value)
+  if key == KEYS[2] then remove_said(number, said) end
   redis.call('ZREM', KEYS[7], version)
   redis.call('HDEL', KEYS[3], version)
   keep_version(id, number, value)
   redis.call('HSET', KEYS[3], id, old)
   local _, _, _, _, old_said = string.match(old, HEADER)
-  if key == KEYS[2] then list_said(number, old_said) end
+  if key == KEYS[2] then add_said(number, old_said) end
   return id
 end
 
 -- Puts a message that was superseded back on the current branch. Returns 1, or 0 when it is not superseded, and its id.
-local function revive(id)
+local function restore_message(id)
   local seq = redis.call('ZSCORE', KEYS[7], id)
   if seq and string.find(seq, '.', 1, true) then
-    id = take_version(id, seq)
+    id = restore_version(id, seq)
     seq = redis.call('ZSCORE', KEYS[7], id)
   end
   if not seq then return 0, id end
@@ -174,11 +174,11 @@ local function revive(id)
   local _, _, _, chunks, said = string.match(value, HEADER)
   redis.call('ZREM', KEYS[7], id)
   redis.call('ZADD', KEYS[2], seq, id)
-  list_said(seq, said)
+  add_said(seq, said)
   if chunks ~= '0' then -- it has its vectors still, and the thread may have changed hands meanwhile
     -- no round has renewed them while they were superseded
     for _, key in ipairs(vector_keys(seq, value)) do expire_vector(key) end
-    redis.call('HSET', KEYS[1], 'tending', whole(math.min(seq, redis.call('HGET', KEYS[1], 'tending') or seq)))
+    redis.call('HSET', KEYS[1], 'renew_vectors_from', as_integer(math.min(seq, redis.call('HGET', KEYS[1], 'renew_vectors_from') or seq)))
   end
   return 1, id
 end

@@ -13,15 +13,15 @@
 local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
 local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local place = 5 + width
-check_kinds()
+check_key_types()
 local present, made = now(), 0
 if redis.call('EXISTS', KEYS[1]) == 0 then
   if mode == 'more' or mode == 'end' then return redis.error_reply('WMNOTHREAD') end
   made = 1
-  local at = whole(present)
-  born(at)
+  local at = as_integer(present)
+  init_thread(at)
   redis.call('HSET', KEYS[1], 'resource', resource)
-  with_arguments('HSET', KEYS[1], 5, 4 + width)
+  call_in_batches('HSET', KEYS[1], 5, 4 + width)
   if mode == 'begin' then redis.call('HSET', KEYS[1], 'unfinished', token) end
   refresh_labels()
 -- the ids of a copy are new: one that is there means that this batch was written before, and its reply was lost
@@ -38,7 +38,7 @@ local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
-local count, bare, upto = 0, 0, spoken()
+local count, bare, upto = 0, 0, tokens_said()
 local new, versions = 0, {}
 while place <= #ARGV do
   local id, is_behind, value = ARGV[place], ARGV[place + 1] ~= '0', ARGV[place + 2]
@@ -52,7 +52,7 @@ while place <= #ARGV do
   else
     for number, version in ipairs(versions) do
       local at, _, size, _, said, state, rest = string.match(version[2], HEADER)
-      at = whole(math.max(tonumber(at) == 0 and present or tonumber(at), last_at + 1))
+      at = as_integer(math.max(tonumber(at) == 0 and present or tonumber(at), last_at + 1))
       redis.call('HSET', KEYS[3], version[1], header(at, '', size, 0, said, state) .. string.sub(version[2], rest))
       redis.call('ZADD', KEYS[7], seq - 1 + number / (#versions + 1), version[1])
       if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
@@ -63,16 +63,16 @@ while place <= #ARGV do
     -- sequence numbers are those of this thread: no checkpointer's state knows them, and what was said is summed up anew
     local words, weight, mark = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
     if words ~= '' and not is_behind then upto = upto + weight end
-    said = words .. '/' .. weight .. '/' .. whole(words ~= '' and upto or 0) .. mark
+    said = words .. '/' .. weight .. '/' .. as_integer(words ~= '' and upto or 0) .. mark
     if state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
-      header(whole(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
+      header(as_integer(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
     if mark ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
     if is_behind then
-      redis.call('ZADD', KEYS[7], whole(seq), id)
+      redis.call('ZADD', KEYS[7], as_integer(seq), id)
     else
-      redis.call('ZADD', KEYS[2], whole(seq), id)
-      list_said(whole(seq), said)
+      redis.call('ZADD', KEYS[2], as_integer(seq), id)
+      add_said(as_integer(seq), said)
       count = count + 1
     end
   end
@@ -81,9 +81,9 @@ while place <= #ARGV do
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[place])
     if not known and fields > 0 then -- none: somebody evicted the vector
-      local key = vector_key(whole(seq), chunk, size)
+      local key = vector_key(as_integer(seq), chunk, size)
       redis.call('HSET', key, unpack(ARGV, place + 1, place + fields))
-      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', whole(last_at))
+      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', as_integer(last_at))
       expire_vector(key)
     end
     place = place + 1 + fields
@@ -95,7 +95,7 @@ while place <= #ARGV do
   if not is_version then versions = {} end
 end
 if new > 0 then
-  redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))
+  redis.call('HSET', KEYS[1], 'next_seq', as_integer(seq), 'last_at', as_integer(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
 if mode == 'end' then redis.call('HDEL', KEYS[1], 'unfinished') end

@@ -5,7 +5,7 @@
 -- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) or -2 (sent before, and
 --       nobody knows any more whether it was written), then HGETALL of the memory, 1 when slices are left to be done;
 --       WMOWNER, WMNOTHREAD, WMDELETED.
-local refusal = no_memory(ARGV[1])
+local refusal = memory_refusal(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at')
@@ -24,7 +24,7 @@ end
 local document = ARGV[6]
 if ARGV[2] ~= '' and ARGV[2] ~= revision .. '@' .. (memory[3] or '') then
   -- a writer whose reply was lost writes again: it was there before, even if somebody else has come since
-  local own = whole(string.match(ARGV[2], '^%d+') + 1)
+  local own = as_integer(string.match(ARGV[2], '^%d+') + 1)
   local then_written = own == revision and memory[2] or kept(own)
   if then_written == document then return reply(1) end
   return reply(ARGV[7] == '1' and not then_written and -2 or 0)
@@ -34,12 +34,12 @@ if ARGV[5] == 'revert' then
   if not document then return reply(-1) end
 end
 if document == (memory[2] or '') then return reply(1) end
-if #KEYS > 3 then check_kinds() end
+if #KEYS > 3 then check_key_types() end
 
 -- a server that evicts may have taken the memory and left its revisions
 local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1]
-revision = whole((newest and string.match(newest[1], '^%d+') or revision) + 1)
-local at = whole(math.max(now(), (memory[3] or 0) + 1)) -- rising, even when the clock jumps back
+revision = as_integer((newest and string.match(newest[1], '^%d+') or revision) + 1)
+local at = as_integer(math.max(now(), (memory[3] or 0) + 1)) -- rising, even when the clock jumps back
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
 -- first what may fail: a stream takes rising ids only
 redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
