@@ -63,7 +63,7 @@ def json_leaves(value: object) -> Iterator[object]:
 
 
 def check_nesting(value: object) -> None:
-    """Raise `ValueError` for what `leaves` cannot walk through."""
+    """Raise `ValueError` where `json_leaves` does."""
     for _ in json_leaves(value):
         pass
 
