@@ -91,7 +91,7 @@ class ShownToModel:
     _messages: Recent[str | None, ShownMessages] = field(default_factory=Recent, repr=False)
 
     def note_shown_document(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
-        """Note the text of a working memory that a model was shown: in its prompt, or by a tool in a step of its graph."""
+        """Note the working memory that a model was shown: in its prompt, or by a tool in a step of its graph."""
 
         def make(before: ShownDocument | None) -> ShownDocument:
             if step is None:

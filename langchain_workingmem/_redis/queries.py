@@ -30,8 +30,8 @@ _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded 
 _WORD = re.compile(r"\w+")
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the first and the last half
-# Of a longer query (a pasted log with a question) the beginning and the end are used. About 1,000 tokens, more than most
-# embedding models read.
+# Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
+# most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
 # Search's default list. A query must not hold them: a union that begins with two of them crashes RediSearch 2.10.
 # fmt: off

@@ -57,7 +57,7 @@ class Script:
         size = count_bytes(arguments)
         if size > MOST_BYTES:
             raise OptionError(
-                f"one step of {size:,} bytes, Redis takes {MOST_BYTES:,}",
+                f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
                 remedy="save less at a time, or smaller values",
             )
         return ("EVALSHA", self.sha, len(keys), *keys, *arguments)

@@ -76,7 +76,7 @@ class MemoryState(ShownToModel):
         return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
     def index_digest(self, dims: int) -> str:
-        """Return a digest of all settings that decide a message's vectors; `reindex` renews those with another digest."""
+        """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
         if dims not in self._digests:
             recall = self.recalling
             roles, filterable = sorted(recall.roles), sorted(recall.filterable)
@@ -147,7 +147,7 @@ class MemoryState(ShownToModel):
         return {"model": self.model, **self.index.attributes(dims)}
 
     def check_index_settings(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-        """Raise if an index with the stored settings cannot serve the wanted ones; the model's name may differ."""
+        """Raise if an index of the stored settings does not fit the wanted ones; the model's name may differ."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
@@ -187,7 +187,7 @@ def probe_dimensions() -> Plan[int]:
 
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
-    """Return the stored settings of an index; with `create`, store the wanted ones if there are none. One round trip."""
+    """Return the stored settings of an index; with `create`, first store these if there are none. One round trip."""
     if (dims := wanted["dims"]) > MOST_DIMS:
         raise EmbeddingSizeError(
             f"vectors of {dims:,} dimensions",

@@ -1,7 +1,7 @@
 """Work on all vectors of a thread, in slices, so that Redis serves other clients in between.
 
-Deleting, transferring or truncating a thread takes effect at once; its vectors, which may be many, follow. Redis holds how
-far that work is. If a process dies, the next one that writes to the thread goes on.
+Deleting, transferring or truncating a thread takes effect at once; its vectors, which may be many, follow. The thread
+records how far that is. If a process dies, the next one that writes to the thread continues.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as the
-# zero-width space, the fillers of Hangul and two vowels of Khmer.
+# Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as
+# the zero-width space, the fillers of Hangul and two vowels of Khmer.
 _ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
 # Marks of direction (ALM, LRM, RLM): one at a time is part of text.
 _DIRECTIONS = "\u061c\u200e\u200f"
@@ -18,8 +18,8 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen, which is harmless
 _RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
 _VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
-# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A black flag
-# and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
+# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A black
+# flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
 # These have their own pattern: a character class with them is five times slower.
 _FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
 _TAGS = re.compile(
@@ -129,7 +129,7 @@ _REPLACED = "\ue000"  # private use: stands for a character that `visible` repla
 
 
 def stored_quote(text: str, quoted: str) -> str:
-    """Return the part of a text that `visible` shows as `quoted`; `quoted` itself if there is no or more than one such part."""
+    """Return the only part of a text that `visible` shows as `quoted`, else `quoted` itself."""
     if not quoted or quoted in text:
         return quoted
     masked = replace_hidden(text, lambda _: _REPLACED)
