@@ -1,7 +1,7 @@
 """The rights that a Redis user needs for a `Memory` and a store of one prefix, as rules for ACL SETUSER.
 
-A script runs with the rights of its caller, so the rules include the commands inside the scripts, and EVAL grants nothing
-beyond them. It sends a script that a restarted server no longer has.
+A script runs with the rights of its caller, so the rules include the commands inside the scripts, and EVAL grants
+nothing beyond them. It sends a script that a restarted server no longer has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Names of keys and indexes, and the ids inside them.
 
 A thread's keys share the hash tag `{thread}`, so they live in one cluster slot and one script may touch them all.
-Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a trailing space or
-a wildcard cannot match the data of another tenant.
+Ids are percent-encoded in keys and in tag fields, so a brace cannot end the hash tag, and a separator, a trailing space
+or a wildcard cannot match the data of another tenant.
 """
 
 from __future__ import annotations

@@ -215,8 +215,8 @@ def ensure_index(command: Command) -> Plan[None]:
         if "on db != 0" in str(reply):
             raise RedisCapabilityError(
                 str(reply),
-                remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart by "
-                "key_prefix=...",
+                remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart "
+                "by key_prefix=...",
             )
         raise reply
     while True:  # the server indexes existing documents in the background

@@ -18,8 +18,8 @@ _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
 _JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen, which is harmless
 _RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
 _VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
-# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A black
-# flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
+# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A
+# black flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
 # These have their own pattern: a character class with them is five times slower.
 _FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
 _TAGS = re.compile(
