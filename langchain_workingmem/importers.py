@@ -16,7 +16,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
-from langchain_workingmem._redis.codec import is_ours_to_keep
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.users import UNREADABLE, header
 
@@ -51,7 +51,7 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
                     remedy="pass lists of messages_to_dict",
                 ) from error
             message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
-            if is_ours_to_keep(message):
+            if is_storable(message):
                 yield _record(thread_id, message, None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
-from langchain_workingmem._redis.core import Core, Entered
+from langchain_workingmem._redis.core import Core, SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import EmbeddingError, OptionError
@@ -65,7 +65,7 @@ class MemoryArguments(TypedDict, total=False):
     connect_timeout: timedelta
 
 
-class Memory(Faces, Entered):
+class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
     Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One

@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph i
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - likewise
 
-from langchain_workingmem._redis.recent import Recent
+from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
@@ -325,10 +325,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = PerCall.of(config).within(self._plans.history, self._core.state.recall)
         try:
             if before is not None:
-                return self._keep(key, (yield from self._core.gated(self._refreshed(before, key), key[0], "within")))
+                return self._keep(
+                    key, (yield from self._core.with_breaker(self._refreshed(before, key), key[0], "within"))
+                )
             part: Part = "within" if is_inside_a_tool(config) else "begins"
             begun = self._begun.pop(key) or messages
-            gathered = yield from self._core.gated(self._gathering(begun, key, config, call), key[0], part)
+            gathered = yield from self._core.with_breaker(self._gathering(begun, key, config, call), key[0], part)
         except (IdError, OptionError, ThreadOwnershipError):
             raise  # a mistake of the program, or of the client: it fails the same way every time
         except WorkingMemError as error:
@@ -383,7 +385,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(messages)]
         try:
             refusing = refuse_messages(self._core.state, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
-            yield from self._core.gated(refusing, key[0], "within")
+            yield from self._core.with_breaker(refusing, key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
 
@@ -402,7 +404,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         on_error = on_error or self._on_error
         try:
             plan = self._saving(fresh, key, before, known.branch, on_error)
-            yield from self._core.gated(plan, key[0], "within")
+            yield from self._core.with_breaker(plan, key[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise

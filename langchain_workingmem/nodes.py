@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_workingmem._text.copies import as_given, is_marked, provenance, without_memory
+from langchain_workingmem._text.copies import from_memory, is_from_memory, with_given_name, without_memory
 from langchain_workingmem.history import Branch, Kind, save_messages
 from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
@@ -60,14 +60,14 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         gathering = gathered(messages, config, *ids)
         note = "the graph goes on without memory"
-        found = yield from turn.core.softly(gathering, Gathered(""), note, ids[0], "begins")
+        found = yield from turn.core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
         hidden = read_only or PerCall.of(config).read_only
         context = turn.assemble(found, messages, read_only=hidden, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}
-        shown = [message if message.id in own else provenance(message) for message in context.messages]
-        blocks = [provenance(SystemMessage(text)) for text in context.system]
+        shown = [message if message.id in own else from_memory(message) for message in context.messages]
+        blocks = [from_memory(SystemMessage(text)) for text in context.system]
         prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), shown))
         rest = shown[len(prompts) :]
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *rest]}
@@ -95,7 +95,7 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = both(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
-            yield from turn.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
+            yield from turn.core.with_fallback(saved(state, config, *ids), None, "the turn is not saved", ids[0])
         turn.core.state.forget_shown_messages(ids[0])
         return {}
 
@@ -115,7 +115,7 @@ def _id(message: BaseMessage | None) -> str:
 def _messages(state: Any) -> list[BaseMessage]:
     """Return the state without what memory has put there."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
-    return [as_given(without_memory(message)) for message in messages if not is_marked(message)]
+    return [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
 
 
 def kind_of(config: RunnableConfig) -> Kind:

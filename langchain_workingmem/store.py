@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from langgraph.store.base import BaseStore, ensure_embeddings
 
 from langchain_workingmem._engine.effects import together
-from langchain_workingmem._redis.core import Entered
+from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
@@ -39,7 +39,7 @@ class _Call(NamedTuple):
     reply: asyncio.Future[list[Result]]
 
 
-class RedisMemoryStore(Entered, BaseStore):
+class RedisMemoryStore(SetUpOnEntry, BaseStore):
     """A LangGraph store on Redis.
 
         with RedisMemoryStore.from_conn_string("redis://localhost:6379", index={"dims": 384, "embed": model}) as store:

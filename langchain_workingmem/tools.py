@@ -20,7 +20,7 @@ from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import message_text, unescape
-from langchain_workingmem._text.unicode import as_stored, visible
+from langchain_workingmem._text.unicode import stored_quote, visible
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.shown import ShownMessages
+    from langchain_workingmem._redis.process_cache import ShownMessages
     from langchain_workingmem.models import StoredMessage
 
 _log = logging.getLogger("langchain_workingmem")
@@ -155,7 +155,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find_ids(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
-            return visible((yield from core.gated(make_checked(ids, step, arguments), ids.thread_id)))
+            return visible((yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)))
         except _FOR_THE_MODEL as error:
             raise ToolException(visible(str(error))) from error
         except WorkingMemError as error:  # details of the server stay hidden from the model; other errors are bugs
@@ -277,7 +277,7 @@ def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
     quoted = unescape(edit.find)
     if quoted != edit.find and edit.find in text:
         return edit.find, edit.replace
-    return as_stored(text, quoted), unescape(edit.replace)
+    return stored_quote(text, quoted), unescape(edit.replace)
 
 
 def _changed(

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What is stored in Redis, and how: keys, messages as JSON, indexes, queries, scripts, rights."""

@@ -1,4 +1,4 @@
-"""Who may touch a thread: its owner, unless all that the owner has is being deleted."""
+"""Access to a thread: only for its owner, and no writes while the owner is being deleted."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
 
-REFUSED_PAUSE = 0.05  # seconds at most: a refused writer that tries again at once would be in the way of the deletion
+REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
 
 
-def guarded(
+def guarded_write(
     state: MemoryState,
     thread_id: str,
     owners: Sequence[str | None],
@@ -39,11 +39,11 @@ def guarded(
     *,
     at_most_once: bool = False,
 ) -> Plan[Any]:
-    """Send a call that writes into a thread, and learn in the same round trip whether its owner is being deleted.
+    """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
-    Then `ResourceDeletedError`, after `undo` (of reply and owner) has taken away what the call may have made. The tombstone
-    is in another slot than the thread, so it is looked at after the write: what is written before it appears the deletion
-    finds, what is written later sees it. A call that names no owner only changes what exists, and that the deletion finds.
+    If there is one, `undo` (of reply and owner) removes what the call may have written, and `ResourceDeletedError` is
+    raised. The tombstone is in another slot, so it is read after the write: the deletion finds what was written before
+    the tombstone, and a later write sees the tombstone. A call without an owner changes only what the deletion finds.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_resource(owner)[0]) for owner in known]
@@ -59,7 +59,7 @@ def guarded(
     for owner, tombstone in zip(known, tombstones, strict=True):
         if tombstone is not None:
             if undo is not None:
-                with suppress(ThreadOwnershipError):  # somebody else's thread by now
+                with suppress(ThreadOwnershipError):  # it has another owner by now
                     yield from run_script(thread_id, owner, undo(reply, owner))
                 yield from sweep(state, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
@@ -75,20 +75,20 @@ def run_script(
     at_most_once: bool = False,
     in_order: bool = False,
 ) -> Plan[list[Any]]:
-    """Send calls of scripts about one thread; their refusals become our errors.
+    """Send calls of scripts for one thread, and convert their error replies.
 
-    A script names a missing message by what `message_ids` maps to its id, because a reply of Redis alters the id.
+    `message_ids` maps what a script names a missing message by to its id: an error reply may alter an id.
     """
     try:
         return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
     except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id, message_ids) from None
+        raise script_error(error, thread_id, resource_id, message_ids) from None
 
 
-def refusal(
+def script_error(
     error: RedisReplyError, thread_id: str, resource_id: str | None, message_ids: Mapping[str, str] | None = None
 ) -> WorkingMemError:
-    """Say in our words why a script refused."""
+    """Convert an error reply of a script."""
     match error.code:
         case "WMOWNER":
             return ThreadOwnershipError(thread_id, resource_id or "")
@@ -106,7 +106,7 @@ def refusal(
 def create_thread_document(
     state: MemoryState, thread_id: str, resource_id: str, fields: Sequence[str] = ()
 ) -> Plan[Any]:
-    """Create a thread, and return its document as HGETALL gives it. One round trip; `ThreadExistsError` if it exists."""
+    """Create a thread, and return its HGETALL. One round trip; `ThreadExistsError` if it exists."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
     call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
@@ -115,15 +115,15 @@ def create_thread_document(
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])
 
-    reply = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=True)
+    reply = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=True)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     return reply
 
 
 def owner_of(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[tuple[str, str]]:
-    """Complete ids: with only a thread known its stored owner counts, and a new thread owns itself.
+    """Return thread and resource; without a resource, read the owner of the thread. A new thread owns itself.
 
-    No round trip when both are known, else one.
+    One round trip without a resource, else none.
     """
     thread_id = check_id(thread_id, "thread_id")
     if resource_id is not None:
@@ -133,17 +133,17 @@ def owner_of(state: MemoryState, thread_id: str | None, resource_id: str | None)
 
 
 def owner_tag(resource_id: str | None) -> str:
-    """Write the owner as scripts expect it; empty: whoever it is."""
+    """Return the owner as scripts take it; empty: any owner."""
     return "" if resource_id is None else encode(check_id(resource_id, "resource_id"))
 
 
 def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> None:
-    """Raise `ThreadOwnershipError` when the `resource` field of a thread names another owner than the one given."""
+    """Raise `ThreadOwnershipError` if the `resource` field of a thread is not the given owner."""
     if tag is not None and resource_id is not None and decode(tag) != resource_id:
         raise ThreadOwnershipError(thread_id, resource_id)
 
 
 def check_thread(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Raise `ThreadOwnershipError` when the thread belongs to another resource. One round trip."""
+    """Raise `ThreadOwnershipError` if the thread belongs to another resource. One round trip."""
     (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
     check_owner(tag, thread_id, resource_id)

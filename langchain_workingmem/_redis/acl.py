@@ -1,8 +1,7 @@
-"""What a Redis user must be allowed to do for a `Memory` and a store of one prefix, as rules for ACL SETUSER.
+"""The rights that a Redis user needs for a `Memory` and a store of one prefix, as rules for ACL SETUSER.
 
-Scripts run with the rights of whoever calls them, so the rules name what stands in them too. EVAL is among them because
-a server that was restarted has forgotten our scripts, and EVALSHA is then repeated with their source. It grants nothing:
-whoever may run EVALSHA and load scripts can run any script, and none may do more than the user without it.
+A script runs with the rights of its caller, so the rules include the commands inside the scripts, and EVAL grants
+nothing beyond them. It sends a script that a restarted server no longer has.
 """
 
 from __future__ import annotations
@@ -20,20 +19,19 @@ _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat", "pexpiretime")
 _SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
-_CLIENT = ("ping", "client|setinfo")  # what redis-py sends by itself
+_CLIENT = ("ping", "client|setinfo")  # redis-py sends these
 _COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
-_DELETION = ("scan",)  # shows the names of all keys of the database
-CLUSTER = ("+asking", "+cluster|slots", "+command")  # what its clients need as well
+_DELETION = ("scan",)  # it shows the names of all keys in the database
+CLUSTER = ("+asking", "+cluster|slots", "+command")  # clients of a cluster need these, too
 
 
 def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
-    """Give the rules for a user of this prefix who can do nothing else, in the order in which Redis applies them.
+    """Return the rules for a user of this prefix who can do nothing else, in the order in which Redis applies them.
 
-    Keys are named up to the brace of their hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
-    `create_index` the user attaches to the indexes that another one made: it may not create or drop one, which matters
-    because Search before Redis 8 lets whoever creates an index read every key through it. Nor may it delete a resource:
-    looking for what is left needs SCAN, which shows the names of all keys of the database.
+    Key patterns include the brace of the hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
+    `create_index` the user cannot create or drop an index: before Redis 8, a user who may create an index can read
+    every key through it. It cannot delete a resource either, which needs SCAN.
     """
     tagged = (*keys.of("any").all, *keys.of_resource("any"), *keys.of_item("any"))
     patterns = [
@@ -55,6 +53,5 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
 
 
 def set_user(name: str, keys: Keys, *, create_index: bool = True) -> str:
-    """Write the command for redis-cli. Redis refuses it until the hash of a password stands in its place."""
-    allowed = rules(keys, create_index=create_index)
-    return " ".join(("ACL SETUSER", name, "reset on", "#SHA256-OF-THE-PASSWORD", *allowed))
+    """Return the command for redis-cli, with a placeholder for the hash of the password."""
+    return f"ACL SETUSER {name} reset on #SHA256-OF-THE-PASSWORD {' '.join(rules(keys, create_index=create_index))}"

@@ -1,4 +1,4 @@
-"""Messages to and from their stored form, and times to and from microseconds."""
+"""Conversion of messages to and from their stored JSON, and of times to and from microseconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
-from langchain_workingmem._text.copies import as_given, without_memory
+from langchain_workingmem._text.copies import with_given_name, without_memory
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import weight_of, words_of
@@ -61,23 +61,23 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def to_micros(at: datetime) -> int:
-    """Convert a time; one without a zone is local time, as everywhere in Python."""
+    """Convert a time; a naive one is local time."""
     if not isinstance(at, datetime):
         raise OptionError(f"{shown(at)} is of type {type(at).__name__}", remedy="pass a datetime")
     try:
         at = at.astimezone(UTC)
-    except (OverflowError, ValueError):  # at the very ends of the calendar there is no other zone
+    except (OverflowError, ValueError):  # near the first or last possible time there is no conversion
         at = at.replace(tzinfo=UTC)
     return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
 def from_micros(micros: int | bytes) -> datetime:
-    """Convert back, to UTC."""
-    return _EPOCH + timedelta(0, 0, int(micros))  # by position, which takes a third less time
+    """Convert microseconds to a time in UTC."""
+    return _EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
 
 
-def canonical(value: object, key: str) -> str:
-    """Write a value of metadata as JSON that is equal for equal values."""
+def canonical_json(value: object, key: str) -> str:
+    """Write a value of metadata as JSON with sorted keys, so that equal values are equal texts."""
     try:
         if not isinstance(value, str):
             check_nesting(value)
@@ -90,40 +90,40 @@ def canonical(value: object, key: str) -> str:
 
 
 def check_key(key: object) -> None:
-    """Refuse what cannot be a key of metadata."""
+    """Raise `OptionError` for what cannot be a key of metadata."""
     if not is_utf8(key):
         raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
 
 
 def label(key: str, value: object) -> str:
-    """Give the tag of one pair of metadata; `refresh_labels` in Lua makes the same one."""
-    return hashlib.sha1(f"{key}={canonical(value, key)}".encode(), usedforsecurity=False).hexdigest()
+    """Return the tag of a pair of metadata; `refresh_labels` in Lua makes the same one."""
+    return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message on its way into the store."""
+    """A message that is prepared for the store."""
 
     message: BaseMessage
     id: str
-    body: bytes  # JSON without the first brace: the script puts its header in front
+    body: bytes  # JSON without the first brace: the script adds a header before it
     role: str
     name: str
     labels: str
-    size: str  # tokens, and the author if he has a name: stands in the keys of its vectors
-    words: str  # digest of what it says; empty for tool traffic
-    weight: int  # tokens of what it says
-    chunks: list[str]  # what to embed
-    numbered: bool = False  # memory gave it its id
+    size: str  # tokens, and the author if there is one: part of the keys of its vectors
+    words: str  # see `words_of`; empty for tool traffic
+    weight: int  # its tokens; 0 for tool traffic
+    chunks: list[str]  # the texts to embed
+    numbered: bool = False  # its id is new
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
-    """Accept whatever LangChain accepts as messages, a lone message included."""
+    """Convert what LangChain accepts as messages, or one such message, to a list of messages."""
     if isinstance(messages, str) or not isinstance(messages, BaseMessage | Iterable):
         raise OptionError(f"a {type(messages).__name__} is not a list of messages", remedy="pass [HumanMessage(text)]")
     pair = isinstance(messages, tuple) and len(messages) == 2 and all(isinstance(part, str) for part in messages)
     given: list[Any] = [messages] if pair or isinstance(messages, BaseMessage | dict) else list(messages)
-    # only what is not a message yet is converted: the caller's own objects must come back with their ids
+    # messages stay the caller's objects, which are given their ids later
     return [without_memory(item if isinstance(item, BaseMessage) else _converted(item)) for item in given]
 
 
@@ -132,20 +132,18 @@ def _converted(item: Any) -> BaseMessage:
         return convert_to_messages([item])[0]
     except (ValueError, NotImplementedError, KeyError, RecursionError) as error:
         raise OptionError(
-            f"{type(item).__name__} is no message",
+            f"{type(item).__name__} is not a message",
             remedy="pass LangChain messages, (role, text) pairs or role-content dicts",
         ) from error
 
 
-def is_ours_to_keep(message: BaseMessage) -> bool:
-    """Tell whether a message is part of the conversation: no prompt, no summary, nothing that memory put there."""
-    if isinstance(message, SystemMessage | RemoveMessage):
-        return False
-    return not message.additional_kwargs.get("lc_source")
+def is_storable(message: BaseMessage) -> bool:
+    """Tell whether history stores a message: it is no system message, no removal, and not generated."""
+    return not (isinstance(message, SystemMessage | RemoveMessage) or message.additional_kwargs.get("lc_source"))
 
 
-def size_of(messages: Iterable[BaseMessage]) -> int:
-    """Count the characters of messages at a glance: of texts, content blocks and arguments of tools, not of all that is in them."""
+def count_characters(messages: Iterable[BaseMessage]) -> int:
+    """Count the characters of texts, content blocks and tool arguments, roughly: deeper levels are left out."""
     total = 0
     for message in messages:
         content = message.content
@@ -158,24 +156,24 @@ def size_of(messages: Iterable[BaseMessage]) -> int:
 def _length(block: object) -> int:
     if not isinstance(block, dict):
         return len(block) if isinstance(block, str) else 0
-    # of a picture the data stand one level deeper
+    # the data of a picture is one level deeper
     parts = chain(*(part.values() if isinstance(part, dict) else (part,) for part in block.values()))
     return sum(len(part) for part in parts if isinstance(part, str))
 
 
 def drafts(messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str]) -> list[Draft]:
-    """Prepare messages for `write`. Missing ids are set on the messages themselves, so that saving again is safe."""
+    """Prepare messages for `write`. Missing ids are set on the messages, so that saving them again is safe."""
     prepared = []
-    for given in filter(is_ours_to_keep, messages):
+    for given in filter(is_storable, messages):
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        prepared.append(_draft(_whole(as_given(given)), recall, numbered=numbered))
+        prepared.append(_draft(_whole(with_given_name(given)), recall, numbered=numbered))
     return prepared
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
-    while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk first
+    while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk first, then a message
         message = message_chunk_to_message(message)
     if message.type not in _KINDS:
         raise OptionError(
@@ -185,7 +183,7 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 
 def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool = False) -> Draft:
-    # a lone surrogate can be stored as JSON, but neither indexed nor embedded
+    # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(words_in(message))
     embeddable = recall is not None and message.type in recall.roles
     name = to_utf8(message.name or "")
@@ -206,42 +204,37 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
     )
 
 
-def restored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
-    """Prepare a stored message for new vectors: its body stays the very bytes that are stored."""
+def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
+    """Prepare a stored message for new vectors; the body stays the stored bytes."""
     return replace(_draft(message, recall), body=value[value.index(b'"type":') :])
 
 
 def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
     nested = message.additional_kwargs.get("metadata")
-    places = [
-        message.additional_kwargs,
-        nested if isinstance(nested, dict) else {},
-        message.response_metadata,
-    ]
+    sources = [message.additional_kwargs, nested if isinstance(nested, dict) else {}, message.response_metadata]
     for key in keys:
-        for place in places:
-            if key in place:
-                with suppress(OptionError):  # nobody can look for it, and no message is lost for that
-                    yield label(key, place[key])
-                break
+        found = next((source for source in sources if key in source), None)
+        if found is not None:
+            with suppress(OptionError):  # a value that is not JSON cannot be searched; the message is stored
+                yield label(key, found[key])
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, BaseModel):  # a parsed answer that with_structured_output leaves in additional_kwargs
+    if isinstance(value, BaseModel):  # with_structured_output puts a parsed answer into additional_kwargs
         return value.model_dump(mode="json")
     msg = f"{type(value).__name__} is not JSON"
     raise TypeError(msg)
 
 
-# `json.dumps` would make an encoder per call, which costs as much as encoding.
+# `json.dumps` makes an encoder per call, which takes as long as encoding.
 _encode = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
 _encode_strictly = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def dump(value: object, *, allow_nan: bool = True) -> str:
-    """Write JSON, pydantic models included; `ValueError` when it is nested too deep.
+    """Write JSON, pydantic models included; `ValueError` if it is nested too deep.
 
-    NaN and infinity are no JSON. Messages may hold them all the same, since none may be lost.
+    NaN and infinity are not JSON, but messages may hold them, so that no message is lost.
     """
     return check_depth((_encode if allow_nan else _encode_strictly)(value))
 
@@ -257,8 +250,8 @@ def _is_json(value: object) -> bool:
 def encode_body(message: BaseMessage) -> bytes:
     """Write a message as JSON without its first brace.
 
-    What LangChain allows to be any Python object (an artifact, provider extras) is left out, and said in the log,
-    where it is not JSON. Anything else that is not JSON raises `OptionError`.
+    An artifact or provider extras, which may be any Python object, are left out with a warning if they are not JSON.
+    Anything else that is not JSON raises `OptionError`.
     """
     record = message_to_dict(message)
     try:
@@ -281,25 +274,25 @@ def encode_body(message: BaseMessage) -> bytes:
             ) from error
     try:
         return text[1:].encode()
-    except UnicodeEncodeError:  # a lone surrogate survives as an escape
+    except UnicodeEncodeError:  # a lone surrogate is stored as an escape
         return json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
 
 
 def decode_message(id: bytes, seq: bytes, value: bytes, thread_id: str) -> StoredMessage:
-    """Read a stored message."""
+    """Convert a stored message; `WorkingMemError` for anything else."""
     try:
         message, stored_at, upto, is_refused = _decoded(value)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise WorkingMemError(
-            f"thread {thread_id!r} holds something that is no message under {id!r}",
+            f"thread {thread_id!r} holds something under {id!r} that is not a message",
             remedy="was it written by another program?",
         ) from error
     known = id.decode()
-    if message.id != known:  # a copy keeps the body of its source
+    if message.id != known:  # a clone has the body of its source
         message.id = known
-    position = int(float(seq))  # an older version of a message stands between two numbers
+    number = int(float(seq))  # that of an older version of a message is a fraction
     return StoredMessage(
-        message=message, thread_id=thread_id, seq=position, stored_at=stored_at, refused=is_refused, upto=upto
+        message=message, thread_id=thread_id, seq=number, stored_at=stored_at, refused=is_refused, upto=upto
     )
 
 
@@ -314,28 +307,28 @@ def _decoded(value: bytes) -> tuple[BaseMessage, datetime, int, bool]:
 
 
 def read_message(role: str, data: bytes) -> BaseMessage:
-    """Make a message of its fields in JSON.
+    """Make a message from its fields in JSON.
 
-    Does what `BaseModel.__init__` does, without the constructors that LangChain puts in front of it: they would make reading
-    1,000 messages 40 % slower (benchmarks/decoding.py).
+    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer
+    (benchmarks/decoding.py).
     """
     kind = _KINDS[role]
     validator = kind.__pydantic_validator__
     try:
         message: BaseMessage = validator.validate_json(data, self_instance=kind.__new__(kind))
-    except ValidationError:  # a lone surrogate: the fast parser refuses what ours wrote
+    except ValidationError:  # pydantic's parser refuses an escaped lone surrogate
         message = validator.validate_python(json.loads(data), self_instance=kind.__new__(kind))
     return message
 
 
 def index_digest_of(value: bytes) -> bytes:
-    """Read from a stored message which embedding settings its vectors were made with, empty for none."""
+    """Return the digest of the embedding settings of a stored message's vectors, empty without vectors."""
     start = value.index(b'"vectors":"') + 11
     return value[start : value.index(b"/", start)]
 
 
 def as_dict(reply: Any) -> dict[bytes, Any]:
-    """Read a reply of fields and values: RESP3 gives a map, RESP2 a flat list."""
+    """Convert a reply of fields and values: a map in RESP3, a flat list in RESP2."""
     if isinstance(reply, dict):
         return reply
     return dict(zip(reply[::2], reply[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""What the parts and faces of a `Memory` share: its state, and the two ways to run a plan."""
+"""The state of a `Memory` that its parts and faces share, and the two ways to run a plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """What the parts and faces of a `Memory` share."""
+    """The state, runners and options that the parts and faces of a `Memory` share."""
 
     state: MemoryState
     runner: Runner
@@ -47,18 +47,18 @@ class Core:
         return await self.async_runner.run(with_layout(self.state, plan), progress)
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
-        """Run a plan, and give what it emits."""
+        """Run a plan, and yield what it emits."""
         return self.runner.stream(with_layout(self.state, plan))
 
     def astream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
         """Async twin of `stream`."""
         return self.async_runner.stream(with_layout(self.state, plan))
 
-    def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
-        """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.
+    def with_breaker(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+        """Run a plan behind the circuit breaker; with on_error="raise" without it.
 
-        While the breaker is open it raises `RedisConnectionError` at once. What fails opens it: in under a second when
-        the connection is refused, after one timeout when nobody answers. With on_error="raise" the plan is run as it is.
+        While the breaker is open, `RedisConnectionError` is raised at once. A failed plan opens the breaker: in under a
+        second if the connection is refused, after one timeout if there is no answer.
         """
         if self.on_error == "raise":
             return (yield from plan)
@@ -74,23 +74,25 @@ class Core:
             self.breaker.fail(thread_id, part)
             raise
 
-    def softly(self, plan: Plan[T], otherwise: T, note: str, thread_id: str | None, part: Part = "alone") -> Plan[T]:
-        """Run a plan as `gated` does; with on_error="log" a failing Redis is a line in the log, and `otherwise` comes back."""
+    def with_fallback(
+        self, plan: Plan[T], fallback: T, note: str, thread_id: str | None, part: Part = "alone"
+    ) -> Plan[T]:
+        """Run a plan with the breaker; with on_error="log", log an error of Redis, and return the fallback."""
         try:
-            return (yield from self.gated(plan, thread_id, part))
+            return (yield from self.with_breaker(plan, thread_id, part))
         except (RedisConnectionError, RedisReplyError) as error:
             if self.on_error == "raise":
                 raise
             _log.warning("%s: %s", note, error)
-            return otherwise
+            return fallback
 
 
-class Entered(Protocol):
-    """Sets up when entered, and closes when left, or when setting up fails."""
+class SetUpOnEntry(Protocol):
+    """A context manager that sets up on entry, and closes on exit or if setting up fails."""
 
     @abstractmethod
     def setup(self) -> None:
-        """Make what is needed on the server."""
+        """Create what is missing on the server."""
 
     @abstractmethod
     async def asetup(self) -> None:
@@ -98,7 +100,7 @@ class Entered(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """Close what was opened."""
+        """Close connections."""
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the server, the indexes and the vectors; changes nothing, and needs no right but to read."""
+"""Checks of the server, the indexes and the vectors. They only read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.layout import LAYOUT, compare_layout
-from langchain_workingmem._redis.queries import matching, ordered, rows_of
+from langchain_workingmem._redis.queries import build_filter, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
@@ -23,16 +23,13 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Level
 
 COUNT_DIGESTS = Script("count_digests")
 
-MOST_THREADS, MOST_MESSAGES = 1000, 100  # that are looked at for missing vectors: the newest ones
-MOST_STEPS = 10  # of a thousand keys, to see whether a thread is there
+MOST_THREADS, MOST_MESSAGES = 1000, 100  # the newest ones, which are checked for missing vectors
+MOST_STEPS = 10  # of SCAN, to find out whether there is a thread
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = "run memory.recall.reindex()"
@@ -40,9 +37,9 @@ _MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
-    """Look at everything. About eight round trips and, with recall, one call of the embedding model.
+    """Run all checks: about eight round trips and, with recall, one call of the embedding model.
 
-    `open_for` is for how many seconds the circuit breaker has been open, None when it is closed.
+    `open_for` is how many seconds the circuit breaker has been open, None if it is closed.
     """
     findings: list[Finding] = []
     try:
@@ -77,9 +74,9 @@ def _unknown(check: str, why: object, remedy: str = _MORE_RIGHTS) -> Finding:
 
 
 def _ask(*command: Any) -> Plan[Any]:
-    """Return the reply to a command, or the `RedisReplyError` that stands in its place.
+    """Return the reply to a command, or its `RedisReplyError`.
 
-    One command a round trip: a pipeline of a cluster takes only those that name a key.
+    One command per round trip: a pipeline in a cluster accepts only commands with a key.
     """
     (reply,) = yield from attempt(command)
     return reply
@@ -100,7 +97,7 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
 
 
 def _server() -> Plan[list[Finding]]:
-    reply = yield from _ask("HELLO")  # which every user may send, whatever his rights
+    reply = yield from _ask("HELLO")  # every user may send it
     if isinstance(reply, RedisReplyError):
         return [_unknown("server", reply)]
     about = as_dict(reply)
@@ -110,7 +107,7 @@ def _server() -> Plan[list[Finding]]:
     else:
         found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
     modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about.get(b"modules", ()))}
-    if b"search" in modules:  # a hosted one may keep its modules to itself: whether it searches shows below
+    if b"search" in modules:  # a hosted server may hide its modules; the checks of the indexes decide
         major, rest = divmod(modules[b"search"], 10_000)
         found.append(_found("search", "ok", f"Search {major}.{rest // 100}.{rest % 100}"))
     return found
@@ -119,9 +116,8 @@ def _server() -> Plan[list[Finding]]:
 def _settings_of_server() -> Plan[list[Finding]]:
     info = yield from _ask("INFO")
     if isinstance(info, RedisReplyError):
-        return [
-            _unknown(check, info, "grant +info, which only reads") for check in ("persistence", "eviction", "memory")
-        ]
+        checks = ("persistence", "eviction", "memory")
+        return [_unknown(check, info, "grant +info, which only reads") for check in checks]
     snapshots = yield from _ask("CONFIG", "GET", "save")
     return [_persistence(info, snapshots), _eviction(info), _memory(info)]
 
@@ -164,9 +160,9 @@ def _memory(info: dict[str, Any]) -> Finding:
 
 
 def _new(state: MemoryState) -> Plan[list[Finding] | None]:
-    """Say what a memory lacks that has not been used yet, None for one that is in use; two round trips and more.
+    """Return findings for a memory that was never used, None for one in use. At least two round trips.
 
-    It is new as long as no index is there, and no thread. Of very many keys, as on a shared server, only some are looked at.
+    An unused memory has no index and no thread. On a shared server with very many keys, only some are checked.
     """
     keys = state.keys
     info = yield from _ask("FT.INFO", keys.threads_index)
@@ -174,15 +170,14 @@ def _new(state: MemoryState) -> Plan[list[Finding] | None]:
     if not isinstance(info, RedisReplyError) or info.code == "NOPERM" or stored is not None:
         return None
     step: Scan | None = Scan(f"{keys.thread_prefix}*")
-    looked = 0
-    while step is not None and looked < MOST_STEPS:
-        try:
-            threads, step = yield from scan(step)
-        except RedisReplyError:
-            return None
-        if threads:
-            return None
-        looked += 1
+    for _ in range(MOST_STEPS):
+        if step is not None:
+            try:
+                threads, step = yield from scan(step)
+            except RedisReplyError:
+                return None
+            if threads:
+                return None
     checks = ["threads index", *(["vectors index"] if state.recall else [])]
     seen = "not made yet: made at first use" + ("" if state.create else ", by a program that may create it")
     if step is None:
@@ -197,7 +192,7 @@ def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]
             return [_unknown(check, reply)]
         return [_found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)]
     info = as_dict(reply)
-    # a coordinator adds up what the nodes say, and may write the sum as a float
+    # the coordinator of a cluster may write sums as floats
     names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
     documents, failures, is_indexing, size = (float(info.get(name, 0)) for name in names)
     seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
@@ -206,7 +201,7 @@ def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]
     if built != dims:
         return [_found(check, "error", f"{seen}; it holds vectors of {built} dimensions, not {dims}", _REINDEX)]
     part = float(info.get(b"percent_indexed", 1))
-    if is_indexing and part < 1:  # behind a restart Search says for a while that it indexes, and 16,350 for all of it
+    if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
         return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
     if failures:
         remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
@@ -241,7 +236,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     except (EmbeddingError, OptionError) as error:
         return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
     try:
-        state.compare(settings, state.settings(dims))
+        state.check_index_settings(settings, state.index_settings(dims))
     except (EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", str(error), _REINDEX)]
     if settings["model"] != state.model:
@@ -251,36 +246,33 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
 
 
 def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
-    """Count the messages that lack vectors of the present settings, all of them or the newest of the newest threads."""
+    """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
     name = state.keys.threads_index
-    everyone = ordered(name, matching(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"])
-    reply = yield from _ask(*everyone)
+    newest = sorted_search(
+        name, build_filter(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"]
+    )
+    reply = yield from _ask(*newest)
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]
     rows = found[:MOST_THREADS]
     roles = state.recall.roles if state.recall else ("human", "ai")
-    replies = yield from _marks(state, [state.keys.thread_of(row[b"__key"]) for row in rows], roles)
+    ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
+    calls = [COUNT_DIGESTS.call(state.keys.of(id).all, f",{','.join(roles)},", MOST_MESSAGES) for id in ids]
+    replies = (yield from attempt(*calls)) if calls else []
     refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
     if refused is not None:
         return [_unknown("vectors", refused)]
-    marks: Counter[str] = Counter()
+    digests: Counter[str] = Counter()
     for one in replies:
-        marks.update({mark.decode(): int(count) for mark, count in zip(one[::2], one[1::2], strict=True)})
+        digests.update({digest.decode(): int(count) for digest, count in zip(one[::2], one[1::2], strict=True)})
     is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
     looked = "all" if is_exact else "a sample, the newest"
-    where = f"of {marks.total():,} messages ({looked})"
+    where = f"of {digests.total():,} messages ({looked})"
     if state.recall:
-        lacking = marks.total() - marks[state.index_digest(dims)]
+        lacking = digests.total() - digests[state.index_digest(dims)]
         message = f"{lacking:,} {where} lack vectors of the present settings"
     else:
-        lacking = marks[""]
-        message = f"{lacking:,} {where} lack vectors; {len(marks) - ('' in marks)} settings made the others"
+        lacking = digests[""]
+        message = f"{lacking:,} {where} lack vectors; {len(digests) - ('' in digests)} settings made the others"
     return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
-
-
-def _marks(state: MemoryState, threads: Sequence[str], roles: Sequence[str]) -> Plan[list[Any]]:
-    calls: list[Command] = [
-        COUNT_DIGESTS.call(state.keys.of(thread).all, f",{','.join(roles)},", MOST_MESSAGES) for thread in threads
-    ]
-    return (yield from attempt(*calls)) if calls else []

@@ -1,4 +1,4 @@
-"""The version of the storage layout: written into a new database, and compared before the first command of a process."""
+"""The version of the storage layout: stored in a new database, and checked before the first command of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Keys
 
-LAYOUT = "2"  # 1 was never published, and did not write its version
+LAYOUT = "2"  # databases of layout 1 hold no version
 T = TypeVar("T")
 
 
@@ -25,9 +25,9 @@ class HasLayout(Protocol):
 
 
 def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
-    """Return the plan, with a check of the layout in front of its first command as long as none has succeeded.
+    """Return the plan with a check of the layout before its first command, until a check has succeeded.
 
-    An error of the check is thrown into the plan, where one of that command would be: what handles the one handles the other.
+    An error of the check is thrown into the plan, like an error of that command.
     """
     return plan if state.layout_known else _with_check(state, plan)
 
@@ -51,14 +51,17 @@ def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
 
 def check_layout(state: HasLayout) -> Plan[None]:
-    """Compare the version in the database with ours; a new database is given ours.
+    """Check the version in the database; write it into a new database.
 
-    One round trip, in a new database four. Raises `OptionError` for another version, and changes nothing then.
+    One round trip, in a new database four. Raises `OptionError` for another version, without any change.
     """
     read = ("HGET", state.keys.layout, "version")
-    (stored,) = yield from send(read)
+    # A failed connection is not tried again here: the plan repeats its command, and this check with it.
+    (stored,) = yield Send((read,))
+    if isinstance(stored, RedisReplyError):  # BUSY, for example
+        (stored,) = yield from send(read)
     if stored is None and (yield from _is_new(state.keys)):
-        # Another process may have begun meanwhile: its version counts.
+        # HSETNX: another process may have written a version meanwhile
         _, stored = yield from send(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
     elif stored is None:
         (stored,) = yield from send(read)
@@ -67,20 +70,21 @@ def check_layout(state: HasLayout) -> Plan[None]:
 
 
 def compare_layout(keys: Keys, stored: bytes | None) -> None:
-    """Raise `OptionError` for another version than ours; data without a version has the first."""
+    """Raise `OptionError` for another version than ours; without a version it is 1."""
     version = "1" if stored is None else stored.decode()
     if version != LAYOUT:
         raise OptionError(
-            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses {LAYOUT}; nothing was changed",
-            remedy="export with the version that wrote them (`workingmem export`), then import under another key_prefix or into another database",
+            f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
+            f"{LAYOUT}; nothing was changed",
+            remedy="export with the version that wrote them (`workingmem export`), then import under another "
+            "key_prefix or into another database",
         )
 
 
 def _is_new(keys: Keys) -> Plan[bool]:
-    """Tell whether nothing of ours is stored: no index, and no thread among the keys of one SCAN step. Two round trips."""
-    indexes = (keys.threads_index, keys.items_index)
+    """Tell whether there is no index of ours, and no thread in one step of SCAN. Two round trips."""
     try:
-        replies = yield from attempt(*(("FT.INFO", index) for index in indexes))
+        replies = yield from attempt(("FT.INFO", keys.threads_index), ("FT.INFO", keys.items_index))
     except RedisCapabilityError:  # a server without Search has no indexes
         replies = []
     if any(not isinstance(reply, RedisReplyError) for reply in replies):

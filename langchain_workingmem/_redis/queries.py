@@ -1,4 +1,4 @@
-"""Indexes and queries: redisvl builds the commands and escapes what stands in them, `columns` and `rows_of` read the replies."""
+"""Commands that create indexes and search them, built with redisvl, and readers of their replies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import as_dict, label
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.chunks import ends
+from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import LARGEST
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    # imported where a command is built: with numpy and redis it takes longer than all that `Memory` needs before
+    # redisvl is slow to import, so it is imported where a command is built
     from redisvl.query import BaseQuery
     from redisvl.query.filter import FilterExpression
 
@@ -29,59 +29,31 @@ if TYPE_CHECKING:
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w+")
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
-MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for; of more, the first and the last ones
-# Characters of a query that are embedded and read for words: about 1,000 tokens, more than most embedding models read. Of a
-# longer one (a pasted log with a question) the beginning and the end, where a question stands.
+MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the first and the last half
+# Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
+# most embedding models read.
 MAX_QUERY_CHARACTERS = 4_000
-# Search's own list, named so that both sides agree on it: the words are not indexed, and must not be asked for,
-# because a union that begins with two of them crashes the query parser of RediSearch 2.10 (a null pointer).
+# Search's default list. A query must not hold them: a union that begins with two of them crashes RediSearch 2.10.
+# fmt: off
 STOP_WORDS = [
-    "a",
-    "an",
-    "and",
-    "are",
-    "as",
-    "at",
-    "be",
-    "but",
-    "by",
-    "for",
-    "if",
-    "in",
-    "into",
-    "is",
-    "it",
-    "no",
-    "not",
-    "of",
-    "on",
-    "or",
-    "such",
-    "that",
-    "the",
-    "their",
-    "then",
-    "there",
-    "these",
-    "they",
-    "this",
-    "to",
-    "was",
-    "will",
-    "with",
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of", "on",
+    "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 ]
+# fmt: on
 _NOT_SOUGHT = frozenset(STOP_WORDS)
 
 
 # ---------------------------------------------------------------------- indexes
 
 
+def _tags(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "type": "tag", "attrs": _TAG} for name in names]
+
+
 def threads_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of threads."""
     fields = [
-        {"name": "resource", "type": "tag", "attrs": _TAG},
-        {"name": "clone_of", "type": "tag", "attrs": _TAG},
-        {"name": "labels", "type": "tag", "attrs": _TAG},
+        *_tags("resource", "clone_of", "labels"),
         {"name": "created_at", "type": "numeric", "attrs": {"sortable": True}},
         {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
     ]
@@ -91,10 +63,7 @@ def threads_schema(keys: Keys) -> Command:
 def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
     """Build FT.CREATE for the index of vectors."""
     fields: list[dict[str, Any]] = [
-        {"name": "resource", "type": "tag", "attrs": _TAG},
-        {"name": "thread", "type": "tag", "attrs": _TAG},
-        {"name": "role", "type": "tag", "attrs": _TAG},
-        {"name": "labels", "type": "tag", "attrs": _TAG},
+        *_tags("resource", "thread", "role", "labels"),
         {"name": "created_at", "type": "numeric"},
         {"name": "text", "type": "text"},
         {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
@@ -105,9 +74,7 @@ def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
 def items_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of store items."""
     fields = [
-        {"name": "within", "type": "tag", "attrs": _TAG},
-        {"name": "labels", "type": "tag", "attrs": _TAG},
-        {"name": "vectors", "type": "tag", "attrs": _TAG},
+        *_tags("within", "labels", "vectors"),
         {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}},
         {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
         {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
@@ -118,8 +85,7 @@ def items_schema(keys: Keys) -> Command:
 def item_vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
     """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
     fields: list[dict[str, Any]] = [
-        {"name": "within", "type": "tag", "attrs": _TAG},
-        {"name": "labels", "type": "tag", "attrs": _TAG},
+        *_tags("within", "labels"),
         {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
         {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
     ]
@@ -140,7 +106,7 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
-    """Write vectors as the index stores them; `EmbeddingError` when a number is too large for that."""
+    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -152,7 +118,7 @@ def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
     return [row.tobytes() for row in packed]
 
 
-def matching(
+def build_filter(
     *,
     resource_id: str | None = None,
     thread_id: str | None = None,
@@ -164,7 +130,7 @@ def matching(
     until: int | None = None,
     time: str = "created_at",
 ) -> FilterExpression:
-    """Build the filter that every search carries; times are microseconds, both ends included."""
+    """Build the filter of a search; times are microseconds, inclusive."""
     from redisvl.query.filter import FilterExpression, Num, Tag
 
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
@@ -180,26 +146,26 @@ def matching(
     if until is not None:
         parts.append(Num(time) <= until)
     parts += [Tag("labels") == [label(key, one) for one in _equals(value)] for key, value in (metadata or {}).items()]
-    # one flat intersection: redisvl's `&` nests, and Python cannot print what is nested a thousand times
+    # one flat intersection: redisvl's `&` nests, and a thousand levels exceed Python's recursion limit
     return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
 
 
 def _named(field: str, *ids: str) -> str:
-    """Build the filter for ids in a tag. redisvl leaves `_` as it is, and a lone one is a syntax error to Search."""
+    """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return f"@{field}:{{{'|'.join(_NO_WORD.sub(_ESCAPED, encode(id)) for id in ids)}}}"
 
 
 def _equals(value: Any) -> list[Any]:
-    """Give the ways in which a value may have been written: for Python, and who filters, 1 is 1.0."""
+    """Return a value and its equal of the other number type: 1 and 1.0 are different JSON."""
     if isinstance(value, float) and value.is_integer():
         return [value, int(value)]
     return [value, float(value)] if type(value) is int and abs(value) <= LARGEST else [value]
 
 
-def nearest(
+def vector_search(
     index: str, vector: bytes, where: FilterExpression, depth: int, dtype: str, fields: Sequence[str] = ()
 ) -> Command:
-    """Build a search for the `depth` nearest vectors; the fields come back beside the distance."""
+    """Build a search for the `depth` nearest vectors; it returns the fields and the distance."""
     from redisvl.query import VectorQuery
 
     query = VectorQuery(
@@ -209,16 +175,18 @@ def nearest(
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a question that are looked for, each once, in lower case."""
-    found = dict.fromkeys(_WORD.findall(ends(text, MAX_QUERY_CHARACTERS).lower()))
-    # to Search a word of underscores alone is a syntax error
+    """Return the distinct words of a question to search for, in lower case."""
+    found = dict.fromkeys(_WORD.findall(keep_ends(text, MAX_QUERY_CHARACTERS).lower()))
+    # a word of underscores only is a syntax error in Search
     words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
     half = MAX_QUERY_WORDS // 2
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 
 
-def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()) -> Command | None:
-    """Build a BM25 search for any of the words of a text, None where it has none."""
+def word_search(
+    index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()
+) -> Command | None:
+    """Build a BM25 search for any of the words of a text, None if it has none."""
     from redisvl.query import FilterQuery
     from redisvl.query.filter import Text
 
@@ -232,23 +200,23 @@ def wordy(index: str, text: str, where: FilterExpression, depth: int, fields: Se
     return _search(index, query)
 
 
-def ordered(
+def sorted_search(
     index: str,
     where: FilterExpression,
     order_by: str,
     *,
     limit: int,
     descending: bool = False,
-    behind: tuple[int, str] | None = None,
+    after: tuple[int, str] | None = None,
     fields: Sequence[str] = (),
 ) -> Command:
-    """Build a sorted search for documents, whole ones unless `fields` names what is needed; `rows_of` reads the reply.
+    """Build a sorted search for documents with these fields, or all; `rows_of` reads the reply.
 
-    Documents of one time are ordered by their keys, so that a place in the order is a time and a key: `behind`.
+    Documents of the same time are sorted by key, so `after` is a time and a key.
     """
-    alive = "exists(@__key)"  # else what has expired a moment ago comes as an empty row
-    if behind is not None:
-        edge, key = behind
+    alive = "exists(@__key)"  # a document that has just expired would be an empty row
+    if after is not None:
+        edge, key = after
         alive += f" && (@{order_by} != {edge} || @__key > '{key}')"
     time = f"@{order_by}"
     order: tuple[Argument, ...] = ("SORTBY", 4, time, "DESC" if descending else "ASC", "@__key", "ASC")
@@ -256,20 +224,20 @@ def ordered(
     return aggregate(index, where, "LOAD", 2, "@__key", time, "FILTER", alive, *order, "LIMIT", 0, limit, "LOAD", *load)
 
 
-def counting(index: str, where: FilterExpression) -> Command:
-    """Build a search that returns a total only."""
+def count_search(index: str, where: FilterExpression) -> Command:
+    """Build a search that returns only the total."""
     from redisvl.query import CountQuery
 
     return _search(index, CountQuery(where))
 
 
 def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
-    """Build FT.AGGREGATE, whose pages are exact beyond the number of results at which a search is capped."""
+    """Build FT.AGGREGATE, which has no cap on the number of results."""
     return ("FT.AGGREGATE", index, str(where), *steps, "TIMEOUT", 0, "DIALECT", 2)
 
 
 def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
-    # Search's default is to stop after half a second and to return what it has, without a word
+    # by default, Search stops after half a second and returns what it has, without an error
     return ("FT.SEARCH", index, *query.get_args(), "TIMEOUT", 0, *rest)
 
 
@@ -277,63 +245,59 @@ def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
 
 
 def total_of(reply: Any) -> int:
-    """Read how many documents match, whatever the limit."""
+    """Return how many documents match, whatever the limit."""
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
 
 
-def size_of(reply: Any) -> int:
-    """Count the documents of a search reply with their content and without scores."""
+def documents_in(reply: Any) -> int:
+    """Return the number of documents in a search reply with content and without scores."""
     return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
 
 
 def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[list[bytes], list[float], list[Any]]:
-    """Read keys, scores and fields of a search reply, over RESP3 (a map) or RESP2 (a flat list).
+    """Return keys, scores and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
 
-    Recall reads hundreds of documents a turn, so there is no object for each, and the fields stay as they came: nil for
-    what was deleted while searching. What was not asked for is empty.
+    Recall reads hundreds of documents a turn, so there is no object for each. The fields are raw: None for a document
+    that was deleted during the search. What was not requested is empty.
     """
     if isinstance(reply, dict):
         rows = reply[b"results"]
         keys = [row[b"id"] for row in rows]
-        marks = [row[b"score"] for row in rows] if scores else []
-        return keys, list(map(float, marks)), [row.get(b"extra_attributes") for row in rows] if content else []
+        ranks = [float(row[b"score"]) for row in rows] if scores else []
+        return keys, ranks, [row.get(b"extra_attributes") for row in rows] if content else []
     step = 1 + scores + content
-    marks = reply[2::step] if scores else []
-    return reply[1::step], list(map(float, marks)), reply[step::step] if content else []
+    return reply[1::step], list(map(float, reply[2::step])) if scores else [], reply[step::step] if content else []
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
-    """Read the rows of an aggregation; a document that went away meanwhile is an empty one."""
+    """Return the rows of an aggregation; a document that was deleted meanwhile is an empty row."""
     if isinstance(reply, dict):
         return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
 
 
 def similarity(fields: Any, distance: str) -> float:
-    """Turn Redis's distance of a document into a similarity, 0 at least, and 1 at most but for `ip` of long vectors.
+    """Convert Redis's distance to a similarity from 0 to 1, or above 1 with `ip` for long vectors.
 
-    cosine and ip: Redis gives 1 - product; opposite directions count as 0. l2: Redis gives the squared distance d,
-    which becomes 1 / (1 + d). A zero vector has no direction: 0.
+    cosine and ip: Redis returns 1 - product; negative similarities become 0. l2: Redis returns the squared distance d,
+    which becomes 1 / (1 + d). A zero vector has similarity 0.
     """
     if not fields:
         return 0.0
-    is_alone = isinstance(fields, list) and len(fields) == 2  # where no other field was asked for
+    is_alone = isinstance(fields, list) and len(fields) == 2  # no other field was requested
     seen = float(fields[1] if is_alone else as_dict(fields)[b"vector_distance"])
-    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # of NaN it takes the 0
+    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # max() returns 0 for NaN
 
 
 def is_stale(error: RedisReplyError) -> bool:
-    """Tell whether a search failed because the index is gone, or was rebuilt for another model."""
+    """Tell whether a search failed because the index was dropped, or rebuilt for another model."""
     text = str(error).lower()
     return "no such index" in text or "unknown index" in text or "blob size" in text
 
 
 def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
-    """Read a cursor, or raise `OptionError`."""
+    """Return the parts of a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        raise OptionError(
-            f"cursor={shown(cursor)}",
-            remedy="pass the next_cursor of the page before, unchanged",
-        )
+        raise OptionError(f"cursor={shown(cursor)}", remedy="pass the next_cursor of the page before, unchanged")
     return match.groups()

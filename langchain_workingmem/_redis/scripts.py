@@ -1,4 +1,4 @@
-"""The Lua scripts: whatever must be atomic is one of them, and each stays within one hash tag."""
+"""The Lua scripts: each is one atomic step within one hash tag."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command
 
 _PACKAGE = files("langchain_workingmem")
-# That Redis takes as one value (proto-max-bulk-len); and, so that it need not hold more, as one step.
-MOST_BYTES = 512 * 2**20
-STEP_BYTES = 64 * 2**20  # of a step of our own choice
+MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
+STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
 
 
-def size_of(arguments: Iterable[Argument]) -> int:
-    """Count the bytes of arguments; numbers do not matter."""
+def count_bytes(arguments: Iterable[Argument]) -> int:
+    """Return the bytes of the arguments, numbers left out."""
     return sum(map(_size, arguments))
 
 
@@ -31,7 +30,7 @@ def _size(argument: Argument) -> int:
     return len(argument.encode()) if isinstance(argument, str) else 0
 
 
-# In front of a script; what it does not need would be made anew at each of its runs.
+# The parts before a script. Redis runs all of them each time, so a script has only those that it needs.
 _COMMON = ("header", "prelude")
 BRANCHES = (*_COMMON, "said")
 _TRASH = (*BRANCHES, "trash")
@@ -43,9 +42,9 @@ def _source(name: str) -> str:
 
 
 class Script:
-    """One script, called by its digest; the file's header names its KEYS, ARGV and reply.
+    """A script, called by its digest; the header of its file names KEYS, ARGV and reply.
 
-    `name` is "room/file", and so are the `parts` in front of it; without a room the file lies in `_redis/lua`.
+    `name` and the `parts` before it are "room/file", or a file in `_redis/lua`.
     """
 
     def __init__(self, name: str, *parts: str) -> None:
@@ -54,8 +53,8 @@ class Script:
         SCRIPT_SOURCES[self.sha] = source
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
-        """Build the command that runs the script; `OptionError` when it is larger than Redis takes."""
-        size = size_of(arguments)
+        """Build the command that runs the script; `OptionError` if it is larger than Redis takes."""
+        size = count_bytes(arguments)
         if size > MOST_BYTES:
             raise OptionError(
                 f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
@@ -65,11 +64,11 @@ class Script:
 
 
 def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
-    """Put the arguments of rows together, such that each step is of a bearable size; one step at least."""
+    """Join the arguments of rows into steps of about STEP_BYTES at most; at least one step."""
     step: list[Argument] = []
     size = 0
     for row in rows:
-        more = size_of(row)
+        more = count_bytes(row)
         if step and size + more > STEP_BYTES:
             yield step
             step, size = [], 0

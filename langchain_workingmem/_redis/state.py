@@ -1,4 +1,4 @@
-"""What every plan needs to know: names of keys, options, and what is known of the indexes so far."""
+"""The state of a `Memory`: keys, options, what is known of its indexes, and the plans that create them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.process_cache import Recent, ShownToModel
 from langchain_workingmem._redis.queries import is_stale, threads_schema, vectors_schema
-from langchain_workingmem._redis.recent import Recent
-from langchain_workingmem._redis.shown import ShownToModel
-from langchain_workingmem.errors import (
-    EmbeddingSizeError,
-    OptionError,
-    RedisCapabilityError,
-    RedisReplyError,
-)
+from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,37 +21,37 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 
-_RESOURCES = 10_000  # whose authors are remembered; those of the one that was searched longest ago are forgotten
+_RESOURCES = 10_000  # whose authors are remembered
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
 
 
 @dataclass(slots=True, kw_only=True)
 class MemoryState(ShownToModel):
-    """The keys and indexes of one `Memory`."""
+    """The state of one `Memory`."""
 
     keys: Keys
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     model: str = ""  # the embedding model by name
-    ttl_ms: int | None = None  # after its last write a thread expires
-    create: bool = True  # False: attach only, never create an index
-    layout_known: bool = False  # the database has our storage layout
+    ttl_ms: int | None = None  # from the last write to a thread to its expiry
+    create: bool = True  # False: never create an index
+    layout_known: bool = False  # the storage layout was checked
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
-    naming: set[str] = field(default_factory=set)  # threads whose titles are being made
+    titling: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
-    nameless: bool = False  # the log has said that nobody can make titles
-    # of the messages of a resource, as far as searches of this process have returned them
+    title_warning_logged: bool = False  # the warning that no model can make titles was logged
+    # of each resource, from the messages that searches have returned
     authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
-    # how a caller's list differs from the thread, by thread and words of its question, until the turn is saved
+    # how a caller's messages differ from the thread, by thread and words of the question, until the turn is saved
     branches: Recent[tuple[str, str], Any] = field(default_factory=Recent)
     _digests: dict[int, str] = field(default_factory=dict)
 
     @property
     def recalling(self) -> RecallOptions:
-        """Return the options of recall, or raise `OptionError` when it is off."""
+        """Return the options of recall; `OptionError` if it is off."""
         if self.recall is None:
             raise OptionError(
                 "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
@@ -66,7 +60,7 @@ class MemoryState(ShownToModel):
 
     @property
     def remembering(self) -> WorkingMemoryOptions:
-        """Return the options of working memory, or raise `OptionError` when it is off."""
+        """Return the options of working memory; `OptionError` if it is off."""
         if self.working_memory is None:
             raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
@@ -82,48 +76,41 @@ class MemoryState(ShownToModel):
         return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
     def index_digest(self, dims: int) -> str:
-        """Name all that decides what a message's vectors are; `reindex` renews those that carry another name."""
+        """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
         if dims not in self._digests:
             recall = self.recalling
-            settings = [
-                self.model,
-                dims,
-                recall.index.dtype,
-                recall.chunk_tokens,
-                sorted(recall.roles),
-                sorted(recall.filterable),
-            ]
-            digest = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
-            self._digests[dims] = digest
+            roles, filterable = sorted(recall.roles), sorted(recall.filterable)
+            settings = [self.model, dims, recall.index.dtype, recall.chunk_tokens, roles, filterable]
+            self._digests[dims] = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
         return self._digests[dims]
 
     def note_authors(self, resource_id: str, seen: set[str]) -> frozenset[str]:
-        """Remember who wrote messages of a resource, and return all that are known."""
+        """Remember authors of a resource, and return all that are known."""
         return self.authors.change(resource_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
 
     def forget(self) -> None:
-        """Look at the server again before the next operation."""
+        """Check the indexes again before the next operation."""
         self.threads_ready = False
         self.dims = None
 
     # ------------------------------------------------------------------ plans
 
     def ready(self) -> Plan[None]:
-        """Create the index of threads if needed: as many round trips as `created` the first time, none later."""
+        """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""
         if self.threads_ready or not self.create:
             return
         yield from ensure_index(threads_schema(self.keys))
         self.threads_ready = True
 
     def refresh(self, dims: int | None = None) -> Plan[None]:
-        """Look at the server again, and make the index of threads if it is gone, and with `dims` that of vectors."""
+        """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
         self.forget()
         yield from self.ready()
         if dims is not None:
             yield from self.vectors_ready(dims)
 
     def setup(self) -> Plan[None]:
-        """Create all indexes; asks the model for one embedding where nothing tells its size yet."""
+        """Create all indexes; embeds a text if the dimensions are not stored yet."""
         yield from self.ready()
         if self.recall is not None and self.dims is None:
             (stored,) = yield from send(("GET", self.keys.vectors_settings))
@@ -131,21 +118,21 @@ class MemoryState(ShownToModel):
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: the first time one round trip, and those of `created`; none later.
+        """Create or check the vector index: the first time one round trip and those of `ensure_index`, none later.
 
-        Raises `EmbeddingSizeError` when the index holds vectors of another size, `OptionError` when it was built
-        with other index options, or is not there and must not be made.
+        Raises `EmbeddingSizeError` if the index holds vectors of another size, `OptionError` if it was built with
+        other options, or is missing and may not be created.
         """
         if self.dims is None:
-            wanted = self.settings(dims)
+            wanted = self.index_settings(dims)
             stored = yield from register_index_settings(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
-            self.compare(stored, wanted)
+            self.check_index_settings(stored, wanted)
             if stored["model"] != self.model:
                 _log.warning(
-                    "the vectors were made by %s, the model is now %s: recall finds little until "
-                    "memory.recall.reindex() has run",
+                    "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall "
+                    "finds little",
                     stored["model"],
                     self.model,
                 )
@@ -155,12 +142,12 @@ class MemoryState(ShownToModel):
         elif dims != self.dims:
             self._refuse(self.dims, dims)
 
-    def settings(self, dims: int) -> dict[str, Any]:
-        """Say what the vector index is built for."""
+    def index_settings(self, dims: int) -> dict[str, Any]:
+        """Return the model and options of the vector index."""
         return {"model": self.model, **self.index.attributes(dims)}
 
-    def compare(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-        """Raise when an index with these settings cannot serve those that are wanted; the model's name is no setting."""
+    def check_index_settings(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Raise if an index of the stored settings does not fit the wanted ones; the model's name may differ."""
         if stored["dims"] != wanted["dims"]:
             self._refuse(stored["dims"], wanted["dims"])
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
@@ -179,13 +166,13 @@ class MemoryState(ShownToModel):
             actual=actual,
         )
 
-    def rebuild(self) -> Plan[int]:
-        """Make the vector index what the options and the model say, dropping one that was built otherwise."""
+    def rebuild_index(self) -> Plan[int]:
+        """Create the vector index for the options and the model; drop one with other settings."""
         dims = yield from probe_dimensions()
-        wanted = self.settings(dims)
+        wanted = self.index_settings(dims)
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
         if stored and json.loads(stored) != wanted:
-            # the documents stay: each is replaced when its message is embedded again
+            # the documents stay until their messages are embedded again
             yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
             yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
         self.dims = None
@@ -194,13 +181,13 @@ class MemoryState(ShownToModel):
 
 
 def probe_dimensions() -> Plan[int]:
-    """Ask the model how large its vectors are."""
+    """Embed a text to learn the dimensions of the model."""
     vectors = yield Embed(["How large are the vectors?"], fresh=True)
     return int(vectors.shape[1])
 
 
 def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
-    """Read what an index was built for; whoever comes first says it, if he may create. One round trip."""
+    """Return the stored settings of an index; with `create`, first store these if there are none. One round trip."""
     if (dims := wanted["dims"]) > MOST_DIMS:
         raise EmbeddingSizeError(
             f"vectors of {dims:,} dimensions",
@@ -209,7 +196,7 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool
             actual=dims,
         )
     if create:
-        # not SET ... GET: redis-py turns every reply of SET into a bool
+        # not SET ... GET: redis-py converts each reply of SET to a bool
         _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))
     else:
         (stored,) = yield from send(("GET", key))
@@ -217,9 +204,9 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool
 
 
 def ensure_index(command: Command) -> Plan[None]:
-    """Create an index unless it is there, and wait until it holds the documents that are.
+    """Create an index unless it exists, and wait until it holds all documents.
 
-    One round trip where it is there; else two, and one every 20 ms while the server takes documents in.
+    One round trip if it exists; else two, and one every 20 ms while the server indexes documents.
     """
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
@@ -227,24 +214,22 @@ def ensure_index(command: Command) -> Plan[None]:
             return
         if "on db != 0" in str(reply):
             raise RedisCapabilityError(
-                f"{reply}",
-                remedy="Search knows database 0 only. Leave the number out of the URL, and pass key_prefix=... to keep "
-                "applications apart",
+                str(reply),
+                remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart "
+                "by key_prefix=...",
             )
         raise reply
-    # documents that were there before are taken in by the server in the background
-    name = command[1]
-    while True:
-        (info,) = yield from send(("FT.INFO", name))
+    while True:  # the server indexes existing documents in the background
+        (info,) = yield from send(("FT.INFO", command[1]))
         if not int(as_dict(info)[b"indexing"]):
             return
         yield Pause(0.02)
 
 
 def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
-    """Search, and when the index was dropped or rebuilt since we looked, heal what we know of it and search again.
+    """Search; if the index was dropped or rebuilt, call `heal` and search again.
 
-    Without the right to `create` an index that is gone stays gone: `OptionError`.
+    Raises `OptionError` if the index is missing and may not be created.
     """
     try:
         return (yield from search())
@@ -261,5 +246,5 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
 
 
 def no_index(seen: object) -> OptionError:
-    """Say who makes an index that is not there, and that we may not make."""
+    """Return the error for an index that is missing and may not be created."""
     return OptionError(f"{seen}, and create_index=False", remedy="run setup() once with a user that may create it")

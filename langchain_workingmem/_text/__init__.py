@@ -1,1 +1,1 @@
-"""TODO."""
+"""Text and messages without a server: cutting, rendering, Unicode, digests."""

@@ -1,4 +1,4 @@
-"""Cutting a long text: into pieces that an embedding model can take whole, and down to an excerpt for a prompt."""
+"""Cut long texts: into chunks for an embedding model, and down to an excerpt for a prompt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-# The rule of thumb of OpenAI and of langchain_core's `count_tokens_approximately` for English text.
+# For English text, as OpenAI and langchain_core's `count_tokens_approximately` estimate.
 CHARACTERS_PER_TOKEN = 4
-# Where a cut reads best, from a paragraph's end to any space.
+# Where a cut reads best, the best first.
 _SEAMS = ("\n\n", "\n", ". ", "? ", "! ", "; ", ", ", " ")
 
-CUT = "[...]"  # stands where something was left out
-_NEAR = 40  # characters within which a cut looks for the end of a word
-_JOINERS = "\u200d\ufe0e\ufe0f"  # of emoji: joiner, and how the one before is drawn
+CUT = "[...]"  # replaces what is left out
+_NEAR = 40  # characters in which a cut looks for a space
+_JOINERS = "\u200d\ufe0e\ufe0f"  # of emoji: zero-width joiner and variation selectors
 _SKIN = range(0x1F3FB, 0x1F400)
 _FILLED = re.compile(r"\S")
 
@@ -30,10 +30,9 @@ def count_tokens(text: str) -> int:
 
 
 def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
-    """Say where the pieces of a text begin and end: stripped, each of at most `chunk_tokens` estimated tokens.
+    """Yield where each chunk of a text begins and ends, without outer blanks: at most `chunk_tokens` estimated tokens.
 
-    Each cut falls behind the best seam in the second half of a piece, or, where there is none (a text without
-    spaces), at the limit.
+    A cut falls after the best seam in the second half of a chunk, or at the limit if there is none.
     """
     limit = chunk_tokens * CHARACTERS_PER_TOKEN
     end = len(text.rstrip())
@@ -52,27 +51,27 @@ def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:
 
 
 def _filled(text: str, start: int) -> int:
-    """Find the next character that is not blank."""
+    """Return the index of the next character that is not blank."""
     found = _FILLED.search(text, start)
     return found.start() if found else len(text)
 
 
 def split(text: str, chunk_tokens: int) -> list[str]:
-    """Cut a text into the pieces that `spans` finds; none for blank text."""
+    """Cut a text into the chunks that `spans` finds; none for blank text."""
     return [text[start:end] for start, end in spans(text, chunk_tokens)]
 
 
 def piece(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
-    """Find a piece again; where there is none of that number (it was cut otherwise then), the first one."""
+    """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
     found = list(islice(spans(text, chunk_tokens), number + 1))
     return found[number] if number < len(found) else (found[0] if found else (0, 0))
 
 
 def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:
-    """Cut a text down to about `tokens` around the characters from `start` to `end`, with a mark at each cut.
+    """Cut a text down to about `tokens` around the characters from `start` to `end`, with CUT at each cut.
 
-    Where not even those fit, as many of the `words` (lower case) as possible stay in. A cut falls between words, where
-    there are any nearby, and never inside of a character that is written with several.
+    If these do not fit, as many of the `words` (lower case) as possible are kept. A cut falls between words if a space
+    is near, and never inside a character that several code points make up.
     """
     size = tokens * CHARACTERS_PER_TOKEN
     if len(text) <= size:
@@ -97,8 +96,8 @@ def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str]
     return f"{CUT + ' ' if first else ''}{text[first:last].strip()}{' ' + CUT if last < len(text) else ''}"
 
 
-def ends(text: str, characters: int) -> str:
-    """Keep the beginning and the end of a text, as much of both, where it is longer than that."""
+def keep_ends(text: str, characters: int) -> str:
+    """Cut a text to `characters`: its beginning and its end, as much of both."""
     if len(text) <= characters:
         return text
     tokens = characters // 2 // CHARACTERS_PER_TOKEN
@@ -106,12 +105,12 @@ def ends(text: str, characters: int) -> str:
 
 
 def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:
-    """Find where between two places a window of `room` characters begins that holds the most different words."""
+    """Return where to begin an excerpt of `room` characters that holds the most different words."""
     if not words:
         return start
     pattern = r"\b(?:" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + ")"
     best, most = None, 0
-    inside: deque[tuple[int, str]] = deque()  # the window that ends with a word, and how often each is in it
+    inside: deque[tuple[int, str]] = deque()  # the words in the last `room * 3 / 4` characters
     counts: Counter[str] = Counter()
     for found in re.finditer(pattern, text[start:end], re.IGNORECASE):
         inside.append((found.start(), found[0].lower()))
@@ -127,14 +126,14 @@ def _densest(text: str, start: int, end: int, room: int, words: Collection[str])
 
 
 def _continues(text: str, at: int) -> bool:
-    """Tell whether a character belongs to the one in front of it: an accent, a part of an emoji, half of a pair."""
+    """Tell whether a code point continues the one before: an accent, a part of an emoji, a second surrogate."""
     if not 0 < at < len(text):
         return False
-    mark, before = text[at], text[at - 1]
+    one, before = text[at], text[at - 1]
     return bool(
-        unicodedata.combining(mark)
-        or mark in _JOINERS
+        unicodedata.combining(one)
+        or one in _JOINERS
         or before == "\u200d"
-        or ord(mark) in _SKIN
-        or "\udc00" <= mark <= "\udfff"
+        or ord(one) in _SKIN
+        or "\udc00" <= one <= "\udfff"
     )

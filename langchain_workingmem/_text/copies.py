@@ -1,4 +1,4 @@
-"""TODO."""
+"""Copies of messages that memory changes: marked as from memory, or with text of memory in front of the user's."""
 
 from __future__ import annotations
 
@@ -10,37 +10,29 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 
+# keys and a value in additional_kwargs of a copy
 SOURCE = "langchain_workingmem"
+NAME = "lc_name"  # the name that the message was given
+ORIGINAL = "langchain_workingmem_original"  # the user's own content
 
 
-NAME = "lc_name"  # in additional_kwargs of a copy: the name that was given
-
-
-def is_marked(message: BaseMessage) -> bool:
-    """Tell whether memory put this message where it stands."""
+def is_from_memory(message: BaseMessage) -> bool:
+    """Tell whether memory inserted this message."""
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
-def provenance(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
-    """Copy a message, marked as put there by memory: it is not saved again, and no provider is sent the mark."""
-    marks: dict[str, Any] = {"lc_source": SOURCE}
-    if data is not None:
-        marks["lc_data"] = data
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **marks}, **update})
-
-
-# the user's own content, in the copy of the message that memory put text in front of
-ORIGINAL = "langchain_workingmem_original"
+def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **update: Any) -> BaseMessage:
+    """Copy a message as one that memory inserts: it is not saved again. Providers do not receive the flag."""
+    added = {"lc_source": SOURCE} if data is None else {"lc_source": SOURCE, "lc_data": data}
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **added}, **update})
 
 
 def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
-    """Copy a message of the user with text of memory in front; `without_memory` gives the user's own back."""
+    """Copy a message of the user with text of memory in front; `without_memory` undoes this."""
     text, content = "\n\n".join(blocks), message.content
     more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
-    extras = {
-        ORIGINAL: content,
-        **message.additional_kwargs,
-    }  # of several memories the first one's copy has the original
+    # with several memories, the first copy holds the original
+    extras = {ORIGINAL: content, **message.additional_kwargs}
     return message.model_copy(update={"content": more, "additional_kwargs": extras})
 
 
@@ -50,7 +42,7 @@ def is_copy(message: BaseMessage) -> bool:
 
 
 def without_memory(message: BaseMessage) -> BaseMessage:
-    """Return the user's own message of a copy that `with_memory` made, and any other as it is."""
+    """Return the user's own message for a copy that `with_memory` made, any other message unchanged."""
     if not is_copy(message):
         return message
     extras = dict(message.additional_kwargs)
@@ -58,8 +50,8 @@ def without_memory(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"content": content, "additional_kwargs": extras})
 
 
-def as_given(message: BaseMessage) -> BaseMessage:
-    """Return a message under the name that it was given, which `sendable` may have changed."""
+def with_given_name(message: BaseMessage) -> BaseMessage:
+    """Return a message with the name that it was given, which was changed for a provider."""
     if NAME not in message.additional_kwargs:
         return message
     extras = dict(message.additional_kwargs)

@@ -12,13 +12,13 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def acceptable_name(name: str) -> str | None:
-    """Write a name in letters, digits, _ and -, at most 64 of them, which is what OpenAI accepts; None if nothing is left.
+    """Return a name that OpenAI accepts: 1 to 64 letters, digits, _ and -; None if no letter or digit is left.
 
-    Accents go ("José" is "Jose"), every other character becomes _. What is acceptable stays as it is.
+    Accents are dropped ("José" becomes "Jose"), every other character becomes _.
     """
     if _ACCEPTED.fullmatch(name):
         return name
-    # one by one: to normalise a run of accents puts them in order, which takes a square of its length
+    # one by one: normalising a run of accents sorts them in quadratic time
     parts = (part for one in name for part in unicodedata.normalize("NFKD", one) if not unicodedata.combining(part))
     found = _OTHERS.sub("_", "".join(islice(parts, _LONGEST)))
     return found if found.strip("_-") else None

@@ -1,4 +1,4 @@
-"""How deep JSON may be nested: less than Python can read back, however deep in its stack the reader stands."""
+"""The limit of nesting in JSON: low enough that Python can read it back at any depth of its own stack."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAX_DEPTH = 100  # levels; deeper ones are a mistake or an attack
 WIDEST = 200  # characters of a value that an error shows
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 _ENDLESS = "it holds itself"
-# A string is taken in one go, and kept however the text goes on: to look for its end again would take a square of the time.
+# The possessive ++ and *+ keep the time linear where a string has no end.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def check_depth(text: str) -> str:
     """Return a JSON text, or raise `ValueError` when it is nested too deep."""
-    if text.count("[") + text.count("{") > MAX_DEPTH:  # else it cannot be, and that is cheap to see
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # a cheap first check
         level = 0
         for token in _TOKEN.finditer(text):
             sign = text[token.start()]
@@ -32,14 +32,13 @@ def check_depth(text: str) -> str:
     return text
 
 
-def leaves(value: object) -> Iterator[object]:
-    """Give what stands in objects and arrays, as Python holds JSON; `ValueError` for what no JSON text can say.
+def json_leaves(value: object) -> Iterator[object]:
+    """Yield the values in nested dicts and lists; their types are not checked.
 
-    That is what is nested too deep, what holds itself, and keys that are not str, which JSON turns into some without a word.
-    What kind of value each leaf is, is the caller's to judge.
+    Raises `ValueError` for nesting that is too deep or endless, and for keys that are not str.
     """
     levels: list[Iterator[object]] = [iter((value,))]
-    inside: list[int] = []  # the objects and arrays around what is looked at, by identity
+    inside: list[int] = []  # the ids of the containers around the present one
     while levels:
         for one in levels[-1]:
             if isinstance(one, Mapping):
@@ -64,15 +63,15 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def check_nesting(value: object) -> None:
-    """Raise `ValueError` for what `leaves` cannot walk through."""
-    for _ in leaves(value):
+    """Raise `ValueError` where `json_leaves` does."""
+    for _ in json_leaves(value):
         pass
 
 
 def shown(value: object) -> str:
-    """Show a value in an error, whatever it is: cut, and by its type where it cannot be written."""
+    """Write any value into an error: cut to WIDEST characters, or by its type if it has no repr."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an int of more digits than Python prints, say
+    except (ValueError, RecursionError):  # such as an int with more digits than Python prints
         text = f"of type {type(value).__name__}"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."

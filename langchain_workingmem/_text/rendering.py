@@ -1,4 +1,4 @@
-"""Blocks of text for a model's prompt. Whatever a person or a model wrote is escaped, so it cannot leave its block."""
+"""Blocks of text for a model's prompt. Stored text is escaped, so it cannot end its block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RECALLED = (
 
 
 def unescape(value: Any) -> Any:
-    """Undo the escaping in what a model copied from a block: in a str, or in all of a JSON value."""
+    """Undo the escaping of what a model copied from a block, in a str or in a whole JSON value."""
     if isinstance(value, str):
         return value.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def unescape(value: Any) -> Any:
 
 
 def message_text(message: BaseMessage) -> str:
-    """Put a message into words, tool calls included; unescaped."""
+    """Return the text of a message and its tool calls; unescaped."""
     text = words_in(message)
     calls = message.tool_calls if isinstance(message, AIMessage) else None
     if not calls:
@@ -53,7 +53,7 @@ def words_in(message: BaseMessage) -> str:
 
 
 def line(message: BaseMessage) -> str:
-    """Put a message into words, its speaker in front: role, and name if there is one; unescaped."""
+    """Return the role and name of a message, then its text; unescaped."""
     role = ROLES.get(message.type, message.type)
     return f"{role} ({message.name}): {message_text(message)}" if message.name else f"{role}: {message_text(message)}"
 
@@ -61,9 +61,9 @@ def line(message: BaseMessage) -> str:
 def conversation(
     label: str, messages: Iterable[tuple[datetime, BaseMessage] | None], excerpt: str | None = None
 ) -> str:
-    """Render messages of one thread as an element with a child per message, each with its role and time.
+    """Render messages of one thread as an element with a child for each, with its role and time.
 
-    None among them stands for messages that are left out. `excerpt` says from where it comes, unless its label does.
+    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not.
     """
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
     lines = [f'<conversation label="{escape(label)}"{of}>']
@@ -81,28 +81,28 @@ def conversation(
 
 
 class Windows(Protocol):
-    """What is rendered of a `RecallResult`, whose module stands above this one."""
+    """What is rendered of a `RecallResult`, whose module is in a higher layer."""
 
     @property
     def titles(self) -> Mapping[str, str | None]:
-        """Titles of the threads, those without one too."""
+        """Titles of the threads, or None."""
 
     def windows(self) -> Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]]:
-        """Messages of each thread, one list for each run without a gap."""
+        """Messages of each thread, one list for each window."""
 
 
 def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
-    """Render each thread's windows as an escaped, dated, labelled element, in chronological order.
+    """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
-    What comes from the thread in which the question is asked says so: it is an excerpt from earlier, not its history.
+    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
     """
     return _rendered(result.windows(), result.titles, thread_id)
 
 
 def recalled_block(result: Windows, thread_id: str | None, name: str | None = None) -> str | None:
-    """Render what recall found for a turn in a thread as reference data; None where that is nothing.
+    """Render what recall found for a turn in a thread as reference data; None if it found nothing.
 
-    Nothing in it acts or hides text (`visible`), and no lone surrogate, which providers refuse, gets through. `name` is that of the memory, where an agent has several.
+    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several.
     """
     found = result.windows()
     if not found:
@@ -118,12 +118,16 @@ def _rendered(
     titles: Mapping[str, str | None],
     thread_id: str | None,
 ) -> list[str]:
-    shown = []
-    for id, windows in found.items():
-        messages = [one for window in windows for one in (None, *window)][1:]
-        shown.append(conversation(titles.get(id) or id, messages, _HERE if id == thread_id else None))
-    return shown
+    return [
+        conversation(
+            titles.get(id) or id,
+            [one for window in windows for one in (None, *window)][1:],
+            _HERE if id == thread_id else None,
+        )
+        for id, windows in found.items()
+    ]
 
 
 def opening_tag(tag: str, name: str | None) -> str:
+    """Write the opening tag of a block, with the name of its memory if there is one."""
     return f'<{tag} name="{escape(name)}">' if name else f"<{tag}>"

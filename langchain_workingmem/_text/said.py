@@ -1,7 +1,6 @@
-"""What was said: the messages of the user, and the answers that end a turn. Tool traffic is not.
+"""Questions and answers: messages of the user, and answers of the model without tool calls. The rest is tool traffic.
 
-The history counts what was said, and a list without ids is recognised by it. So each stored message carries its words: a
-digest, behind q for a question and a for an answer.
+The history counts questions and answers, and recognises messages without ids by a digest of them.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from langchain_workingmem._text.rendering import words_in
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DIGITS = 12  # of the digest: 48 bits, and the messages of one thread are compared
+_DIGITS = 12  # of the digest: 48 bits, enough within one thread
 _ROLES_OF_USERS = {"user", "human"}
 
 
 def has_content(message: BaseMessage) -> bool:
-    """Tell whether there is anything in a message that a provider would accept as content."""
+    """Tell whether a message holds content that a provider would accept."""
     content = message.content
     return bool(content.strip()) if isinstance(content, str) else any(map(_is_filled, content))
 
@@ -34,25 +33,25 @@ def _is_filled(block: str | dict[Any, Any]) -> bool:
     return bool(block.strip())
 
 
-def calls_of(message: BaseMessage) -> list[str]:
-    """Give the ids of the tool calls of an answer, malformed ones included, because providers are sent those as well."""
+def tool_call_ids(message: BaseMessage) -> list[str]:
+    """Return the ids of the tool calls of an answer, invalid calls included: providers receive those, too."""
     if not isinstance(message, AIMessage):
         return []
     calls = [call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     if not calls and (former := message.additional_kwargs.get("function_call")):
-        return [id_of_function(former.get("name"))]
+        return [function_call_id(former.get("name"))]
     return calls
 
 
-def id_of_function(name: str | None) -> str:
-    """Make an id of a call of the kind that was before tools: it has a name only, and one result right behind it."""
+def function_call_id(name: str | None) -> str:
+    """Make an id for a legacy function call, which has only a name and one result right after it."""
     return f"\0{name}"
 
 
 def words_of(message: BaseMessage) -> str:
-    """Return the digest of what a message says, blanks at both ends ignored; empty for what is not said.
+    """Return q (question) or a (answer) and a digest of the text without outer blanks; empty for tool traffic.
 
-    Pictures and files of the user count, because "what is this?" may ask about several.
+    The digest includes a user's pictures and files, because "what is this?" may be asked about several.
     """
     kind = _kind(message)
     if not kind or not has_content(message):
@@ -66,10 +65,10 @@ def words_of(message: BaseMessage) -> str:
 
 
 def _written(blocks: list[dict[Any, Any]]) -> str:
-    """Write blocks in any order of their names; empty for what cannot be written, hence not be stored either."""
+    """Write blocks as JSON with sorted keys; empty for what is not JSON, which cannot be stored either."""
     try:
         return json.dumps(blocks, sort_keys=True, default=str)
-    except TypeError:  # names that have no order, or are none
+    except TypeError:  # keys that cannot be sorted become str first
         pass
     except (ValueError, RecursionError):
         return ""
@@ -83,14 +82,14 @@ def _kind(message: BaseMessage) -> str:
     if isinstance(message, HumanMessage):
         return "q"
     if isinstance(message, AIMessage):
-        return "" if calls_of(message) else "a"
+        return "" if tool_call_ids(message) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in _ROLES_OF_USERS else "a"
     return ""
 
 
 def is_said(message: BaseMessage) -> bool:
-    """Tell whether the history counts a message."""
+    """Tell whether a message is a question or an answer, which the history counts."""
     return bool(_kind(message)) and has_content(message)
 
 

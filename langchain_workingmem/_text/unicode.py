@@ -1,4 +1,4 @@
-"""Characters that are no text: lone surrogates, which UTF-8 cannot carry, and those that act or hide where text is shown."""
+"""Characters that are not plain text: lone surrogates, which UTF-8 cannot encode, controls, and hidden characters."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Characters that act: controls, line separators, overrides and isolates of direction, lone surrogates; and those without any
-# width that nobody reads, such as a zero-width space, the fillers of Hangul and two vowels of Khmer.
+# Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as
+# the zero-width space, the fillers of Hangul and two vowels of Khmer.
 _ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
-# Marks of direction (ALM, LRM, RLM) are part of text, one at a time.
+# Marks of direction (ALM, LRM, RLM): one at a time is part of text.
 _DIRECTIONS = "\u061c\u200e\u200f"
-# Characters that change the one in front of them: one of these, and then one of those, has a meaning; more of them hide text.
+# One variation selector, then one joiner, may follow a character; more of them hide text.
 _VARIATIONS = "\u034f\u180b-\u180d\u180f\ufe00-\ufe0f"
-_JOINERS = "\u00ad\u180e\u200c\u200d"  # soft hyphens too: invisible by design, and harmless
+_JOINERS = "\u00ad\u180e\u200c\u200d"  # with the soft hyphen, which is harmless
 _RUN = re.compile(f"[{_ACTING}{_DIRECTIONS}{_VARIATIONS}{_JOINERS}]+")
 _VARIATION, _JOINER = re.compile(f"[{_VARIATIONS}]").match, re.compile(f"[{_JOINERS}]").match
-# The plane of tags, which spell out ASCII unseen, and of variations of ideographs; and the signs of shorthand and music that
-# have no width. Tags behind a black flag make the flags of England, Scotland and Wales; Unicode recommends no others.
-# It is a pattern of its own, because a class with such characters is five times as slow to look for.
+# Tags, which spell hidden ASCII, variation selectors of ideographs, and shorthand and music signs without width. A
+# black flag and tags make the flags of England, Scotland and Wales; Unicode recommends no others.
+# These have their own pattern: a character class with them is five times slower.
 _FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region in ("gbeng", "gbsct", "gbwls"))
 _TAGS = re.compile(
     f"\U0001f3f4(?:{_FLAGS})\U000e007f|[\U000e0000-\U000e0fff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]+"
 )
-_TAG, _SHORTHAND, _MUSIC = b"\xf3\xa0", b"\xf0\x9b\xb2", b"\xf0\x9d\x85"  # how they begin in UTF-8, and few others do
+_TAG, _SHORTHAND, _MUSIC = b"\xf3\xa0", b"\xf0\x9b\xb2", b"\xf0\x9d\x85"  # first bytes in UTF-8
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: worth a short cut
+_USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: a shortcut
 _KEYCAPS = frozenset("0123456789#*")
 _ACTING_ASCII = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 
 
 def to_utf8(text: str) -> str:
-    """Put a question mark where UTF-8 cannot carry a text."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
     return text.encode(errors="replace").decode()
 
 
 def without_surrogates(value: Any) -> Any:
-    """Do so in all of a JSON value."""
+    """Apply `to_utf8` to every str in a JSON value."""
     if isinstance(value, str):
         return to_utf8(value)
     if isinstance(value, dict):
@@ -47,15 +47,14 @@ def without_surrogates(value: Any) -> Any:
 
 
 def is_utf8(text: object) -> bool:
-    """Tell whether something is a str that UTF-8 can carry."""
+    """Tell whether something is a str without lone surrogates."""
     return isinstance(text, str) and to_utf8(text) == text
 
 
-def signed(text: str, sign: Callable[[str], str]) -> str:
-    """Put signs in the place of characters that act or hide text; line ends and tabs stay.
+def replace_hidden(text: str, sign: Callable[[str], str]) -> str:
+    """Replace control characters and hidden characters by what `sign` returns for each; line ends and tabs stay.
 
-    So do single marks of direction, and what holds words and emoji together where it does: a joiner, a variation of the character
-    in front, the tags of a flag.
+    Single marks of direction, joiners, variation selectors and the tags of flags stay where they have a meaning.
     """
     raw = text.encode(errors="replace")
     if text.isascii():
@@ -101,16 +100,16 @@ def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
 
 
 def _varies(before: str, one: str) -> bool:
-    """Tell whether a character has variations: no letter of ASCII does, and of its other characters those on keycaps."""
+    """Tell whether a variation selector has a meaning after a character: in ASCII only after those on keycaps."""
     return not before.isascii() or (before in _KEYCAPS and one in "\ufe0e\ufe0f")
 
 
 def visible(text: str) -> str:
-    """Write text into a prompt such that a person who looks at it reads what the model reads, in UTF-8.
+    """Make a person read the same text in a prompt as the model.
 
-    Controls become signs, line separators line ends, lone surrogates question marks; what has no width is left out.
+    Controls become signs, line separators line ends, lone surrogates question marks; characters without width go.
     """
-    return signed(text.replace("\r\n", "\n"), _for_prompts)
+    return replace_hidden(text.replace("\r\n", "\n"), _for_prompts)
 
 
 def _for_prompts(one: str) -> str:
@@ -122,30 +121,28 @@ def _for_prompts(one: str) -> str:
 
 
 def picture(one: str) -> str:
-    """Give the sign for a control character: Unicode's picture, or its code."""
+    """Return the sign for a control character: Unicode's picture, or its code."""
     return chr(0x2400 + ord(one)) if one < " " else f"\\x{ord(one):02x}"
 
 
-_MARK = "\ue000"  # for private use: stands for one character that is not shown as it is
+_REPLACED = "\ue000"  # private use: stands for a character that `visible` replaces
 
 
-def as_stored(text: str, quoted: str) -> str:
-    """Return the one part of a text that `visible` shows as what is quoted; where there is none or several, what is quoted."""
+def stored_quote(text: str, quoted: str) -> str:
+    """Return the only part of a text that `visible` shows as `quoted`, else `quoted` itself."""
     if not quoted or quoted in text:
         return quoted
-    marked = signed(text, lambda _: _MARK)
-    if marked == text:
+    masked = replace_hidden(text, lambda _: _REPLACED)
+    if masked == text:
         return quoted
     parts: list[str] = []
-    places: list[int] = []  # in the text, of each character that is shown
-    for at, (one, mark) in enumerate(zip(text, marked, strict=True)):
-        if one == mark:
-            parts.append(one)
-        else:
-            parts.append("" if text.startswith("\r\n", at) else _for_prompts(one))
-        places += [at] * len(parts[-1])
+    positions: list[int] = []  # in the text, of each character that is shown
+    for at, (one, mask) in enumerate(zip(text, masked, strict=True)):
+        shown = one if one == mask else "" if text.startswith("\r\n", at) else _for_prompts(one)
+        parts.append(shown)
+        positions += [at] * len(shown)
     seen = "".join(parts)
     start = seen.find(quoted)
     if start < 0 or seen.find(quoted, start + 1) >= 0:
         return quoted
-    return text[places[start] : places[start + len(quoted) - 1] + 1]
+    return text[positions[start] : positions[start + len(quoted) - 1] + 1]

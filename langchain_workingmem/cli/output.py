@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, message_to_dict
 from rich.console import Console
 from rich.text import Text
 
-from langchain_workingmem._text.unicode import signed
+from langchain_workingmem._text.unicode import replace_hidden
 from langchain_workingmem.display.safe import clean
 
 WIDE = 1000  # columns of a table that goes to a file or a pipe
@@ -25,7 +25,7 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
     found = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
     if "NaN" in found or "Infinity" in found:  # a message may hold them, JSON has none
         found = json.dumps(json.loads(found, parse_constant=lambda _: None), ensure_ascii=False, indent=indent)
-    return signed(found, lambda one: json.dumps(one)[1:-1].replace("\x7f", "\\u007f"))
+    return replace_hidden(found, lambda one: json.dumps(one)[1:-1].replace("\x7f", "\\u007f"))
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_workingmem._text.unicode import picture, signed
+from langchain_workingmem._text.unicode import picture, replace_hidden
 
 
 def clean(text: str) -> str:
     """Show visible signs for characters that control a terminal, change the reading direction or are invisible."""
-    return signed(text.replace("\r\n", "\n"), _sign)
+    return replace_hidden(text.replace("\r\n", "\n"), _sign)
 
 
 def _sign(one: str) -> str:

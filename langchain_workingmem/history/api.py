@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.codec import as_messages, is_ours_to_keep
+from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history import operations as plans
@@ -75,7 +75,7 @@ class History:
         for message in given:
             if message.id is None:
                 raise IdError("a message to update has no id", remedy="take it from history.messages()")
-            if not is_ours_to_keep(message):
+            if not is_storable(message):
                 raise OptionError(
                     f"message {message.id!r} is nothing that history keeps",
                     remedy="take it from history.messages()",

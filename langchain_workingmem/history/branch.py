@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._redis.codec import is_ours_to_keep
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem._text.unicode import is_utf8
@@ -68,7 +68,7 @@ NO_BRANCH: Sequence[Argument] = ("", "", 0, 0, 0, 0, 0)  # of a program that onl
 
 def entries(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages that are compared with the thread, in the user's own words."""
-    return [without_memory(message) for message in messages if is_ours_to_keep(message)]
+    return [without_memory(message) for message in messages if is_storable(message)]
 
 
 def entry_arguments(messages: Sequence[BaseMessage]) -> list[Argument]:

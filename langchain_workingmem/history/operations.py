@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
-from langchain_workingmem._redis.access import guarded, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, restored, size_of
+from langchain_workingmem._redis.access import guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.codec import as_messages, count_characters, decode_message, draft_stored, drafts
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import pack, read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
@@ -96,7 +96,7 @@ def write_messages(
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
-    _, count, titled, _, stored, revived, left = yield from guarded(
+    _, count, titled, _, stored, revived, left = yield from guarded_write(
         state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
     )
     if appending:
@@ -113,7 +113,7 @@ def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan
     found = [(id, value) for id, value in zip(ids, values[0], strict=True) if value]
     rows = [(decode_message(id.encode(), b"0", value, thread_id).message, value) for id, value in found]
     yield from write_messages(
-        state, [restored(message, value, state.recalling) for message, value in rows], thread_id, None, "heal"
+        state, [draft_stored(message, value, state.recalling) for message, value in rows], thread_id, None, "heal"
     )
 
 
@@ -282,7 +282,7 @@ def save_messages(
     given = as_messages(messages)
     prepare = partial(drafts, given, core.state.recall, core.new_id)
     rest = (thread_id, resource_id, on_error or core.on_error, mode, branch, title_model)
-    size = size_of(given)
+    size = count_characters(given)
     if size <= LONG:  # mistakes show before the plan begins
         return save(core.state, prepare(), *rest)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
 
-from langchain_workingmem._text.copies import NAME, provenance
+from langchain_workingmem._text.copies import NAME, from_memory
 from langchain_workingmem._text.names import acceptable_name
-from langchain_workingmem._text.said import calls_of, has_content, id_of_function, is_said, weight_of
+from langchain_workingmem._text.said import function_call_id, has_content, is_said, tool_call_ids, weight_of
 from langchain_workingmem._text.unicode import to_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
@@ -46,10 +46,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
         if isinstance(message, ToolMessage | FunctionMessage):
-            answered = id_of_function(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
+            answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
             if answers := waiting.pop(answered, None):
                 answers[answered] = message
-        elif calls := calls_of(message):
+        elif calls := tool_call_ids(message):
             answers = dict.fromkeys(calls)
             found.append((message, answers))
             if len(answers) == len(calls):  # the same id for two calls cannot be answered
@@ -70,7 +70,7 @@ def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMess
     """
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": extras})
-    return provenance(lean, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
+    return from_memory(lean, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
 
 
 def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import Plan, attempt, send
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.queries import matching, ordered, read_cursor, rows_of
+from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history.rows import READ, MessageSelection
@@ -86,13 +86,13 @@ def of_resource(
 
 def _threads(state: MemoryState, resource_id: str) -> Plan[list[_Thread]]:
     """List the threads that have messages. A round trip per 10,000."""
-    index, where = state.keys.threads_index, matching(resource_id=resource_id)
+    index, where = state.keys.threads_index, build_filter(resource_id=resource_id)
     found: list[_Thread] = []
     behind: tuple[int, str] | None = None
     yield from state.ready()
     while True:
-        bound = where if behind is None else where & matching(since=behind[0])
-        command = ordered(index, bound, "created_at", limit=THREADS, behind=behind, fields=("count", "last_at"))
+        bound = where if behind is None else where & build_filter(since=behind[0])
+        command = sorted_search(index, bound, "created_at", limit=THREADS, after=behind, fields=("count", "last_at"))
         (reply,) = yield from search_with_repair(partial(send, command), state.refresh, create=state.create)
         rows = rows_of(reply)
         found += [

@@ -45,18 +45,18 @@ def schedule(
     `model` is that of the agent whose turn it is, for options that name none.
     """
     options = state.title
-    if options is None or titled or count < options.min_messages or thread_id in state.naming:
+    if options is None or titled or count < options.min_messages or thread_id in state.titling:
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:
-        if not state.nameless:
-            state.nameless = True
+        if not state.title_warning_logged:
+            state.title_warning_logged = True
             _log.warning(
                 "no title for thread %r, and others: pass TitleOptions(model=...) where no agent's is at hand",
                 thread_id,
             )
         return
-    state.naming.add(thread_id)
+    state.titling.add(thread_id)
     yield Later(_name(state, options, chosen, thread_id))
 
 
@@ -79,7 +79,7 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.naming.discard(thread_id)
+        state.titling.discard(thread_id)
 
 
 def _first_words(state: MemoryState, thread_id: str) -> Plan[str]:

@@ -21,7 +21,7 @@ from functools import reduce
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from langchain_workingmem._text.nesting import leaves, shown
+from langchain_workingmem._text.nesting import json_leaves, shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Filter:
 
 def _check(wanted: Mapping[str, Any]) -> None:
     try:
-        for leaf in leaves(wanted):
+        for leaf in json_leaves(wanted):
             if not isinstance(leaf, str | Number | None):
                 msg = f"it holds a {type(leaf).__name__}, and no value of an item is one"
                 raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do

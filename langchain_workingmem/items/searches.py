@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.keys import tag_of
+from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
-from langchain_workingmem._text.chunks import ends
+from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.items.state import FIELDS, GET_ITEM, Row, StoreState, below, parts_of, row_of
 from langchain_workingmem.options import one_of
@@ -50,14 +50,14 @@ def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchI
     if op.limit == 0:
         return []
     where = below(op.namespace_prefix) & wanted.where
-    text = to_utf8(ends(op.query or "", MAX_QUERY_CHARACTERS))
+    text = to_utf8(keep_ends(op.query or "", MAX_QUERY_CHARACTERS))
     if text.strip() and state.vectors:
         scored = yield from _nearest(state, where, wanted, text, op.offset, op.limit)
     else:
         rows = yield from _latest(state, where, wanted, op.offset, op.limit)
         scored = [(row, None) for row in rows]
     if op.refresh_ttl:
-        expiring = [state.keys.of_item(tag_of(row[b"__key"])) for row, _ in scored if b"ttl" in row]
+        expiring = [state.keys.of_item(hash_tag(row[b"__key"])) for row, _ in scored if b"ttl" in row]
         if expiring:
             yield from send(*(GET_ITEM.call(keys, 1) for keys in expiring))
     return [SearchItem(**parts_of(row), score=score) for row, score in scored]
@@ -140,7 +140,7 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]
     best: dict[str, float] = {}
     items: dict[str, Row] = {}
     for row in rows:
-        digest = tag_of(row[b"__key"])
+        digest = hash_tag(row[b"__key"])
         best.setdefault(digest, float(row[b"distance"]))
         if b"value" in row:
             items[digest] = row

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece
-from langchain_workingmem._text.copies import provenance
+from langchain_workingmem._text.copies import from_memory
 from langchain_workingmem._text.rendering import message_text, words_in
 from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -376,5 +376,5 @@ def _cut(
     lean = with_calls(message) if isinstance(message, AIMessage) else message
     data = {"thread_id": row.thread_id, "excerpt": True}
     return StoredMessage(
-        message=provenance(lean, data, content=short), thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at
+        message=from_memory(lean, data, content=short), thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at
     )

@@ -15,14 +15,14 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
-    nearest,
+    documents_in,
     pack,
     similarity,
-    size_of,
-    wordy,
+    vector_search,
+    word_search,
 )
 from langchain_workingmem._redis.state import search_with_repair
-from langchain_workingmem._text.chunks import ends
+from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import (
     ThreadNotFoundError,
@@ -130,14 +130,14 @@ def find_candidates(
     others: list[Any] | None = None
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = state.authors.get(owner) or frozenset()
-    question = ends(query.text, MAX_QUERY_CHARACTERS)
+    question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     meant = named(question, known) if hybrid else frozenset()
     vector = yield from embed_query(state, in_first_person(question, meant))
     dims = len(vector) // (2 if options.index.dtype == "float16" else 4)
 
     while True:
-        words = wordy(name, without(question, meant), where, depth, fields) if hybrid else None
-        near_call = nearest(name, vector, where, depth, options.index.dtype, fields)
+        words = word_search(name, without(question, meant), where, depth, fields) if hybrid else None
+        near_call = vector_search(name, vector, where, depth, options.index.dtype, fields)
         searches = [near_call, *([words] if words else [])]
         search_messages = partial(send, *searches, *(beside if others is None else ()))
         replies = yield from search_with_repair(search_messages, partial(state.refresh, dims), create=state.create)
@@ -159,7 +159,7 @@ def find_candidates(
         else:
             rank = partial(rank_semantic, near, threshold=least)
         ranked = rank(wanted)
-        is_all = size_of(replies[0]) < depth or depth == DEEPEST
+        is_all = documents_in(replies[0]) < depth or depth == DEEPEST
         if len(ranked) >= wanted or is_all or similarity(rows[-1], distance) < least:
             if is_crowded(ranked, query):
                 ranked = rank(wanted + CANDIDATES)

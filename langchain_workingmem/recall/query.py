@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.queries import matching
+from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import (
@@ -125,7 +125,7 @@ class Query:
 
     def filter(self) -> FilterExpression:
         """Build the filter: the tenant first, always."""
-        return matching(
+        return build_filter(
             resource_id=self.resource_id,
             thread_id=self.thread_id if self.scope == "thread" else None,
             **self.where,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, scan
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import index_digest_of, restored
+from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
@@ -52,7 +52,7 @@ def reindex_messages(
         yield from _left_over(state)
     for start in range(0, len(threads), SWEEP_SIZE):
         yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
-    dims = yield from (_checked_size(state) if resource_id or thread_id else state.rebuild())
+    dims = yield from (_checked_size(state) if resource_id or thread_id else state.rebuild_index())
     digest = state.index_digest(dims).encode()
     done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Progress(done, total)
@@ -86,7 +86,7 @@ def reindex_messages(
 
 
 def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
-    return [restored(message, value, options) for message, value in stale]
+    return [draft_stored(message, value, options) for message, value in stale]
 
 
 def _left_over(state: MemoryState) -> Plan[None]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.access import guarded, run_script
+from langchain_workingmem._redis.access import guarded_write, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
@@ -179,7 +179,7 @@ def restore_messages(
         return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply: list[Any] = yield from guarded(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
 

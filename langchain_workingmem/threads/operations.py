@@ -10,10 +10,17 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_dict, canonical, check_key, from_micros
+from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.queries import counting, matching, ordered, read_cursor, rows_of, total_of
+from langchain_workingmem._redis.queries import (
+    build_filter,
+    count_search,
+    read_cursor,
+    rows_of,
+    sorted_search,
+    total_of,
+)
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
@@ -82,7 +89,7 @@ def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list
         raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
     fields = [] if title is None else ["title", title]
     for key, value in check_metadata(metadata).items():
-        fields += [f"metadata:{key}", canonical(value, key)]
+        fields += [f"metadata:{key}", canonical_json(value, key)]
     return fields
 
 
@@ -166,18 +173,18 @@ def list_threads(
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
-    where = matching(resource_id=resource_id, metadata=check_metadata(metadata), clone_of=clone_of)
+    where = build_filter(resource_id=resource_id, metadata=check_metadata(metadata), clone_of=clone_of)
     after, page = None, where
     if cursor is not None:
         time, last = read_cursor(cursor, _CURSOR)
         after = int(time), state.keys.of(decode(last)).thread
         since, until = (None, int(time)) if descending else (int(time), None)
-        page = where & matching(time=order_by, since=since, until=until)
+        page = where & build_filter(time=order_by, since=since, until=until)
     yield from state.ready()
     search = partial(
         send,
-        ordered(index, page, order_by, descending=descending, behind=after, limit=limit + 1),
-        counting(index, where),
+        sorted_search(index, page, order_by, descending=descending, after=after, limit=limit + 1),
+        count_search(index, where),
     )
     reply, count = yield from search_with_repair(search, state.refresh, create=state.create)
     rows = rows_of(reply)
@@ -224,7 +231,7 @@ def update(
         document = "" if working_memory is None else _whole_document(state, working_memory)
     call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
     yield from state.ready()
-    reply = yield from guarded(state, thread_id, [resource_id], call)
+    reply = yield from guarded_write(state, thread_id, [resource_id], call)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     thread = read_existing_thread(thread_id, reply)
     if working_memory is not ...:
@@ -258,7 +265,7 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> P
         return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    reply = yield from guarded(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
+    reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"

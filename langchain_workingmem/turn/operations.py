@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import compute, traced
-from langchain_workingmem._redis.access import owner_tag, refusal, run_script
-from langchain_workingmem._redis.codec import decode_message, is_ours_to_keep
+from langchain_workingmem._redis.access import owner_tag, run_script, script_error
+from langchain_workingmem._redis.codec import decode_message, is_storable
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.copies import with_memory, without_memory
@@ -66,7 +66,7 @@ def _start_of_turn(messages: Sequence[BaseMessage], end: int) -> int:
 
 
 def _is_users(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage) and is_ours_to_keep(message)
+    return isinstance(message, HumanMessage) and is_storable(message)
 
 
 def is_summarised(messages: Sequence[BaseMessage]) -> bool:
@@ -271,7 +271,7 @@ def _recall(
     try:
         ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id) from None
+        raise script_error(error, thread_id, resource_id) from None
     gathered, seen = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     in_sight = {*gathered.seqs.values(), *seen.left_seqs}

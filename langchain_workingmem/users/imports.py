@@ -12,9 +12,9 @@ from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
-from langchain_workingmem._redis.access import check_owner, guarded, run_script
+from langchain_workingmem._redis.access import check_owner, guarded_write, run_script
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, size_of
+from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -194,7 +194,7 @@ class _Writer:
             case ThreadStep(id, fields):
                 self.thread, self.is_written = id, False
                 self.header = ["join", encode(self.owner), encode(id), len(fields), *fields]
-                self.size = size_of(self.header)
+                self.size = count_bytes(self.header)
             case MemoryStep():
                 yield from self._write_memory(step)
             case ItemStep(call):
@@ -227,7 +227,7 @@ class _Writer:
         )
 
     def _add(self, arguments: list[Argument]) -> Plan[None]:
-        more = size_of(arguments)
+        more = count_bytes(arguments)
         if self.count and self.size + more > STEP_BYTES and not self.after_version:
             yield from self.flush()
         self.messages += arguments
@@ -241,7 +241,7 @@ class _Writer:
         if step.thread_id is None:
             ((written, _),) = yield from run_script("", self.owner, step.call)
         else:
-            written, left = yield from guarded(self.state, step.thread_id, [self.owner], step.call)
+            written, left = yield from guarded_write(self.state, step.thread_id, [self.owner], step.call)
             yield from continue_sweep(self.state, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
@@ -254,4 +254,4 @@ class _Writer:
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
-        self.messages, self.count, self.size, self.is_written = [], 0, size_of(self.header), True
+        self.messages, self.count, self.size, self.is_written = [], 0, count_bytes(self.header), True

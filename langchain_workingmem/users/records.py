@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_ours_to_keep, to_micros
+from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable, to_micros
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, size_of
+from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, count_bytes
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -264,7 +264,7 @@ def _flag(record: Mapping[str, Any], name: str) -> bool:
 
 
 def _check_size(arguments: Sequence[Argument], most: int) -> None:
-    if (size := size_of(arguments)) > most:
+    if (size := count_bytes(arguments)) > most:
         raise OptionError(f"the record takes {size:,} bytes, {most:,} at most", remedy="leave something out")
 
 
@@ -295,6 +295,6 @@ def _message(given: Any) -> BaseMessage:
         raise OptionError(
             "the message has no id", remedy="give it one, so that a second import does not store it again"
         )
-    if not is_ours_to_keep(message):
+    if not is_storable(message):
         raise OptionError("it is a system or generated message, which history does not store", remedy="leave it out")
     return message

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langgraph.store.base import PutOp, validate_op_namespace
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
-from langchain_workingmem._redis.keys import tag_of
+from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
 from langchain_workingmem.options import as_tuple
@@ -45,7 +45,7 @@ def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[b
     names = (yield from send(*(("HGET", key, "namespace") for key in items))) if items else []
     namespaces = [tuple(json.loads(name)) if name else () for name in names]
     return [
-        tag_of(key)
+        hash_tag(key)
         for key, namespace in zip(items, namespaces, strict=True)
         if any(namespace[: len(path)] == path for path in paths)
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine import effects
 from langchain_workingmem._engine.effects import Pause, Plan
-from langchain_workingmem._redis.access import create_thread_document, guarded, owner_tag, run_script
+from langchain_workingmem._redis.access import create_thread_document, guarded_write, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.sweeping import continue_sweep
@@ -79,7 +79,7 @@ def write_revision_into(
             if thread_id is None:
                 ((status, row, _),) = yield from run_script("", resource_id, call, at_most_once=True)
             else:
-                status, row, left = yield from guarded(state, thread_id, [resource_id], call, at_most_once=True)
+                status, row, left = yield from guarded_write(state, thread_id, [resource_id], call, at_most_once=True)
                 yield from continue_sweep(state, thread_id, left)
             break
         except OutcomeUnknownError as error:

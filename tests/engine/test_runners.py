@@ -152,7 +152,7 @@ def test_threads_are_swept_until_nothing_is_left_and_share_the_size_of_a_step() 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     with pytest.raises(RedisConnectionError) as caught:
         drive(sweep_now(MemoryState(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
-    assert caught.value.__notes__ == ["it is deleted, its vectors are left over in part: do it again"]
+    assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
 
 
 # ---------------------------------------------------------------------- indexes that are gone

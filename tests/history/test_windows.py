@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._redis.codec import is_ours_to_keep
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.history.provider_valid import groups, history_slice, provider_valid
@@ -73,7 +73,7 @@ def test_nothing_is_invented_and_order_is_kept(messages: list[BaseMessage]) -> N
     given_objects = {id(message) for message in messages}
     copies = [message for message in found if id(message) not in given_objects]
     texts = [str(message.text) for message in messages]
-    assert all(not calls_of(copy) and str(copy.text) in texts and not is_ours_to_keep(copy) for copy in copies)
+    assert all(not calls_of(copy) and str(copy.text) in texts and not is_storable(copy) for copy in copies)
     assert len({id(message) for message in found}) == len(found)
     assert order_kept(messages, [message for message in found if message not in copies])
 
@@ -138,7 +138,7 @@ def test_any_window_of_any_history_is_acceptable(messages: list[BaseMessage], ch
 def test_what_an_option_changes_is_never_saved(messages: list[BaseMessage], chosen: HistoryOptions) -> None:
     given_objects = {id(message) for message in messages}
     for message in history_slice(messages, chosen):
-        assert id(message) in given_objects or not is_ours_to_keep(message)
+        assert id(message) in given_objects or not is_storable(message)
 
 
 @given(any_messages.map(stored), any_messages, options)
@@ -235,7 +235,7 @@ def test_a_call_without_its_result_keeps_its_words_in_a_copy_that_is_not_saved()
     loose = ai("I look it up", "a")
     (found,) = provider_valid([loose])
     assert (found.content, calls_of(found)) == ("I look it up", [])
-    assert not is_ours_to_keep(found)
+    assert not is_storable(found)
     assert calls_of(loose) == ["a"]
 
 

@@ -174,7 +174,7 @@ def crowd(text: str) -> list[str]:
     return ["ann", "ann%20lee", "", keys.author_tag(unicode.to_utf8(text))]
 
 
-EVERY = search.matching()
+EVERY = search.build_filter()
 
 RECIPES: dict[str, Recipe] = {
     "working_memory.answers.describe_change": lambda t: (
@@ -185,7 +185,7 @@ RECIPES: dict[str, Recipe] = {
     "working_memory.answers.describe_no_change": lambda t: answers.describe_no_change(dict.fromkeys(fields(t))),
     "working_memory.answers.parse_document": answers.parse_document,
     "_text.chunks.count_tokens": chunks.count_tokens,
-    "_text.chunks.ends": lambda t: chunks.ends(t, len(t) // 2),
+    "_text.chunks.keep_ends": lambda t: chunks.keep_ends(t, len(t) // 2),
     "_text.chunks.spans": lambda t: list(chunks.spans(t, 100)),
     "_text.chunks.split": lambda t: chunks.split(t, 100),
     "_text.chunks.piece": lambda t: chunks.piece(t, 100, 10**6),
@@ -244,7 +244,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.nesting.check_depth": lambda t: [
         refused_depth(one) for one in ("[" * 200 + "]" * 200 + t, "[]" * 200 + t, "[]" * 200 + json.dumps(t))
     ],
-    "_text.nesting.leaves": lambda t: list(nesting.leaves(document(t))),
+    "_text.nesting.json_leaves": lambda t: list(nesting.json_leaves(document(t))),
     "_text.nesting.shown": nesting.shown,
     "_text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
     "_documents.padding.without_padding": lambda t: (
@@ -296,29 +296,33 @@ RECIPES: dict[str, Recipe] = {
     "_text.unicode.to_utf8": unicode.to_utf8,
     "_text.unicode.without_surrogates": lambda t: unicode.without_surrogates(document(t)),
     "_text.unicode.is_utf8": unicode.is_utf8,
-    "_text.unicode.signed": lambda t: unicode.signed(t, lambda _: "?"),
+    "_text.unicode.replace_hidden": lambda t: unicode.replace_hidden(t, lambda _: "?"),
     "_text.unicode.visible": unicode.visible,
     "_text.unicode.picture": lambda t: [unicode.picture(one) for one in t if one < "\x20"],
-    "_text.unicode.as_stored": lambda t: (
-        unicode.as_stored(f"{t}\x1b", t[:100]),
-        unicode.as_stored(f"{t}\u200b", f"{unicode.visible(t[:100])}?"),
-        unicode.as_stored(f"{t}\u200b", "not there"),
+    "_text.unicode.stored_quote": lambda t: (
+        unicode.stored_quote(f"{t}\x1b", t[:100]),
+        unicode.stored_quote(f"{t}\u200b", f"{unicode.visible(t[:100])}?"),
+        unicode.stored_quote(f"{t}\u200b", "not there"),
     ),
     "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
-    "_redis.queries.matching": lambda t: (
-        search.matching(resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}),
-        search.matching(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
+    "_redis.queries.build_filter": lambda t: (
+        search.build_filter(
+            resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}
+        ),
+        search.build_filter(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
     ),
-    "_redis.queries.nearest": lambda t: search.nearest("i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]),
+    "_redis.queries.vector_search": lambda t: search.vector_search(
+        "i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]
+    ),
     "_redis.queries.words_of": search.words_of,
-    "_redis.queries.wordy": lambda t: search.wordy("i", t, EVERY, 5),
+    "_redis.queries.word_search": lambda t: search.word_search("i", t, EVERY, 5),
     "_redis.queries.aggregate": lambda t: search.aggregate(
-        "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), *parts(t)
+        "i", search.build_filter(not_thread_ids=parts(unicode.to_utf8(t))), *parts(t)
     ),
     "_redis.queries.total_of": lambda t: search.total_of(reply(t)),
-    "_redis.queries.size_of": lambda t: search.size_of(reply(t)),
-    "_redis.queries.ordered": lambda t: search.ordered(
-        "i", search.matching(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, behind=(1, t), fields=parts(t)
+    "_redis.queries.documents_in": lambda t: search.documents_in(reply(t)),
+    "_redis.queries.sorted_search": lambda t: search.sorted_search(
+        "i", search.build_filter(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, after=(1, t), fields=parts(t)
     ),
     "_redis.queries.columns": lambda t: search.columns(reply(t), scores=True),
     "_redis.queries.rows_of": lambda t: search.rows_of(reply(t)),
@@ -379,7 +383,7 @@ WITHOUT_TEXT = {
     "_redis.queries.items_schema",
     "_redis.queries.item_vectors_schema",
     "_redis.queries.create_index",
-    "_redis.queries.counting",
+    "_redis.queries.count_search",
     "recall.hits.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits._apart",

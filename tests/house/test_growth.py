@@ -196,7 +196,7 @@ MORE = dict.fromkeys(
         "_documents.schemas.shape",
         "_documents.threeway.merge_fields",
         "_documents.threeway.merge_text",
-        "_text.unicode.as_stored",
+        "_text.unicode.stored_quote",
     ),
     4 * FACTOR,
 )

@@ -17,16 +17,16 @@ from langchain_workingmem._redis.codec import (
     Draft,
     as_dict,
     as_messages,
-    canonical,
+    canonical_json,
     check_key,
     decode_message,
+    draft_stored,
     drafts,
     encode_body,
     from_micros,
     index_digest_of,
-    is_ours_to_keep,
+    is_storable,
     label,
-    restored,
     to_micros,
 )
 from langchain_workingmem._text.chunks import count_tokens, split
@@ -88,12 +88,12 @@ _json = st.recursive(
 
 @given(_json)
 def test_canonical_json_reads_back_as_the_value(value: Any) -> None:
-    assert json.loads(canonical(value, "k")) == value
+    assert json.loads(canonical_json(value, "k")) == value
 
 
 @given(st.dictionaries(st.text(), _json))
 def test_canonical_json_does_not_depend_on_the_order_of_keys(value: dict[str, Any]) -> None:
-    assert canonical(value, "k") == canonical(dict(reversed(value.items())), "k")
+    assert canonical_json(value, "k") == canonical_json(dict(reversed(value.items())), "k")
 
 
 @given(st.text(), st.text())
@@ -110,14 +110,14 @@ def test_labels_tell_json_types_apart_and_not_python_ones() -> None:
 @pytest.mark.parametrize("value", [object(), b"x", {1, 2}, {(1, 2): 3}, 1j, datetime.now(UTC), math.nan, [-math.inf]])
 def test_a_value_that_is_not_json_is_refused_by_name(value: object) -> None:
     with pytest.raises(OptionError, match=r"metadata 'k' is not JSON .*use strings, numbers, booleans"):
-        canonical(value, "k")
+        canonical_json(value, "k")
 
 
 def test_a_value_that_holds_itself_is_refused_by_name() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(OptionError, match="metadata 'k' is not JSON"):
-        canonical(value, "k")
+        canonical_json(value, "k")
 
 
 @pytest.mark.parametrize("key", [1, None, b"k", "\ud800"])
@@ -152,7 +152,7 @@ def test_a_lone_text_is_refused_with_the_remedy() -> None:
     ],
 )
 def test_what_is_part_of_the_conversation_is_kept(message: BaseMessage, kept: bool) -> None:
-    assert is_ours_to_keep(message) is kept
+    assert is_storable(message) is kept
     assert len(prepare(message)) == kept
 
 
@@ -279,7 +279,7 @@ def test_an_older_version_of_a_message_stands_between_two_positions() -> None:
 
 def test_a_restored_draft_keeps_the_very_bytes() -> None:
     message = HumanMessage('x "type":"ai" é', id="1")
-    draft = restored(message, stored(message), RecallOptions())
+    draft = draft_stored(message, stored(message), RecallOptions())
     assert draft.body == encode_body(message)
     assert draft.chunks == ['x "type":"ai" é']
 

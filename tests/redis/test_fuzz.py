@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import WorkingMemError
-from langchain_workingmem._redis.codec import decode_message, drafts, encode_body, restored
+from langchain_workingmem._redis.codec import decode_message, draft_stored, drafts, encode_body
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
@@ -89,7 +89,7 @@ def test_any_message_reads_back_as_it_was_and_is_written_the_same_again(message:
 def test_any_message_is_prepared_for_recall_and_restored_to_the_byte(message: BaseMessage) -> None:
     (draft,) = drafts([message], RecallOptions(chunk_tokens=5), lambda: "new")
     "".join(draft.chunks).encode()  # what is embedded is valid
-    again = restored(read(message, HEAD + draft.body), HEAD + draft.body, RecallOptions(chunk_tokens=5))
+    again = draft_stored(read(message, HEAD + draft.body), HEAD + draft.body, RecallOptions(chunk_tokens=5))
     assert again == draft
 
 

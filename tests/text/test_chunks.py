@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, ends, excerpt, piece, split
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, keep_ends, piece, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
 
@@ -121,11 +121,11 @@ def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int,
 
 def test_of_a_long_text_both_ends_stay() -> None:
     text = " ".join(str(at) for at in range(1000))
-    assert ends(text, 40) == "0 1 2 3 [...] 998 999"
-    assert ends(text, len(text)) == text
+    assert keep_ends(text, 40) == "0 1 2 3 [...] 998 999"
+    assert keep_ends(text, len(text)) == text
 
 
 @given(st.text(max_size=300), st.integers(40, 300))
 def test_both_ends_are_no_longer_than_is_asked_for(text: str, size: int) -> None:
-    assert len(ends(text, size)) <= size
-    assert ends(ends(text, size), size) == ends(text, size)
+    assert len(keep_ends(text, size)) <= size
+    assert keep_ends(keep_ends(text, size), size) == keep_ends(text, size)

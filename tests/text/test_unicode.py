@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.unicode import as_stored, signed, visible
+from langchain_workingmem._text.unicode import replace_hidden, stored_quote, visible
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.working_memory.prompt import render_working_memory
 
@@ -105,7 +105,7 @@ def test_no_invisible_character_of_unicode_is_forgotten() -> None:
     for code in range(sys.maxunicode + 1):
         one = chr(code)
         if (unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and one not in "\n\t") or one in IGNORABLE:
-            assert (signed(f"ä{one}ö", lambda _: "?") == "ä?ö") is not is_written(one), hex(code)
+            assert (replace_hidden(f"ä{one}ö", lambda _: "?") == "ä?ö") is not is_written(one), hex(code)
 
 
 @pytest.mark.parametrize(("text", "shown"), HIDDEN.values(), ids=HIDDEN)
@@ -146,4 +146,4 @@ def test_blocks_keep_what_people_write(text: str) -> None:
     ],
 )
 def test_a_quotation_of_what_is_shown_is_found_in_what_is_stored(text: str, quoted: str, stored: str) -> None:
-    assert as_stored(text, quoted) == stored
+    assert stored_quote(text, quoted) == stored

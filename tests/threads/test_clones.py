@@ -24,7 +24,7 @@ from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.threads import clones
-from tests.history.test_history import append, rows_of, said, texts, thread_of, vectors
+from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def assert_settled(raw: redis.Redis, prefix: str) -> None:
     wanted = {}
     for key in raw.scan_iter(f"{prefix}:thread:*", count=1000):
         thread: Any = raw.hgetall(key)
-        assert not {b"tending", b"behind", b"trash", b"next_lease"} & set(thread)
+        assert not {b"renew_vectors_from", b"drop_vectors_from", b"trash", b"next_vectors_expire_at"} & set(thread)
         tag = key.decode().rpartition("{")[2]
         order: Any = raw.zrange(f"{prefix}:order:{{{tag}", 0, -1, withscores=True)
         assert int(thread[b"count"]) == len(order)
@@ -252,7 +252,7 @@ def test_an_edit_near_the_beginning_takes_the_rest_along_in_slices(long: Memory,
     long.context(asked, thread_id="t", resource_id="u")
     long.save_turn([*asked, AIMessage("honey", id="new")], thread_id="t", resource_id="u")
     assert [message.id for message in long.history.messages("t")] == ["m0", "m1", "m2", "m3", "m4", "new"]
-    wait_for(long, raw, prefix, "behind")
+    wait_for(long, raw, prefix, "drop_vectors_from")
     assert_settled(raw, prefix)
     behind = long.history.messages("t", superseded=True)
     assert len(behind) == LONG + 2  # the old question, too
@@ -317,21 +317,21 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
     talk(memory, LONG)
     key = f"{prefix}:thread:{{t}}"
-    wait_for(memory, raw, prefix, "tending")
+    wait_for(memory, raw, prefix, "renew_vectors_from")
     memory.core.state.sweeping.add("t")  # whoever should go on dies each time
     for place in range(3):
         due = round((time.time() + 86_400 + 60) * 1000)
         for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000):
             raw.pexpireat(vector, due)
-        raw.hset(key, "lease", due)
-        raw.hdel(key, "next_lease")
+        raw.hset(key, "vectors_expire_at", due)
+        raw.hdel(key, "next_vectors_expire_at")
         memory.history.append([HumanMessage("one more", id=f"w{place}")], **IDS)
-        assert raw.hexists(key, "tending")
+        assert raw.hexists(key, "renew_vectors_from")
         ends = {raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}
         assert min(ends) >= raw.pexpiretime(key)
     memory.core.state.sweeping.discard("t")
     memory.history.append([HumanMessage("the last", id="last")], **IDS)
-    wait_for(memory, raw, prefix, "tending")
+    wait_for(memory, raw, prefix, "renew_vectors_from")
     assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
     assert_settled(raw, prefix)
 
@@ -342,7 +342,7 @@ def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
     memory.core.state.sweeping.add("t")
     talk(memory, LONG)
-    assert raw.hexists(f"{prefix}:thread:{{t}}", "tending")
+    assert raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
     ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
     assert len(ends) == LONG
     assert min(ends) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
@@ -353,7 +353,7 @@ def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
 ) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
     talk(memory, LONG)
-    wait_for(memory, raw, prefix, "tending")
+    wait_for(memory, raw, prefix, "renew_vectors_from")
     crash(memory, "truncate", 1)
     memory.core.state.sweeping.add("t")
     (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
@@ -367,7 +367,7 @@ def test_the_trash_of_a_thread_that_expires_goes_with_its_vectors(
 ) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(seconds=3))
     talk(memory, 800)
-    wait_for(memory, raw, prefix, "tending")
+    wait_for(memory, raw, prefix, "renew_vectors_from")
     crash(memory, "delete", 1)
     assert list(raw.scan_iter(f"{prefix}:trash:*"))
     wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*", count=1000)))

@@ -240,7 +240,7 @@ def test_vectors_that_are_added_later_expire_with_the_others(
 
 def is_settled(memory: Memory, raw: redis.Redis, prefix: str) -> bool:
     memory.threads.get("t")  # an event loop goes on with its background only while it is used
-    return not raw.hexists(f"{prefix}:thread:{{t}}", "tending")
+    return not raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
 
 
 def test_a_write_renews_the_lease_of_vectors_only_when_it_runs_out(keep: Keep, raw: redis.Redis, prefix: str) -> None:
@@ -258,8 +258,8 @@ def test_a_write_renews_the_lease_of_vectors_only_when_it_runs_out(keep: Keep, r
 
     assert renewals("next") <= 10
     soon = round((time.time() + 160_000) * 1000)  # less than two ttls
-    raw.hset(f"{prefix}:thread:{{t}}", "lease", soon)
-    assert renewals("late") > 600
+    raw.hset(f"{prefix}:thread:{{t}}", "vectors_expire_at", soon)
+    assert renewals("vectors_expire_first") > 600
     assert renewals("later") <= 10
     assert len({end for key, end in ends(raw, prefix).items() if ":vector:" in key}) == 1
 
@@ -384,7 +384,7 @@ def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
     assert raw.pexpiretime(thread) / 1000 - time.time() > 86_000
     assert len(vectors(raw, prefix)) == 1300 + (name == "append")
     assert min(vectors(raw, prefix)) >= raw.pexpiretime(thread)
-    assert not raw.hexists(thread, "late")
+    assert not raw.hexists(thread, "vectors_expire_first")
 
 
 def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.Redis, prefix: str) -> None:
@@ -396,7 +396,7 @@ def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.R
         effect = next(plan)
         while True:
             outcome = yield effect
-            if raw.hexists(f"{prefix}:thread:{{t}}", "late"):
+            if raw.hexists(f"{prefix}:thread:{{t}}", "vectors_expire_first"):
                 return
             effect = plan.send(outcome)
 
@@ -417,10 +417,10 @@ def test_a_round_is_not_begun_anew_before_it_is_through(keep: Keep, raw: redis.R
     wait_until(lambda: is_settled(memory, raw, prefix))
     memory.core.state.sweeping.add("t")
     thread = f"{prefix}:thread:{{t}}"
-    raw.hset(thread, "lease", round((time.time() + 86_400 + 600) * 1000))
+    raw.hset(thread, "vectors_expire_at", round((time.time() + 86_400 + 600) * 1000))
     say(memory, "one more")
-    assert raw.hexists(thread, "tending")
-    raw.hset(thread, "tending", 1200)  # somebody else is that far
-    raw.hset(thread, "next_lease", round((time.time() + 86_400 + 700) * 1000))  # it takes longer than a ttl
+    assert raw.hexists(thread, "renew_vectors_from")
+    raw.hset(thread, "renew_vectors_from", 1200)  # somebody else is that far
+    raw.hset(thread, "next_vectors_expire_at", round((time.time() + 86_400 + 700) * 1000))  # it takes longer than a ttl
     say(memory, "and one")
-    assert raw.hget(thread, "tending") == b"1200"
+    assert raw.hget(thread, "renew_vectors_from") == b"1200"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from langchain_workingmem._redis.recent import MOST, Recent
-from langchain_workingmem._redis.shown import ShownMessages, ShownToModel
+from langchain_workingmem._redis.process_cache import MOST, Recent, ShownMessages, ShownToModel
 
 
 def test_nothing_is_known_of_what_nobody_noted() -> None:

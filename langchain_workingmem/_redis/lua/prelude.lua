@@ -1,14 +1,14 @@
--- In front of the scripts that write, behind header.lua.
+-- Goes after header.lua, before the scripts that write.
 
--- Microseconds since the epoch. A double holds them exactly, but Lua prints it rounded: hence `whole`.
+-- Returns the microseconds since the epoch; print them with `as_integer`.
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- Calls a command for the arguments from ARGV[first] to ARGV[last], a thousand at a time: one by one, Search would read a
--- document with thousands of labels again for each of them, and `unpack` cannot take any number.
-local function with_arguments(command, key, first, last)
+-- Calls a command with ARGV[first] to ARGV[last], a thousand at a time: `unpack` has a limit, and Search indexes the
+-- document again after each call.
+local function call_in_batches(command, key, first, last)
   for at = first, last, 1000 do
     redis.call(command, key, unpack(ARGV, at, math.min(at + 999, last)))
   end
@@ -18,7 +18,7 @@ local function vector_key(seq, chunk, size)
   return KEYS[4] .. seq .. ':' .. chunk .. ':' .. size
 end
 
--- The keys of a stored message's vectors.
+-- Returns the keys of a stored message's vectors.
 local function vector_keys(seq, value)
   local _, _, size, chunks = string.match(value, HEADER)
   local keys = {}
@@ -28,7 +28,8 @@ local function vector_keys(seq, value)
   return keys
 end
 
-local function drop_vectors(seq, value)
+-- Deletes the vectors of a message; returns how many there were.
+local function delete_vectors(seq, value)
   local keys, dropped = vector_keys(seq, value), 0
   for at = 1, #keys, 1000 do
     dropped = dropped + redis.call('UNLINK', unpack(keys, at, math.min(at + 999, #keys)))
@@ -36,15 +37,15 @@ local function drop_vectors(seq, value)
   return dropped
 end
 
--- What concerns all vectors of a thread is done in slices, because nobody else is served while a script runs.
--- Returns a function that is asked in front of each message, and told how many vectors it has: false when the slice is over.
--- A slice ends behind `most` vectors, or when it has taken too long; a few messages are in it however long they take.
-local SLICE, FEW, SECONDS = 500, 20, 0.01
-local function slice(most)
+-- Work on all vectors of a thread is done in slices, because Redis serves no other client while a script runs.
+-- Returns a function that takes the number of vectors of the next message, and returns false when the slice must end:
+-- after `most` vectors or MAX_SECONDS. The first message always fits, and MIN_MESSAGES fit whatever the time.
+local SLICE_VECTORS, MIN_MESSAGES, MAX_SECONDS = 500, 20, 0.01
+local function new_budget(most)
   local began, messages, vectors = os.clock(), 0, 0
   return function(more)
     messages, vectors = messages + 1, vectors + more
-    return messages == 1 or (vectors <= most and (messages <= FEW or os.clock() - began < SECONDS))
+    return messages == 1 or (vectors <= most and (messages <= MIN_MESSAGES or os.clock() - began < MAX_SECONDS))
   end
 end
 
@@ -53,17 +54,17 @@ local function vector_count(value)
   return tonumber(chunks or 0)
 end
 
--- Calls visit(id, seq, value) for the messages of a sorted set from a sequence number on, until the slice is over. Returns
--- where the next one begins; nothing when this was the last.
-local function walk(key, messages, low, goes_on, visit)
+-- Calls visit(id, seq, value) for the messages of a sorted set from a sequence number on, until the budget is spent.
+-- Returns the sequence number at which the next slice begins, nil after the last message.
+local function visit_messages(key, messages, low, within_budget, visit)
   while true do
     local ranked = redis.call('ZRANGE', key, low, '+inf', 'BYSCORE', 'LIMIT', 0, 100, 'WITHSCORES')
     if #ranked == 0 then return end
     local ids = {}
     for at = 1, #ranked, 2 do ids[#ids + 1] = ranked[at] end
     for at, value in ipairs(redis.call('HMGET', messages, unpack(ids))) do
-      if value then -- else somebody evicted all of them
-        if not goes_on(vector_count(value)) then return ranked[2 * at] end
+      if value then -- Redis may have evicted the messages
+        if not within_budget(vector_count(value)) then return ranked[2 * at] end
         visit(ids[at], ranked[2 * at], value)
       end
     end
@@ -71,127 +72,136 @@ local function walk(key, messages, low, goes_on, visit)
   end
 end
 
--- Takes the vectors of a message away, and says in it that it has none.
-local function undress(id, seq, value)
+-- Deletes the vectors of a message, and writes into its header that it has none. Returns how many there were.
+local function clear_vectors(id, seq, value)
   local at, _, size, _, said, state, rest = string.match(value, HEADER)
   redis.call('HSET', KEYS[3], id, header(at, '', size, 0, said, state) .. string.sub(value, rest))
-  return drop_vectors(seq, value)
+  return delete_vectors(seq, value)
 end
 
--- Gives the vectors of the current branch the owner and the lease of their thread, a slice of them. `tending` tells where
--- the next slice begins. A message whose vectors have gone (evicted, or expired while nobody went on) says so from then on,
--- so that reindex() heals it.
-local function tend(goes_on)
-  local owner, cursor, coming = unpack(redis.call('HMGET', KEYS[1], 'resource', 'tending', 'next_lease'))
+-- Writes the owner and the next expiry of the thread into a slice of the current branch's vectors. Where vectors were
+-- evicted or have expired, the header of their message then says that it has none, so that reindex() makes new ones.
+local function renew_vectors(within_budget)
+  local owner, cursor, next_expiry =
+    unpack(redis.call('HMGET', KEYS[1], 'resource', 'renew_vectors_from', 'next_vectors_expire_at'))
   if not cursor then return end
-  cursor = walk(KEYS[2], KEYS[3], cursor, goes_on, function(id, seq, value)
+  cursor = visit_messages(KEYS[2], KEYS[3], cursor, within_budget, function(id, seq, value)
     local is_bare = false
     for _, key in ipairs(vector_keys(seq, value)) do
-      local named = redis.call('HGET', key, 'resource')
-      is_bare = is_bare or not named
-      if named and named ~= owner then redis.call('HSET', key, 'resource', owner) end
-      -- one that was written since may hold a longer lease; GT leaves alone what has none
-      if named and coming and redis.call('PEXPIREAT', key, coming, 'GT') == 0 then
-        redis.call('PEXPIREAT', key, coming, 'NX')
+      local old_owner = redis.call('HGET', key, 'resource')
+      is_bare = is_bare or not old_owner
+      if old_owner and old_owner ~= owner then redis.call('HSET', key, 'resource', owner) end
+      -- GT: a newer vector may expire later. GT ignores a key without expiry, hence NX.
+      if old_owner and next_expiry and redis.call('PEXPIREAT', key, next_expiry, 'GT') == 0 then
+        redis.call('PEXPIREAT', key, next_expiry, 'NX')
       end
     end
-    if is_bare then undress(id, seq, value) end
+    if is_bare then clear_vectors(id, seq, value) end
   end)
   if cursor then
-    redis.call('HSET', KEYS[1], 'tending', cursor)
+    redis.call('HSET', KEYS[1], 'renew_vectors_from', cursor)
   else
-    if coming then redis.call('HSET', KEYS[1], 'lease', coming) end
-    redis.call('HDEL', KEYS[1], 'tending', 'next_lease')
+    if next_expiry then redis.call('HSET', KEYS[1], 'vectors_expire_at', next_expiry) end
+    redis.call('HDEL', KEYS[1], 'renew_vectors_from', 'next_vectors_expire_at')
   end
 end
 
--- A thread with a `ttl` (ms) expires that long after its last write, all its own keys in one instant. Its vectors may be
--- many, so they hold a `lease` (ms since the epoch) of up to three times that. A write begins a round that renews it when less
--- than two are left. A round takes several slices and is never begun anew before it is through, so it ends however often
--- it is interrupted. For one more ttl nothing depends on it; then the thread is `late`: some vectors might expire before
--- it, and a writer does the slices before its call returns.
--- `hold` is for each vector that is written, `keep` for the end of every write. Returns 0 when nothing is left to be done, 1 when
--- slices are, 2 when the thread is late. `given` is the ttl that the thread is about to get, if any.
-local lease
-local function expire_vector(vector, given)
-  if lease == nil then
-    local held, coming, ttl = unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'ttl'))
-    ttl = given or ttl
-    lease = coming or held
+-- A thread with a `ttl` (ms) expires that long after its last write; all its own keys expire in the same millisecond.
+-- Its vectors may be many, so they expire later, at `vectors_expire_at` (ms since the epoch): up to three ttl after the
+-- write. When less than two ttl are left, a write starts a renewal: slices that raise the expiry of all vectors to
+-- `next_vectors_expire_at`. The next renewal starts after this one is complete, so an interrupted one is continued. If
+-- it takes longer than a ttl, `vectors_expire_first` is set: some vectors might expire before the thread, so writers
+-- finish the renewal before they return.
+
+-- Sets the expiry of a vector that is written. `new_ttl` is the ttl that the thread is about to get, if any.
+local vector_expiry
+local function expire_vector(vector, new_ttl)
+  if vector_expiry == nil then
+    local expiry, next_expiry, ttl =
+      unpack(redis.call('HMGET', KEYS[1], 'vectors_expire_at', 'next_vectors_expire_at', 'ttl'))
+    ttl = new_ttl or ttl
+    vector_expiry = next_expiry or expiry
     local present = math.floor(now() / 1000)
-    if ttl and (not lease or tonumber(lease) < present + ttl) then lease = whole(present + 3 * ttl) end
+    if ttl and (not vector_expiry or tonumber(vector_expiry) < present + ttl) then
+      vector_expiry = as_integer(present + 3 * ttl)
+    end
   end
-  if lease then
-    redis.call('PEXPIREAT', vector, lease)
+  if vector_expiry then
+    redis.call('PEXPIREAT', vector, vector_expiry)
   else
-    redis.call('PERSIST', vector) -- one of the same name may be left of a thread that has expired
+    redis.call('PERSIST', vector) -- an expired thread of the same id may have left a vector of this name
   end
 end
 
--- Begins a round when one is due and none is under way. Returns whether it has begun.
-local function begin_round()
-  local ttl, held, coming = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'lease', 'next_lease'))
-  local ends = redis.call('PEXPIRETIME', KEYS[1])
-  if not ttl or ends < 0 or coming or tonumber(held or 0) >= ends + ttl then return false end
-  redis.call('HSET', KEYS[1], 'next_lease', whole(ends + 2 * ttl), 'tending', 0)
+-- Starts a renewal if one is due and none is under way. Returns whether it has.
+local function start_renewal()
+  local ttl, expiry, next_expiry =
+    unpack(redis.call('HMGET', KEYS[1], 'ttl', 'vectors_expire_at', 'next_vectors_expire_at'))
+  local thread_expiry = redis.call('PEXPIRETIME', KEYS[1])
+  if not ttl or thread_expiry < 0 or next_expiry or tonumber(expiry or 0) >= thread_expiry + ttl then return false end
+  redis.call('HSET', KEYS[1], 'next_vectors_expire_at', as_integer(thread_expiry + 2 * ttl), 'renew_vectors_from', 0)
   return true
 end
 
--- Writes down whether the thread is late. Returns what `keep` does.
-local function what_is_left()
-  local held, coming, late, tending, behind, trash =
-    unpack(redis.call('HMGET', KEYS[1], 'lease', 'next_lease', 'late', 'tending', 'behind', 'trash'))
-  -- without a lease all vectors stay, or were written in the first round
-  local least = tonumber(held or coming)
-  if tending and least and least < redis.call('PEXPIRETIME', KEYS[1]) then
-    if not late then redis.call('HSET', KEYS[1], 'late', 1) end
+-- Updates `vectors_expire_first`. Returns 2 if that is set, 1 if other slices are left to do, else 0.
+local function remaining_work()
+  local expiry, next_expiry, expire_first, renew_from, drop_from, trash = unpack(redis.call('HMGET', KEYS[1],
+    'vectors_expire_at', 'next_vectors_expire_at', 'vectors_expire_first', 'renew_vectors_from', 'drop_vectors_from',
+    'trash'))
+  -- without `vectors_expire_at` all vectors stay, or were written during the first renewal
+  local earliest = tonumber(expiry or next_expiry)
+  if renew_from and earliest and earliest < redis.call('PEXPIRETIME', KEYS[1]) then
+    if not expire_first then redis.call('HSET', KEYS[1], 'vectors_expire_first', 1) end
     return 2
   end
-  if late then redis.call('HDEL', KEYS[1], 'late') end
-  return (tending or behind or trash) and 1 or 0
+  if expire_first then redis.call('HDEL', KEYS[1], 'vectors_expire_first') end
+  return (renew_from or drop_from or trash) and 1 or 0
 end
 
+-- Ends every write: sets the expiry of the thread's keys. Returns what `remaining_work` returns.
 local function renew_ttl()
   local ttl = redis.call('HGET', KEYS[1], 'ttl')
   if ttl then
-    local ends = whole(math.floor(now() / 1000) + ttl)
-    for _, place in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
-      redis.call('PEXPIREAT', KEYS[place], ends)
+    local expiry = as_integer(math.floor(now() / 1000) + ttl)
+    for _, number in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
+      redis.call('PEXPIREAT', KEYS[number], expiry)
     end
-    if begin_round() then tend(slice(SLICE)) end
+    if start_renewal() then renew_vectors(new_budget(SLICE_VECTORS)) end
   end
-  return what_is_left()
+  return remaining_work()
 end
 
--- The trash holds what was deleted, until its vectors are gone: for each number a part of a thread under the names of `bin`.
-local function bin(number, kind)
+-- The trash holds deleted messages until their vectors are deleted: numbered parts, each under three keys.
+-- Returns such a key; `kind` is order, superseded or messages.
+local function trash_key(number, kind)
   return KEYS[9] .. ':' .. number .. ':' .. kind
 end
 
--- The sequence number of the first message of a new thread: no slice may take its vectors for those in the trash of an older
--- thread of the same name.
+-- Returns the first sequence number of a new thread. It is above those in the trash of an older thread of the same id,
+-- whose vectors would have the same keys otherwise.
 local function first_seq()
   local first = 0
   for _, number in ipairs(redis.call('HKEYS', KEYS[9])) do first = math.max(first, number) end
   return first
 end
 
--- Fields of a new thread.
-local function born(at)
+-- Writes the fields of a new thread.
+local function init_thread(at)
   local first = first_seq()
-  redis.call('HSET', KEYS[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', whole(first))
+  redis.call('HSET', KEYS[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', as_integer(first))
   if first > 0 then redis.call('HSET', KEYS[1], 'trash', 1) end
 end
 
--- Fails when another program has put something else under a name of the thread: before the first write, so that a script
--- writes all or nothing. KEYS[4] is no key, so that the intersection is empty at once.
-local function check_kinds()
+-- Fails if another program has stored another type under a key of the thread: before the first write, so that a script
+-- writes all or nothing. KEYS[4] is only a prefix, so the intersection is empty at once.
+local function check_key_types()
   redis.call('ZINTERCARD', 6, KEYS[2], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], 'LIMIT', 1)
   redis.call('HLEN', KEYS[3])
 end
 
--- An error reply when working memory must not be written: its thread is gone or somebody else's, its resource is deleted.
-local function no_memory(resource)
+-- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another
+-- resource, or the resource is being deleted.
+local function memory_refusal(resource)
   if #KEYS == 3 then
     return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
   end
@@ -199,7 +209,7 @@ local function no_memory(resource)
   return wrong_owner(resource)
 end
 
--- `labels` makes each pair of the metadata a tag, so that the index can filter on any of them.
+-- Writes `labels`: a tag for each pair of the metadata, so that the index can filter on any of them.
 local function refresh_labels()
   local fields = redis.call('HGETALL', KEYS[1])
   local labels = {}

@@ -1,14 +1,12 @@
--- Does a slice of what longer operations have left to be done about the vectors of a thread.
--- ARGV  most vectors that it looks at
--- Reply 2 when the vectors may expire before the thread, 1 when there is more to do, else 0, and the number of vectors that
---       were deleted.
-local goes_on = slice(tonumber(ARGV[1]))
-local is_late = redis.call('HEXISTS', KEYS[1], 'late') == 1
-if is_late then tend(goes_on) end -- before all else
-local dropped = empty_trash(goes_on)
-if redis.call('EXISTS', KEYS[9]) == 0 then dropped = dropped + strip(goes_on) end
-local behind, trash = unpack(redis.call('HMGET', KEYS[1], 'behind', 'trash'))
-if not behind and not trash and not is_late then tend(goes_on) end
-begin_round() -- the one that is through may have begun long ago, or for a shorter ttl
-local left = what_is_left()
-return {math.max(left, redis.call('EXISTS', KEYS[9])), dropped}
+-- Does a slice of the work on vectors that other scripts have left: expiry, owner, and vectors to delete.
+-- ARGV  number of vectors at most
+-- Reply 2 if vectors may expire before the thread, 1 if there is more to do, else 0; number of vectors deleted
+local within_budget = new_budget(tonumber(ARGV[1]))
+local is_urgent = redis.call('HEXISTS', KEYS[1], 'vectors_expire_first') == 1
+if is_urgent then renew_vectors(within_budget) end
+local dropped = empty_trash(within_budget)
+if redis.call('EXISTS', KEYS[9]) == 0 then dropped = dropped + drop_superseded_vectors(within_budget) end
+local drop_from, trash = unpack(redis.call('HMGET', KEYS[1], 'drop_vectors_from', 'trash'))
+if not drop_from and not trash and not is_urgent then renew_vectors(within_budget) end
+start_renewal() -- the last one may have started long ago, or for a shorter ttl
+return {math.max(remaining_work(), redis.call('EXISTS', KEYS[9])), dropped}

@@ -25,19 +25,19 @@ local function main_id(seq)
 end
 
 -- The `said` and `state` of a stored message.
-local MARK = '^{"stored_at":%d+,"vectors":"[^"]*","said":"([^"]*)","state":"([^"]*)",'
-local function mark_of(id)
-  return string.match(redis.call('HGET', KEYS[3], id), MARK)
+local SAID_AND_STATE = '^{"stored_at":%d+,"vectors":"[^"]*","said":"([^"]*)","state":"([^"]*)",'
+local function said_and_state(id)
+  return string.match(redis.call('HGET', KEYS[3], id), SAID_AND_STATE)
 end
 
 -- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on, 500 of them read at once.
-local function each_mark(first, visit)
+local function each_on_branch(first, visit)
   local ranked = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE', 'WITHSCORES')
   for start = 1, #ranked, 1000 do
     local ids = {}
     for at = start, math.min(start + 999, #ranked), 2 do ids[#ids + 1] = ranked[at] end
     for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
-      visit(ids[at], tonumber(ranked[start + 2 * at - 1]), string.match(value, MARK))
+      visit(ids[at], tonumber(ranked[start + 2 * at - 1]), string.match(value, SAID_AND_STATE))
     end
   end
 end
@@ -69,7 +69,7 @@ local function locate(entries)
                 entry.back = true
               end
               -- deleted since, or what stands under the alias was edited
-              if not entry.known or string.match(mark_of(entry.known), '^%w*') ~= entry.words then
+              if not entry.known or string.match(said_and_state(entry.known), '^%w*') ~= entry.words then
                 entry.seq, entry.back, entry.known = nil, nil, nil
               end
             end
@@ -92,7 +92,7 @@ local function recognise(entries, from, to)
   local steps = 0
 
   local function is_note(seq)
-    local _, state = mark_of(id_at(seq))
+    local _, state = said_and_state(id_at(seq))
     return state == ''
   end
 
@@ -111,7 +111,7 @@ local function recognise(entries, from, to)
       left_behind = {}
       local ranked = redis.call('ZRANGE', KEYS[7], '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, MOST_SAID, 'WITHSCORES')
       for at = #ranked - 1, 1, -2 do
-        local words = string.match(mark_of(ranked[at]), '^%w*')
+        local words = string.match(said_and_state(ranked[at]), '^%w*')
         if words ~= '' then
           local seq = tonumber(ranked[at + 1])
           local one = {seq = seq_of(seq), words = words, id = ranked[at], back = true}
@@ -202,7 +202,7 @@ local function recognise(entries, from, to)
     local entry = entries[i]
     if entry.seq then
       if entry.words ~= '' then
-        if not anchored then notes_count = select(2, mark_of(entry.known)) == '' end
+        if not anchored then notes_count = select(2, said_and_state(entry.known)) == '' end
         position, is_lost, anchored = math.max(position or -1, entry.seq), false, true
       end
     elseif entry.words ~= '' and not is_lost then
@@ -211,7 +211,7 @@ local function recognise(entries, from, to)
       if found then
         entry.seq, entry.known, entry.back = found.seq, found.id or id_at(found.seq), found.back or false
         entry.main = found.main
-        if not anchored then notes_count = select(2, mark_of(entry.known)) == '' end
+        if not anchored then notes_count = select(2, said_and_state(entry.known)) == '' end
         position, anchored, found_any = found.seq, true, true
       elseif position then
         is_lost = true
@@ -223,7 +223,7 @@ end
 
 -- The stored tool traffic between messages of the list between which the list has tool traffic of its own, without our ids:
 -- there the caller's version stands for it.
-local function covered_traffic(entries, from, to)
+local function resent_traffic(entries, from, to)
   local covered, last, has_own = {}, nil, false
   for i = from, to do
     local entry = entries[i]
@@ -233,7 +233,7 @@ local function covered_traffic(entries, from, to)
       if last and has_own then
         for _, key in ipairs({KEYS[2], KEYS[7]}) do
           for _, id in ipairs(redis.call('ZRANGE', key, '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
-            if is_traffic(mark_of(id)) then covered[id] = true end
+            if is_traffic(said_and_state(id)) then covered[id] = true end
           end
         end
       end
@@ -246,7 +246,7 @@ end
 -- What a list of a caller leaves behind, their sequence numbers, what it takes up again, and where it begins. `notes_count`: the list begins with what some program
 -- added, so that is what its own program does, and other such messages are no longer somebody else's.
 local function compare_list(entries, from, to, notes_count)
-  local kept, first, last = covered_traffic(entries, from, to), nil, nil
+  local kept, first, last = resent_traffic(entries, from, to), nil, nil
   local back = {}
   for i = from, to do
     local entry = entries[i]
@@ -257,7 +257,7 @@ local function compare_list(entries, from, to, notes_count)
         back[#back + 1] = entry.known
         if last and entry.words ~= '' then -- with the tool traffic that led to it
           for _, id in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
-            if is_traffic(mark_of(id)) then
+            if is_traffic(said_and_state(id)) then
               back[#back + 1] = id
               kept[id] = true
             end
@@ -272,26 +272,26 @@ local function compare_list(entries, from, to, notes_count)
     left[#left + 1] = id
     gone[seq] = true
   end
-  local function leave_waiting()
+  local function supersede_waiting()
     for _, one in ipairs(waiting) do leave(one[1], one[2]) end
     waiting = {}
   end
   if first then
-    each_mark(first, function(id, seq, said, state)
+    each_on_branch(first, function(id, seq, said, state)
       if kept[id] then
         if not is_traffic(said) then waiting = {} end -- the tool traffic in front of what stays stays
       elseif state ~= '' or notes_count then
         if is_traffic(said) then
           waiting[#waiting + 1] = {id, seq}
         else
-          leave_waiting()
+          supersede_waiting()
           leave(id, seq)
         end
       end
     end)
     -- a question that is asked again leaves behind whatever came of it
     local final = entries[to]
-    if final and final.seq and string.sub(final.words, 1, 1) == 'q' then leave_waiting() end
+    if final and final.seq and string.sub(final.words, 1, 1) == 'q' then supersede_waiting() end
   end
   return left, gone, back, first
 end

@@ -17,7 +17,7 @@ local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', '
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
-check_kinds()
+check_key_types()
 local owner = thread[1] or resource
 local next_seq = tonumber(thread[2] or first_seq())
 local last_at = tonumber(thread[3] or 0)
@@ -50,13 +50,13 @@ end
 local changed = false
 local revived = {}
 local function follow(left, back)
-  local gone = supersede_all(left)
+  local gone = supersede_messages(left)
   if gone > 0 then
     count = count - gone
     changed = true
   end
   for _, id in ipairs(back) do
-    local is_back, main = revive(id)
+    local is_back, main = restore_message(id)
     count = count + is_back
     changed = changed or is_back == 1 or main ~= id
     revived[#revived + 1] = main
@@ -85,7 +85,7 @@ if mode == 'turn' and thread[1] then
     local anchor
     for _, entry in ipairs(entries) do anchor = anchor or (entry.seq and entry) end
     if anchor then
-      notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
+      notes_count = notes_count or select(2, said_and_state(anchor.known)) == ''
       local left, _, back = compare_list(entries, 1, #entries, notes_count)
       follow(left, back)
       -- tool traffic that is sent again between messages of the thread, under ids of its own, is there already
@@ -106,7 +106,7 @@ if mode == 'turn' and thread[1] then
       if entry.known then kept[entry.known] = true end
     end
     for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '(' .. asked.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 500)) do
-      if not kept[id] and select(2, mark_of(id)) == 't' .. whole(asked.seq) then left[#left + 1] = id end
+      if not kept[id] and select(2, said_and_state(id)) == 't' .. as_integer(asked.seq) then left[#left + 1] = id end
     end
     follow(left, {})
   end
@@ -117,7 +117,7 @@ local is_edited = {}
 for _, id in ipairs(versions) do is_edited[id] = true end
 for _, entry in ipairs(entries) do
   local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
-  if seq and string.match(mark_of(entry.id), '^%w*') ~= entry.words then -- else it was written before, and the reply was lost
+  if seq and string.match(said_and_state(entry.id), '^%w*') ~= entry.words then -- else it was written before, and the reply was lost
     keep_version(entry.id, seq, redis.call('HGET', KEYS[3], entry.id))
   end
 end
@@ -131,7 +131,7 @@ if source == 's' then
     lineage = state
   else
     local seq = value and redis.call('ZSCORE', KEYS[2], anchor)
-    lineage = seq or whole(next_seq)
+    lineage = seq or as_integer(next_seq)
   end
   for _, id in ipairs(marks) do
     local old = redis.call('HGET', KEYS[3], id)
@@ -143,7 +143,7 @@ if source == 's' then
 end
 
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
-local upto = spoken()
+local upto = tokens_said()
 local inserted = 0
 local stored = {}
 local may_revive = (mode == 'append' or mode == 'turn') and redis.call('EXISTS', KEYS[7]) == 1
@@ -154,7 +154,7 @@ local function save(entry)
   local chunks = tonumber(ARGV[entry.place + 8])
   if may_revive then
     local is_back
-    is_back, id = revive(id)
+    is_back, id = restore_message(id)
     if is_back == 1 then
       count = count + 1
       changed = true
@@ -181,7 +181,7 @@ local function save(entry)
     if mode ~= 'heal' and not is_copy then
       local old_words, old_weight, old_upto = string.match(old_said, '^(%w*)/(%d+)/(%d+)')
       if old_words ~= words or (string.sub(old_said, -1) == '!' and mode ~= 'update') then
-        said = words .. '/' .. weight .. '/' .. (words ~= '' and old_words == '' and whole(upto + weight) or old_upto)
+        said = words .. '/' .. weight .. '/' .. (words ~= '' and old_words == '' and as_integer(upto + weight) or old_upto)
       end
     end
     if same then
@@ -192,16 +192,16 @@ local function save(entry)
     end
     stored_at = at
     if write then
-      drop_vectors(seq, old)
+      delete_vectors(seq, old)
     elseif state ~= old_state or said ~= old_said then
       redis.call('HSET', KEYS[3], id,
         header(at, old_model, old_size, old_chunks, said, state) .. string.sub(old, rest))
     end
     if said ~= old_said then
-      unlist_said(seq, old_said)
-      if not is_behind then list_said(seq, said) end
-      for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. whole(seq - 1), '(' .. seq, 'BYSCORE')) do
-        if string.match(mark_of(version), '^%w*') == words then -- the words of an older version are those of now
+      remove_said(seq, old_said)
+      if not is_behind then add_said(seq, said) end
+      for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE')) do
+        if string.match(said_and_state(version), '^%w*') == words then -- the words of an older version are those of now
           redis.call('ZREM', KEYS[7], version)
           redis.call('HDEL', KEYS[3], version)
         end
@@ -211,19 +211,19 @@ local function save(entry)
   elseif mode ~= 'heal' then
     write = true
     changed = true
-    seq = whole(next_seq)
+    seq = as_integer(next_seq)
     next_seq = next_seq + 1
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
-    stored_at = whole(last_at)
+    stored_at = as_integer(last_at)
     inserted = inserted + 1
     count = count + 1
     upto = upto + weight
-    said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. whole(upto)
+    said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
     -- of which question's turn it is a part
     state = lineage or (source == 't' and question and question ~= seq and 't' .. question) or source
     redis.call('ZADD', KEYS[2], seq, id)
-    list_said(seq, said)
+    add_said(seq, said)
   end
   if write then
     redis.call('HSET', KEYS[3], id, header(stored_at, model, size, chunks, said, state) .. body)
@@ -247,12 +247,12 @@ end
 
 local updated_at = thread[6] or ''
 if changed then
-  updated_at = whole(math.max(present, last_at))
+  updated_at = as_integer(math.max(present, last_at))
   if not thread[1] then
     redis.call('HSET', KEYS[1], 'resource', owner, 'created_at', updated_at, 'labels', '')
     if redis.call('EXISTS', KEYS[9]) == 1 then redis.call('HSET', KEYS[1], 'trash', 1) end
   end
-  redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', whole(next_seq), 'last_at', whole(last_at),
+  redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', as_integer(next_seq), 'last_at', as_integer(last_at),
     'count', count)
 end
 local unfinished = 0

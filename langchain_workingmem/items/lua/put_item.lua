@@ -12,13 +12,13 @@ for number = vectors, (old[3] or 0) - 1 do
 end
 local at = now()
 local updated_at = ARGV[8]
-if updated_at == '' then updated_at = whole(math.max(at, (old[2] or 0) + 1)) end -- rising, even when the clock jumps back
+if updated_at == '' then updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) end -- rising, even when the clock jumps back
 local item = {
   'namespace', ARGV[1], 'key', ARGV[2], 'value', ARGV[3], 'within', ARGV[4], 'labels', ARGV[5], 'vectors', vectors,
   'created_at', old[1] or (ARGV[7] ~= '' and ARGV[7]) or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
-local expires_at = ARGV[6] ~= '' and whole(math.floor(at / 1000) + ARGV[6])
+local expires_at = ARGV[6] ~= '' and as_integer(math.floor(at / 1000) + ARGV[6])
 
 local function set(fields, name, value)
   if value then

@@ -4,11 +4,11 @@
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
-check_kinds()
+check_key_types()
 local deleted = tonumber(ARGV[2])
-with_arguments('HDEL', KEYS[1], 3, 2 + deleted)
-with_arguments('HSET', KEYS[1], 3 + deleted, #ARGV)
-redis.call('HSET', KEYS[1], 'updated_at', whole(now()))
+call_in_batches('HDEL', KEYS[1], 3, 2 + deleted)
+call_in_batches('HSET', KEYS[1], 3 + deleted, #ARGV)
+redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
 refresh_labels()
 renew_ttl()
 return redis.call('HGETALL', KEYS[1])

@@ -13,14 +13,14 @@
 local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
 local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local arg = 5 + width
-check_kinds()
+check_key_types()
 local present, made = now(), 0
 if redis.call('EXISTS', KEYS[1]) == 0 then
   if mode == 'more' or mode == 'end' then return redis.error_reply('WMNOTHREAD') end
   made = 1
-  born(whole(present))
+  init_thread(as_integer(present))
   redis.call('HSET', KEYS[1], 'resource', resource)
-  with_arguments('HSET', KEYS[1], 5, 4 + width)
+  call_in_batches('HSET', KEYS[1], 5, 4 + width)
   if mode == 'begin' then redis.call('HSET', KEYS[1], 'unfinished', token) end
   refresh_labels()
 -- the ids of a copy are new: if one exists, this step was written before and its reply was lost
@@ -38,7 +38,7 @@ local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
 local function rising(at)
   return math.max(at == '0' and present or tonumber(at), last_at + 1)
 end
-local count, new, bare, upto, versions = 0, 0, 0, spoken(), {}
+local count, new, bare, upto, versions = 0, 0, 0, tokens_said(), {}
 while arg <= #ARGV do
   local id, kind, value = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
   local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
@@ -51,7 +51,7 @@ while arg <= #ARGV do
     for number, version in ipairs(versions) do
       local at, _, size, _, said, state, rest = string.match(version[2], HEADER)
       redis.call('HSET', KEYS[3], version[1],
-        header(whole(rising(at)), '', size, 0, said, state) .. string.sub(version[2], rest))
+        header(as_integer(rising(at)), '', size, 0, said, state) .. string.sub(version[2], rest))
       redis.call('ZADD', KEYS[7], seq - 1 + number / (#versions + 1), version[1])
       if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
     end
@@ -60,14 +60,14 @@ while arg <= #ARGV do
     -- the sequence numbers are new: sums are made anew, and no checkpoint refers to the message
     local words, weight, refused = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
     if words ~= '' and kind == '0' then upto = upto + weight end
-    said = words .. '/' .. weight .. '/' .. whole(words ~= '' and upto or 0) .. refused
+    said = words .. '/' .. weight .. '/' .. as_integer(words ~= '' and upto or 0) .. refused
     if state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
-      header(whole(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
+      header(as_integer(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
     if refused ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
-    redis.call('ZADD', kind == '0' and KEYS[2] or KEYS[7], whole(seq), id)
+    redis.call('ZADD', kind == '0' and KEYS[2] or KEYS[7], as_integer(seq), id)
     if kind == '0' then
-      list_said(whole(seq), said)
+      add_said(as_integer(seq), said)
       count = count + 1
     end
   end
@@ -76,9 +76,9 @@ while arg <= #ARGV do
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[arg])
     if not known and fields > 0 then -- 0: Redis evicted the vector
-      local key = vector_key(whole(seq), chunk, size)
+      local key = vector_key(as_integer(seq), chunk, size)
       redis.call('HSET', key, unpack(ARGV, arg + 1, arg + fields))
-      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', whole(last_at))
+      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', as_integer(last_at))
       expire_vector(key)
     end
     arg = arg + 1 + fields
@@ -89,7 +89,7 @@ while arg <= #ARGV do
   end
 end
 if new > 0 then
-  redis.call('HSET', KEYS[1], 'next_seq', whole(seq), 'last_at', whole(last_at))
+  redis.call('HSET', KEYS[1], 'next_seq', as_integer(seq), 'last_at', as_integer(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
 if mode == 'end' then redis.call('HDEL', KEYS[1], 'unfinished') end

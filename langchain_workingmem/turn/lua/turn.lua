@@ -63,7 +63,7 @@ local state_begins, own_state = nil, nil
 if ARGV[2] == 'state' then
   for _, entry in ipairs(entries) do
     if entry.seq and (not state_begins or entry.seq < state_begins) then
-      state_begins, own_state = entry.seq, select(2, mark_of(entry.known))
+      state_begins, own_state = entry.seq, select(2, said_and_state(entry.known))
     end
   end
   if not tonumber(own_state) then own_state = nil end
@@ -78,9 +78,9 @@ if kind == 'list' then
     anchor = anchor or (entries[at].seq and entries[at])
   end
   -- one message is a new question and leaves nothing behind, unless it says something else under an id that is known
-  local is_edit = anchor and anchor.words ~= '' and string.match(mark_of(anchor.known), '^%w*') ~= anchor.words
+  local is_edit = anchor and anchor.words ~= '' and string.match(said_and_state(anchor.known), '^%w*') ~= anchor.words
   if anchor and (said > 1 or is_edit) then
-    notes_count = notes_count or select(2, mark_of(anchor.known)) == ''
+    notes_count = notes_count or select(2, said_and_state(anchor.known)) == ''
     left, gone, back, first = compare_list(entries, start, #entries, notes_count)
   elseif anchor then
     first = anchor.seq
@@ -99,7 +99,7 @@ else
     if not own_state then -- it begins to belong to this state
       for id in pairs(kept) do marks[#marks + 1] = id end
     elseif redis.call('ZCOUNT', KEYS[2], first, '+inf') > current then
-      each_mark(first, function(id, seq, _, state)
+      each_on_branch(first, function(id, seq, _, state)
         if kept[id] or state ~= own_state then return end
         left[#left + 1] = id
         gone[seq] = true
@@ -123,7 +123,7 @@ end
 local behind = {}
 for _, id in ipairs(back) do
   local seq = seq_of(redis.call('ZSCORE', KEYS[7], id))
-  local said = mark_of(id)
+  local said = said_and_state(id)
   if not is_traffic(said) and string.sub(said, -1) ~= '!' then behind[#behind + 1] = parse_said(seq .. ':' .. said) end
 end
 -- of one role only, where the options say so
@@ -213,7 +213,7 @@ if shows and most then
   end
 end
 
-local known = kind == 'list' and covered_traffic(entries, start, #entries) or {}
+local known = kind == 'list' and resent_traffic(entries, start, #entries) or {}
 for at = start, #entries do
   if entries[at].seq then known[entries[at].known] = true end
 end
@@ -282,7 +282,7 @@ for at, entry in ipairs(entries) do
   changed[at] = said and said.words ~= entry.words and 1 or 0
   refused[at] = 0
   if thread[2] and entry.seq and not said then
-    refused[at] = string.sub(mark_of(entry.known), -1) == '!' and 1 or 0
+    refused[at] = string.sub(said_and_state(entry.known), -1) == '!' and 1 or 0
   end
 end
 local left_seqs = {}

@@ -2,13 +2,13 @@
 -- ARGV  resource, number of fields and values of the memory, those, then for each revision its number and as many fields and
 --       values
 -- Reply 1 (written) or 0 (there is one), what `renew_ttl` returns; WMOWNER, WMNOTHREAD, WMDELETED.
-local refusal = no_memory(ARGV[1])
+local refusal = memory_refusal(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if redis.call('EXISTS', memory_key) == 1 then return {0, 0} end
 local width = tonumber(ARGV[2])
 redis.call('XLEN', revisions_key)
-if #KEYS > 3 then check_kinds() end
+if #KEYS > 3 then check_key_types() end
 redis.call('UNLINK', revisions_key) -- left by a memory that Redis evicted
 for at = 3 + width, #ARGV, 1 + width do
   redis.call('XADD', revisions_key, ARGV[at] .. '-0', unpack(ARGV, at + 1, at + width))

@@ -1,0 +1,131 @@
+"""What one process remembers: bounded mappings that threads may share, and in them what each model was last shown."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from langchain_workingmem._text.unicode import is_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST = 1000  # entries
+
+
+class Recent(Generic[K, V]):
+    """A mapping of at most `most` entries, safe between threads: the least recently used entry is dropped first."""
+
+    __slots__ = ("_entries", "_lock", "_most")
+
+    def __init__(self, most: int = MOST) -> None:
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = Lock()
+        self._most = most
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, or None."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Set an entry."""
+        self.change(key, lambda _: value)
+
+    def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
+        """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
+        with self._lock:
+            made = make(self._entries.pop(key, None))
+            if made is not None:
+                self._entries[key] = made
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+            return made
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def pop(self, key: K) -> V | None:
+        """Remove an entry, and return it."""
+        with self._lock:
+            return self._entries.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """A working memory as a model knows it.
+
+    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next
+    step of the graph.
+    """
+
+    text: str
+    step: Any = None  # the step of the graph after which the model knows `later`
+    later: str | None = None
+
+    def at(self, step: Any) -> str:
+        """Return what the model knew when it made the calls of a step."""
+        return self.text if self.later is None or step == self.step else self.later
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessages:
+    """The messages that a model was shown."""
+
+    ids: frozenset[str]
+    question: str  # the text that is being answered
+
+
+@dataclass(slots=True, kw_only=True)
+class ShownToModel:
+    """What models were shown last, by thread; safe between threads."""
+
+    _shown: Recent[tuple[str | None, str], ShownDocument] = field(default_factory=Recent, repr=False)
+    _messages: Recent[str | None, ShownMessages] = field(default_factory=Recent, repr=False)
+
+    def note_shown_document(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
+        """Note the working memory that a model was shown: in its prompt, or by a tool in a step of its graph."""
+
+        def make(before: ShownDocument | None) -> ShownDocument:
+            if step is None:
+                return ShownDocument(text)
+            return ShownDocument(text if before is None else before.at(step), step, text)
+
+        self._shown.change((thread_id, memory_key), make)
+
+    def shown_document(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
+        """Return the text of a working memory that a model was shown before this step, None if that is unknown."""
+        found = self._shown.get((thread_id, memory_key))
+        return None if found is None else found.at(step)
+
+    def document_after_step(self, thread_id: str | None, memory_key: str) -> str | None:
+        """Return the text that a model knows after the present step, None if that is unknown."""
+        return self.shown_document(thread_id, memory_key, object())
+
+    def note_shown_messages(self, thread_id: str, message_ids: Iterable[str | None], question_text: str) -> None:
+        """Note the messages that a model is shown, and the text of the question that it answers."""
+        self._messages.put(thread_id, ShownMessages(_storable(message_ids), question_text.strip()))
+
+    def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
+        """Note further messages, where some were noted for the thread."""
+        ids = _storable(message_ids)
+        self._messages.change(thread_id, lambda known: known and replace(known, ids=known.ids | ids))
+
+    def shown_messages(self, thread_id: str | None) -> ShownMessages | None:
+        """Return the messages that a model was shown, None if that is unknown."""
+        return self._messages.get(thread_id)
+
+    def forget_shown_messages(self, thread_id: str | None) -> None:
+        """Forget which messages a model was shown."""
+        self._messages.pop(thread_id)
+
+
+def _storable(message_ids: Iterable[str | None]) -> frozenset[str]:
+    return frozenset(id for id in message_ids if id and is_utf8(id))
