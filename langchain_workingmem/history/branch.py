@@ -35,7 +35,7 @@ class Branch:
     kind: Kind = "list"
     left: Sequence[str] = ()  # stored ids that the list has left behind
     back: Sequence[str] = ()  # stored ids that it takes up again
-    marks: Sequence[str] = ()  # stored ids that belong to the state from now on
+    claimed: Sequence[str] = ()  # stored ids that belong to the state from now on
     edited: Sequence[str] = ()  # ids whose words have changed
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list
@@ -43,11 +43,11 @@ class Branch:
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
 
     @property
-    def is_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Tell whether there is anything to write beside new messages."""
-        return bool(self.left or self.back or self.marks or self.edited or (self.aliases and self.kind == "state"))
+        return bool(self.left or self.back or self.claimed or self.edited or (self.aliases and self.kind == "state"))
 
-    def written(self) -> Branch:
+    def without_changes(self) -> Branch:
         """Return what remains to be known of it when it is written down."""
         return Branch(
             kind=self.kind, aliases=self.aliases, anchor=self.anchor, question=self.question, hidden=self.hidden
@@ -58,7 +58,7 @@ class Branch:
         aliases = self.aliases if self.kind == "state" else {}
         is_state = self.kind == "state"
         found: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
-        for ids in (self.left, self.back, self.marks, versions):
+        for ids in (self.left, self.back, self.claimed, versions):
             found += [len(ids), *ids]
         return [*found, len(aliases), *(part for pair in aliases.items() for part in pair)]
 
@@ -94,7 +94,7 @@ class Comparison:
 
 def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) -> Comparison:
     """Read the reply; `messages` are the entries."""
-    start, cut, left, left_seqs, back, marks, stored, seqs, uptos, changed, refused = reply[:11]
+    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused = reply[:11]
     ids = [message.id or "" for message in messages]
     places = {id: seq for id, seq in zip(ids, seqs, strict=True) if seq >= 0}
     if not places:
@@ -107,7 +107,7 @@ def compared(reply: Sequence[Any], messages: Sequence[BaseMessage], kind: Kind) 
         kind=kind,
         left=[id.decode() for id in left],
         back=[id.decode() for id in back],
-        marks=[id.decode() for id in marks],
+        claimed=[id.decode() for id in claimed],
         edited=[id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id],
         aliases={id: name for id, name in names.items() if id and id != name},
         anchor=next((names[id] for id in ids[start:] if id in names), ""),

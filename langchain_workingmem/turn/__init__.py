@@ -3,8 +3,8 @@
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.turn.operations import (
     Gathered,
-    branch_is_saved,
     note_branch,
+    note_saved_branch,
     noted_branch,
     question,
     read_history,
@@ -16,8 +16,8 @@ from langchain_workingmem.turn.operations import (
 __all__ = [
     "Gathered",
     "Turn",
-    "branch_is_saved",
     "note_branch",
+    "note_saved_branch",
     "noted_branch",
     "question",
     "read_history",

@@ -20,9 +20,9 @@ from langchain_workingmem.recall import Query
 from langchain_workingmem.turn.operations import (
     Gathered,
     assemble,
-    branch_is_saved,
     gather,
     note_branch,
+    note_saved_branch,
     noted_branch,
     question,
 )
@@ -123,7 +123,7 @@ class Turn:
             asked.id = branch.question
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
         if noted is not None:
-            branch_is_saved(state, thread_id, asked, noted)
+            note_saved_branch(state, thread_id, asked, noted)
         return stored
 
     def _query(

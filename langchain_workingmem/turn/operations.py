@@ -118,11 +118,11 @@ def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) 
     return state.branches.get((thread_id, key))
 
 
-def branch_is_saved(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
+def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
     """Remember that a branch is written down, in case that the same is saved again."""
     if asked is not None:
         state.branches.pop((thread_id, words_of(asked)))
-        state.branches.put((thread_id, asked.id or ""), branch.written())
+        state.branches.put((thread_id, asked.id or ""), branch.without_changes())
 
 
 @dataclass(frozen=True, slots=True)
