@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +13,9 @@ from langchain_workingmem._redis.codec import is_ours_to_keep
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.history.provider_valid import groups, history_slice, provider_valid
-from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.operations import Gathered, assemble
+from langchain_workingmem.turn.assembling import assemble
+from langchain_workingmem.turn.operations import Gathered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,12 +257,8 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 ) -> None:
     for place, message in enumerate(past):
         message.id = message.id or f"stored {place}"
-    stored = {
-        message.id: StoredMessage(message=message, thread_id="t", seq=seq, stored_at=datetime.fromtimestamp(seq, UTC))
-        for seq, message in enumerate(past)
-    }
-    places = {id or "": row.seq for id, row in stored.items()}
-    gathered = Gathered("t", list(stored.values()), seqs=places)
+    stored = list({message.id: message for message in past}.values())
+    gathered = Gathered("t", stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
     shown = assemble(MemoryState(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
     accept(shown)
     given = {message.id for message in new if message.id}
