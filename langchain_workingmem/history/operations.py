@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
 from langchain_workingmem._redis.access import guarded, owner_tag, run_script
-from langchain_workingmem._redis.codec import (
-    as_messages,
-    decode_message,
-    drafts,
-    is_ours_to_keep,
-    restored,
-    size_of,
-)
+from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_ours_to_keep, restored, size_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import pack, read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
@@ -191,12 +184,7 @@ def _with_id(draft: Draft, id: str) -> BaseMessage:
 
 
 def read(
-    state: MemoryState,
-    thread_id: str,
-    resource_id: str | None,
-    wanted: MessageSelection,
-    *,
-    superseded: bool = False,
+    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection, *, superseded: bool = False
 ) -> Plan[list[BaseMessage]]:
     """Read messages in order, if wanted with those that were superseded. One round trip."""
     if wanted.limit is not None:

@@ -52,7 +52,7 @@ class MessageSelection:
         roles: Sequence[str] | None = None,
         **rest: Any,
     ) -> MessageSelection:
-        """Check and convert the arguments of a caller: times and roles."""
+        """Check and convert times and roles."""
         return cls(
             since=None if since is None else to_micros(since),
             until=None if until is None else to_micros(until),

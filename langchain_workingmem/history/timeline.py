@@ -49,12 +49,7 @@ class _Thread:
 
 
 def of_resource(
-    state: MemoryState,
-    resource_id: str,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    cursor: str | None,
+    state: MemoryState, resource_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
 ) -> Plan[Page[StoredMessage]]:
     """Plan `history.for_resource`. The cursor is the time and thread of the last message."""
     at_least(limit, 1, "limit")

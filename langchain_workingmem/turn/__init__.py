@@ -1,8 +1,16 @@
 """One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
 from langchain_workingmem.turn.api import Turn
-from langchain_workingmem.turn.assembling import question, to_save, turn_of, unsaved
-from langchain_workingmem.turn.operations import Gathered, note_branch, note_saved_branch, noted_branch, read_history
+from langchain_workingmem.turn.messages import (
+    note_branch,
+    note_saved_branch,
+    noted_branch,
+    question,
+    to_save,
+    turn_of,
+    unsaved,
+)
+from langchain_workingmem.turn.operations import Gathered, read_history
 
 __all__ = [
     "Gathered",

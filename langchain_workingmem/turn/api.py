@@ -6,17 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._text.copies import with_memory, without_memory
+from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import Branch, save_messages
+from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
+from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.options import RecallArguments, one_of
 from langchain_workingmem.recall import Query
-from langchain_workingmem.turn.assembling import assemble, question
-from langchain_workingmem.turn.operations import Gathered, gather, note_branch, note_saved_branch, noted_branch
+from langchain_workingmem.turn.messages import (
+    in_order,
+    is_users,
+    note_branch,
+    note_saved_branch,
+    noted_branch,
+    question,
+    turn_of,
+)
+from langchain_workingmem.turn.operations import Gathered, gather
+from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +39,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, OnError
 
 
@@ -109,16 +120,47 @@ class Turn:
         tools: Sequence[str] | None = None,
         name: str | None = None,
     ) -> MemoryContext:
-        """Call `assemble` with the options of this memory."""
-        return assemble(
-            self.core.state,
-            gathered,
-            new,
-            self.history,
-            read_only=read_only,
-            for_model=for_model,
-            tools=tools,
-            name=name,
+        """Put a context together, and note what the model is shown.
+
+        `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
+        Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
+        a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
+        copy of the user's message, so that the prompt keeps its prefix.
+        """
+        state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
+        prompts = [message for message in new if isinstance(message, SystemMessage)]
+        rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
+        given = {message.id for message in rest if message.id}
+        present = turn_of(rest)
+        past = [message for message in gathered.stored if message.id not in given]
+        merged = in_order(past, gathered.seqs, rest[: len(rest) - len(present)])
+        kept, omitted = fit(merged, present, gathered.uptos, self.history, gathered.cut)
+        own = {id(message) for message in rest}
+
+        def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
+            return for_model and not any(
+                isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
+            )
+
+        shown = provider_valid([*kept, *present], is_earlier_answer)
+        asked = next((at for at in range(len(shown) - 1, -1, -1) if is_users(shown[at])), None)
+        words = "" if asked is None else str(without_memory(shown[asked]).text)
+        aliases = gathered.branch.aliases
+        state.note_shown_messages(gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words)
+        blocks: dict[str, list[str]] = {"question": [], "system": []}
+        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
+            blocks[state.recall.placement].append(block)
+        if current is not None:
+            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
+            blocks[state.remembering.placement].append(block)
+            state.note_shown_document(gathered.thread_id, current.key, current.text)
+        if asked is None:
+            blocks["system"] = [*blocks["question"], *blocks["system"]]
+        elif blocks["question"]:
+            shown[asked] = with_memory(shown[asked], blocks["question"])
+        messages, system = [*prompts, *shown], blocks["system"]
+        return MemoryContext(
+            messages=messages, system=system, recalled=recalled, working_memory=current, omitted=omitted
         )
 
     def save(

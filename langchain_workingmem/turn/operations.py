@@ -20,7 +20,6 @@ from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, Opti
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import fetch_hits, find_candidates
-from langchain_workingmem.turn.assembling import question
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -39,32 +38,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 TURN = Script("turn/turn", "header", "history/branch")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
-
-
-def note_branch(state: MemoryState, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
-    """Keep a branch until its turn is saved, under the id of the question and under its words.
-
-    The words serve callers who save new objects without ids. Two different branches with the same words cannot be told
-    apart by them: then neither is found.
-    """
-    if asked := question(messages):
-        words = (thread_id, words_of(asked))
-        state.branches.change(words, lambda other: branch if other is None or other == branch else Branch())
-        state.branches.put((thread_id, asked.id or ""), branch)
-
-
-def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) -> Branch | None:
-    """Return the branch that was noted for a question."""
-    if asked is None:
-        return None
-    return state.branches.get((thread_id, words_of(asked) if asked.id is None else asked.id))
-
-
-def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
-    """Note that a branch is saved; what remains serves a caller who saves the same turn again."""
-    if asked is not None:
-        state.branches.pop((thread_id, words_of(asked)))
-        state.branches.put((thread_id, asked.id or ""), branch.without_changes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +105,10 @@ def gather(
         if last is None and history.max_tokens is None:  # the history shows all of this thread
             query = query.without([thread_id])
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
-        recalling = _recall(state, query, thread_id, resource_id, calls, read, spare)
+        plan = _recall(state, query, thread_id, resource_id, calls, read, spare)
+        plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
-            return (
-                yield from traced(
-                    "retriever", "semantic_recall", query.text, recalling, lambda found: found.recalled.to_documents()
-                )
-            )
+            return (yield from plan)
         except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
             if on_error == "raise":
                 raise
@@ -193,13 +163,14 @@ def read_history(
 def _limits(history: HistoryOptions) -> list[Argument]:
     """Write what the history shows as `turn.lua` reads it."""
     last = history.last_messages
+    roles = f",{','.join(history.roles)}," if history.roles else ""
     most = history.max_tokens if history.token_counter == "approximate" else None
     return [
         "" if last is None else last,
         history.step or last or 1,
         int(history.exclude_tools is True),
-        f",{','.join(history.roles)}," if history.roles else "",
-        "" if most is None else most,
+        roles,
+        most or "",
     ]
 
 
@@ -233,10 +204,8 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
     return Gathered(
         thread_id,
         [row.message for row in rows],
-        seqs={row.message.id or "": row.seq for row in rows} | {names[id]: seq for id, seq in known.items()} | known,
-        uptos={row.message.id or "": row.upto for row in rows}
-        | {names[id]: upto for id, upto in tokens.items()}
-        | tokens,
+        seqs={row.message.id or "": row.seq for row in rows} | {names[id]: known[id] for id in known} | known,
+        uptos={row.message.id or "": row.upto for row in rows} | {names[id]: tokens[id] for id in tokens} | tokens,
         cut=cut,
         branch=branch,
         left_seqs=frozenset(left_seqs),
