@@ -139,14 +139,11 @@ def write_messages(
             failure, digest = error, ""
     arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
-    at = 0
+    waiting = iter(vectors)
     for draft in drafts:
         chunks = draft.chunks if vectors else []
-        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size]
-        arguments += [draft.words, draft.weight, len(chunks)]
-        for chunk in chunks:
-            arguments += [chunk, vectors[at]]
-            at += 1
+        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size, draft.words, draft.weight]
+        arguments += [len(chunks), *(part for chunk in chunks for part in (chunk, next(waiting)))]
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 
     def undo(reply: Any, _: str) -> Command:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from langchain_core import exceptions
 
@@ -41,12 +40,9 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, Mapping):  # botocore
         about = response.get("ResponseMetadata")
         values.append(about.get("HTTPStatusCode") if isinstance(about, Mapping) else None)
-    return next((status for value in values if (status := _as_status(value)) is not None), None)
-
-
-def _as_status(value: Any) -> int | None:
-    """Return an HTTP status, if it is one: OpenAI's `code` is a word, and gRPC's a method."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3:
-        value = int(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and 100 <= value <= 599 else None
+    for value in values:  # which may be anything: OpenAI's `code` is a word, and gRPC's a method
+        is_number = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3
+        status = int(value) if is_number else value
+        if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+            return int(status)
+    return None

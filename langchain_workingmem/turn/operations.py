@@ -105,7 +105,7 @@ def gather(
         if last is None and history.max_tokens is None:  # the history shows all of this thread
             query = query.without([thread_id])
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
-        plan = _recall(state, query, thread_id, resource_id, calls, read, spare)
+        plan = _recall(state, query, calls, read, spare)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
             return (yield from plan)
@@ -118,22 +118,17 @@ def gather(
 
 
 def _recall(
-    state: MemoryState,
-    query: Query,
-    thread_id: str,
-    resource_id: str,
-    calls: Sequence[Command],
-    read: Callable[[list[Any]], Gathered],
-    spare: int,
+    state: MemoryState, query: Query, calls: Sequence[Command], read: Callable[[list[Any]], Gathered], spare: int
 ) -> Plan[Gathered]:
     """Search in the round trip that reads the history, and leave out what the model is shown anyway.
 
     Messages are compared by sequence number: with the ids of all candidates, Search takes a quarter longer.
     """
+    thread_id = query.thread_id or ""
     try:
         ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
-        raise refusal(error, thread_id, resource_id) from None
+        raise refusal(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     known = {*gathered.seqs.values(), *gathered.left_seqs}

@@ -82,8 +82,7 @@ end
 local MOST_SAID = 5000 -- newest messages of the thread among which a list may begin
 local MOST_STEPS = 50000 -- comparisons: a list that repeats the same words could begin anywhere
 local function recognise(entries, from, to)
-  local anchored, is_lost, found_any
-  local position, notes_count
+  local position, anchored, is_lost, found_any, notes_count
   local recent, recent_at, is_whole, superseded, superseded_at
   local steps = 0
 
@@ -237,14 +236,14 @@ local function covered_traffic(entries, from, to)
 end
 
 -- Returns the ids that the list leaves behind, their sequence numbers as a set, the ids that it takes up again, and the sequence
--- number where it begins. With `notes_count` the list begins with a message that some program added: then the list's own program
--- does that, and such messages may be left behind, too.
+-- number where it begins. If the list begins with a message that some program added (`notes_count`), its own program does that,
+-- and such messages may be left behind, too.
 local function compare_list(entries, from, to, notes_count)
-  local kept, first, last = covered_traffic(entries, from, to), nil, nil
-  local back = {}
+  local kept, back, first, last = covered_traffic(entries, from, to), {}, nil, nil
   for i = from, to do
     local entry = entries[i]
     if entry.seq then
+      notes_count = notes_count or (not first and state_of(entry.known) == '')
       kept[entry.known] = true
       first = math.min(first or entry.seq, entry.seq)
       if entry.back then

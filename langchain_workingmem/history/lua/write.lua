@@ -48,8 +48,7 @@ if mode == 'update' then
   end
 end
 
-local changed = false
-local revived = {}
+local changed, revived = false, {}
 local function follow(left, back)
   local gone = supersede_all(left)
   count = count - gone
@@ -76,22 +75,17 @@ if mode == 'turn' and thread[1] then
     is_new = is_new or (kind ~= '' and not entry.seq)
   end
   if not is_turn then
-    local found, notes_count = recognise(entries, 1, #entries)
-    local anchor
-    for _, entry in ipairs(entries) do anchor = anchor or (entry.seq and entry) end
-    if anchor then
-      notes_count = notes_count or state_of(anchor.known) == ''
-      local left, _, back = compare_list(entries, 1, #entries, notes_count)
-      follow(left, back)
-      -- tool traffic without stored ids, between two messages of the thread, is stored already
-      local last, between = nil, {}
-      for _, entry in ipairs(entries) do
-        if entry.words == '' then
-          if not entry.seq then between[#between + 1] = entry end
-        else
-          for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
-          last, between = entry.seq, {}
-        end
+    local _, notes_count = recognise(entries, 1, #entries)
+    local left, _, back = compare_list(entries, 1, #entries, notes_count)
+    follow(left, back)
+    -- tool traffic without stored ids, between two messages of the thread, is stored already
+    local last, between = nil, {}
+    for _, entry in ipairs(entries) do
+      if entry.words == '' then
+        if not entry.seq then between[#between + 1] = entry end
+      else
+        for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
+        last, between = entry.seq, {}
       end
     end
   elseif asked and asked.seq and has_answer and is_new then
@@ -134,8 +128,7 @@ end
 
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = spoken()
-local inserted = 0
-local stored = {}
+local inserted, stored = 0, {}
 local may_revive = (mode == 'append' or mode == 'turn') and redis.call('EXISTS', KEYS[7]) == 1
 -- Writes a message, and returns its stored id.
 local function save(entry)
@@ -153,8 +146,7 @@ local function save(entry)
     seq, is_superseded = redis.call('ZSCORE', KEYS[7], id), true
     model, chunks = '', 0 -- superseded messages have no vectors
   end
-  local stored_at, said, state
-  local write = false
+  local stored_at, said, state, write
   if seq then
     local old = redis.call('HGET', KEYS[3], id)
     local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
@@ -174,9 +166,8 @@ local function save(entry)
     end
     if same then
       write = model ~= '' and (old_model ~= model or mode == 'heal')
-    else
-      write = mode ~= 'heal'
-      changed = changed or write
+    elseif mode ~= 'heal' then
+      write, changed = true, true
     end
     stored_at = at
     if write then

@@ -21,10 +21,8 @@ if thread[1] then locate(entries) end
 -- where the list begins
 local start, notes_count = 1, false
 if thread[1] and kind ~= 'part' then
-  if kind == 'state' then
-    for at, entry in ipairs(entries) do
-      if entry.seq then start = at + 1 end
-    end
+  for at, entry in ipairs(kind == 'state' and entries or {}) do
+    if entry.seq then start = at + 1 end
   end
   local said, found = 0, nil
   for at = start, #entries do
@@ -73,7 +71,6 @@ if kind == 'list' then
   -- a single message is a new question and leaves nothing behind, unless its words have changed under a known id
   local is_edit = anchor and anchor.words ~= '' and words_of(anchor.known) ~= anchor.words
   if anchor and (said > 1 or is_edit) then
-    notes_count = notes_count or state_of(anchor.known) == ''
     left, gone, back, first = compare_list(entries, start, #entries, notes_count)
   elseif anchor then
     first = anchor.seq
@@ -106,11 +103,8 @@ end
 
 -- the question that is asked: later messages of the thread are not its history
 local asked
-for at = #entries, start, -1 do
-  if string.sub(entries[at].words, 1, 1) == 'q' then
-    asked = entries[at].seq
-    break
-  end
+for at = start, #entries do
+  if string.sub(entries[at].words, 1, 1) == 'q' then asked = entries[at].seq end
 end
 local below = asked and '(' .. asked or '+inf'
 
