@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class History:
     """The messages of a memory, as `memory.history`.
 
-    Where `resource_id` may be left out, any owner of the thread is accepted. A `resource_id` that does not own the thread raises
-    `ThreadOwnershipError`, and nothing happens.
+    Where `resource_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
     """
 
     def __init__(self, core: Core) -> None:
@@ -186,9 +185,8 @@ class History:
     def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
-        They stay stored: `messages(superseded=True)` returns them, and recall does not find them. Saving one of them again puts
-        it back. Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`,
-        `MessageNotFoundError`.
+        They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
+        Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         return self._core.run(plans.truncate(self._core.state, thread_id, resource_id, after))
 

@@ -1,7 +1,7 @@
 """How the caller's list of messages differs from the stored thread.
 
-A conversation is edited, regenerated, forked, trimmed, and sent again by clients that keep it themselves. `turn.lua` compares
-the caller's list with the thread. The turn shows the branch of the list, and saving the turn supersedes what the list left behind.
+Clients edit, regenerate, fork, trim and resend conversations. `turn.lua` compares the caller's list with the thread, the turn
+shows the branch of the list, and saving the turn supersedes what the list left behind.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def is_refusal(error: BaseException) -> bool:
 
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
-    values = [getattr(source, name, None) for source in (error, response) for name in _NAMES]
+    values: list[Any] = [getattr(source, name, None) for source in (error, response) for name in _NAMES]
     if isinstance(response, Mapping):  # botocore
         about = response.get("ResponseMetadata")
         values.append(about.get("HTTPStatusCode") if isinstance(about, Mapping) else None)

@@ -63,13 +63,11 @@ class Turn:
         """Plan `Memory.context`."""
         one_of(recall, (False, None), "recall")
         new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
-        gathering = self.gather(
-            new, thread_id, resource_id, recall=recall, last_messages=last_messages, arguments=arguments
-        )
+        plan = self.gather(new, thread_id, resource_id, recall=recall, last_messages=last_messages, arguments=arguments)
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = self.core.new_id()
-        gathered = yield from gathering
+        gathered = yield from plan
         for message in numbered:
             message.id = gathered.branch.aliases.get(message.id or "", message.id)
         if not read_only:
