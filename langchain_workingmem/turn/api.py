@@ -1,4 +1,4 @@
-"""The plans of one turn: behind `Memory.context` and `Memory.save_turn`, and for nodes and middleware."""
+"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware."""
 
 from __future__ import annotations
 
@@ -86,10 +86,7 @@ class Turn:
         last_messages: int | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn, for callers that assemble later or more than once.
-
-        `recall` is False, or arguments of recall, which may also be given as `arguments`. They are checked at once.
-        """
+        """Plan to read what the store holds for a turn; `recall` is False or holds arguments of recall, as `arguments` does."""
         check_id(resource_id, "resource_id")
         state, options = self.core.state, self.core.state.recall
         given = (recall if isinstance(recall, Mapping) else arguments) or {}
