@@ -67,7 +67,7 @@ class AgentTurn:
     def with_saved(self, messages: Sequence[BaseMessage]) -> AgentTurn:
         """Remember that messages are saved, and the branch with them."""
         known = {message.id: message for message in messages if message.id}
-        branch = replace(self.branch.written(), question=self.branch.question or self.question or "")
+        branch = replace(self.branch.without_changes(), question=self.branch.question or self.question or "")
         return replace(self, branch=branch, saved={**self.saved, **known})
 
 
@@ -311,7 +311,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Tell whether the first call of a turn has anything to save beside it: a thread or a task is started for it."""
         if found.saved or not self._saves(config):
             return False
-        return found.branch.is_news or bool(found.unsaved(_said(request)))
+        return found.branch.has_changes or bool(found.unsaved(_said(request)))
 
     def _saves(self, config: RunnableConfig) -> bool:
         return self._persist and PerCall.of(config).saves and not is_inside_a_tool(config)
@@ -399,7 +399,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         asked = question(messages)
         known = before or AgentTurn(asked.id if asked else None, Gathered(""), Branch(kind=kind_of(config)))
         fresh = known.unsaved(messages)
-        if not fresh and not known.branch.is_news:
+        if not fresh and not known.branch.has_changes:
             return
         on_error = on_error or self._on_error
         try:

@@ -16,8 +16,8 @@ from langchain_workingmem.ids import both, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
-    branch_is_saved,
     note_branch,
+    note_saved_branch,
     noted_branch,
     question,
     to_save,
@@ -50,7 +50,7 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
         left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
             yield from save_messages(turn.core, left, thread_id, resource_id, branch=branch)
-            branch = branch.written()
+            branch = branch.without_changes()
         if saves:
             note_branch(turn.core.state, thread_id, messages, branch)
         return found
@@ -90,7 +90,7 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
         branch = noted_branch(turn.core.state, thread_id, asked) or Branch(kind=kind_of(config))
         branch = replace(branch, question=branch.question or _id(asked))
         yield from save_messages(turn.core, to_save(messages, branch), thread_id, resource_id, branch=branch)
-        branch_is_saved(turn.core.state, thread_id, asked, branch)
+        note_saved_branch(turn.core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = both(resolve(config, trust_client_ids=trust_client_ids))

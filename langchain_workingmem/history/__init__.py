@@ -1,26 +1,23 @@
 """Message history: every message of a thread, whole and in order; `memory.history`."""
 
 from langchain_workingmem.history.api import History
-from langchain_workingmem.history.branch import Branch, Comparison, Kind, compared, entries, entry_arguments
+from langchain_workingmem.history.branch import Branch, Kind
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, provider_valid, with_calls
 from langchain_workingmem.history.refusals import is_refusal
-from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.history.rows import READ, MessageSelection, read_rows
 
 __all__ = [
     "READ",
     "Branch",
-    "Comparison",
     "History",
     "Kind",
     "MessageSelection",
-    "compared",
-    "entries",
-    "entry_arguments",
     "fit",
     "history_slice",
     "is_refusal",
     "provider_valid",
+    "read_rows",
     "refuse_messages",
     "save_messages",
     "with_calls",

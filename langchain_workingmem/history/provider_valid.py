@@ -1,12 +1,12 @@
-"""What a model may be shown: pure functions over lists of messages, no I/O.
+"""Lists of messages that providers accept and that fit the options: pure functions, no I/O.
 
-Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages
-without content. Whatever memory puts together passes through `valid`.
+Providers refuse a tool result without its call, a call without all of its results, the same id twice, and messages without
+content. Every list that memory puts together passes through `provider_valid`.
 """
 
 from __future__ import annotations
 
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
@@ -18,7 +18,7 @@ from langchain_workingmem._text.unicode import to_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem.options import HistoryOptions
 
@@ -26,22 +26,16 @@ _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
 
 
-def groups(messages: Iterable[BaseMessage]) -> list[list[BaseMessage]]:
-    """Return what must stay together, as `headed_groups` finds it."""
-    return [group for _, group in headed_groups(messages)]
-
-
 def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
-    """Cut a conversation into what must stay together: a call with its results right behind it, or one message.
+    """Cut a conversation into what must stay together: a call with its results directly after it, or one message.
 
-    A result is found wherever it stands behind its call; a provider that numbers its calls anew in each answer is
-    understood. Left out: results without a call, messages without content, and repetitions of an id (the later one
-    stays, at the first's place). Of an answer whose calls miss any result the words stay, in a copy; in front of each
-    group stands the message that it was made of.
+    Returns each group with the message that it was made of. Results may stand anywhere after their call; providers may number
+    the calls of each answer from the start. Results without a call and messages without content are left out. Of messages with
+    the same id the last one stays, at the position of the first. A call without all of its results becomes a copy of its words.
     """
     unique: dict[object, BaseMessage] = {}
     for message in messages:
-        unique[message.id if message.id is not None else object()] = message
+        unique[object() if message.id is None else message.id] = message
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
@@ -56,70 +50,62 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
                 waiting.update(dict.fromkeys(calls, answers))
         else:
             found.append((message, {}))
-    whole = [
-        (message, [message, *filter(None, answers.values())] if None not in answers.values() else [with_calls(message)])
-        for message, answers in found
-    ]
-    return [(head, group) for head, group in whole if len(group) > 1 or has_content(group[0])]
+    groups: list[tuple[BaseMessage, list[BaseMessage]]] = []
+    for message, answers in found:
+        results = [answer for answer in answers.values() if answer is not None]
+        group = [message, *results] if len(results) == len(answers) else [with_calls(message)]
+        if len(group) > 1 or has_content(group[0]):
+            groups.append((message, group))
+    return groups
 
 
 def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
-    """Copy an answer with only these of its tool calls.
-
-    Content blocks, and what a provider said in its own form, would still carry the others: words remain.
-    """
+    """Copy an answer with only these of its tool calls, and only the text of its content, whose blocks may hold the others."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": extras})
     return from_memory(lean, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
 
 
-def flat(grouped: Iterable[Sequence[BaseMessage]]) -> list[BaseMessage]:
-    """Put groups back into one list."""
-    return [message for group in grouped for message in group]
-
-
 def provider_valid(
     messages: Iterable[BaseMessage], skip: Callable[[Sequence[BaseMessage]], bool] = lambda _: False
 ) -> list[BaseMessage]:
-    """Return the messages that every provider accepts, in order; the first groups are left out as long as `skip` says so."""
-    return [sendable(message) for message in flat(dropwhile(skip, groups(messages)))]
+    """Return the messages that every provider accepts, in order, without the first groups as long as `skip` is true."""
+    groups = (group for _, group in headed_groups(messages))
+    return [sendable(message) for message in chain(*dropwhile(skip, groups))]
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
-    """Return a message as it is, or a copy that requests can carry.
+    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept.
 
-    In the copy there are no lone surrogates (half an emoji, say), and a speaker's name is one that providers accept; the
-    name that was given stays beside it, for whoever saves the copy.
+    The copy keeps the original name in `additional_kwargs`, for saving.
     """
-    content, calls = (
-        message.content,
-        isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls),
-    )
+    content = message.content
+    calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
     if isinstance(content, str) and content.isascii() and not message.name and not calls:
         return message  # nearly all of them
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:
         clean = {name: without_surrogates(value) for name, value in parts.items()}
-        if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # theirs are those of their calls
+        if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # named after their calls
             clean["name"] = acceptable_name(message.name)
         if clean == parts:
             return message
     except RecursionError as error:
         raise OptionError(
-            f"message {message.id!r} is nested deeper than Python can follow, or holds itself",
-            remedy="no provider takes that, so pass content and arguments of tools as plain JSON",
+            f"message {message.id!r} is nested deeper than Python can follow, or contains itself",
+            remedy="pass content and arguments of tools as plain JSON",
         ) from error
     if message.name and clean["name"] != message.name:
-        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name or "")}
+        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name)}
     return message.model_copy(update=clean)
 
 
 def history_slice(
     messages: Sequence[BaseMessage], options: HistoryOptions, new: Sequence[BaseMessage] = ()
 ) -> list[BaseMessage]:
-    """Cut stored messages to what the options allow, whole groups at a time, the newest kept.
+    """Leave out roles and tools as the options say, whole groups at a time.
 
-    A stored call whose results are among the `new` messages belongs to the present turn, and stays whatever the options.
+    A stored call whose results are among the `new` messages belongs to the present turn, and always stays.
     """
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []
@@ -134,7 +120,7 @@ def history_slice(
             kept += _without_tools(group, options.exclude_tools)
     if options.roles is not None:
         kept = [group for group in kept if all(message.type in options.roles for message in group)]
-    return [*flat(kept), *present]
+    return [*chain(*kept), *present]
 
 
 def fit(
@@ -144,11 +130,11 @@ def fit(
     options: HistoryOptions,
     cut: int = 0,
 ) -> tuple[list[BaseMessage], int]:
-    """Cut a history to `max_tokens`, and say how many messages that leaves out, with those that are `cut` already.
+    """Cut a history to `max_tokens`, and count the messages left out, with the `cut` ones, which the store left out.
 
-    Tool traffic leaves first, the oldest first, then the oldest turns; the last question and its answer stay, and so does the
-    `present` turn, which does not count. The beginning stands where the tokens that were ever said (`uptos`, by id) pass a
-    multiple of a third of the limit: so it stays until the limit is reached, and then about two thirds are left.
+    Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the `present`
+    turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a multiple of a third of
+    the limit. So its beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
     """
     if options.max_tokens is None:
         return list(past), 0
@@ -161,13 +147,9 @@ def fit(
     wanted = {id(one) for _, group in together if fresh & set(map(id, group)) for one in group}
     sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
     said = [at for at, (head, _) in enumerate(headed) if is_said(head)]
-    questions = {at for at in said if grouped[at][0].type == "human"}
     begin = 0
-    spoken = sum(sizes[at] for at in said)
-    if said and (cut or spoken > limit):
-        last = max(questions, default=said[-1])
-        found = _begin(grouped, sizes, said, questions, uptos, limit)
-        begin = last if found is None else min(found, last)
+    if said and (cut or sum(sizes[at] for at in said) > limit):
+        begin = _begin(grouped, sizes, said, uptos, limit)
     room = limit - sum(sizes[at] for at in said if at >= begin)
     kept: list[list[BaseMessage]] = []
     for at in range(len(grouped) - 1, -1, -1):
@@ -175,36 +157,32 @@ def fit(
             if at >= begin:
                 kept.append(grouped[at])
         elif cut and len(headed[at][1]) == 1 and headed[at][0] is not headed[at][1][0]:
-            continue  # words of a call whose result is too long
+            continue  # the copy of a call whose result the store left out
         elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):
             kept.append(grouped[at])
-    shown = flat(reversed(kept))
+    shown = [*chain(*reversed(kept))]
     return shown, cut + len(past) - len(shown)
 
 
 def _begin(
-    grouped: Sequence[Sequence[BaseMessage]],
-    sizes: Sequence[int],
-    said: Sequence[int],
-    questions: Collection[int],
-    uptos: Mapping[str, int],
-    limit: int,
-) -> int | None:
-    """Find the first question from which on what was said fits; one at which a third of the limit ends, if there is any."""
+    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], uptos: Mapping[str, int], limit: int
+) -> int:
+    """Find the first question from which on all fits, if possible one where a third of the limit ends; else the last."""
     third = max(limit / 3, 1)
     left = sum(sizes[at] for at in said)
     exact = None
     before = uptos.get(grouped[said[0]][0].id or "", 0) // third
+    last = said[-1]
     for at in said:
-        if at in questions:
+        if grouped[at][0].type == "human":
             step = uptos.get(grouped[at][0].id or "", 0) // third
             if left <= limit:
                 exact = at if exact is None else exact
                 if step > before:
                     return at
-            before = step
+            before, last = step, at
         left -= sizes[at]
-    return exact
+    return last if exact is None else exact
 
 
 def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001

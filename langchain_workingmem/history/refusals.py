@@ -1,14 +1,14 @@
-"""Telling a question that a provider refuses from a failure that may pass."""
+"""Tells a request that a provider refuses for good from a temporary failure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core import exceptions
 
-REFUSED = frozenset({400, 413, 422})  # HTTP: a bad request, one that is too large, one that makes no sense
-# LangChain's own words for it, which some integrations raise without a status; older versions do not have both
+REFUSED = frozenset({400, 413, 422})  # HTTP: bad request, too large, not processable
+# LangChain's errors for it, which some integrations raise without a status; older versions lack them
 _KINDS = tuple(
     kind
     for name in ("ContextOverflowError", "ModelInvalidRequestError")
@@ -18,41 +18,32 @@ _NAMES = ("status_code", "code", "http_status", "status")
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether a provider refused what it was sent, so that the same would be refused again.
+    """Tell whether a provider refused a request, and would refuse it again.
 
-    That is an HTTP status of 400, 413 or 422 on the error or its response, or LangChain's error of a context that is too
-    long. Of an error and its causes the first that tells a status decides. No status, 429, 5xx, a timeout: it may pass.
+    It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
+    The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
     """
-    for one in _chain(error):
-        if isinstance(one, _KINDS):
-            return True
-        status = _status(one)
-        if status is not None:
-            return status in REFUSED
-    return False
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        yield found
-        seen.add(id(found))
-        found = found.__cause__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, _KINDS):
+            return True
+        if (status := _status(cause)) is not None:
+            return status in REFUSED
+        seen.add(id(cause))
+        cause = cause.__cause__
+    return False
 
 
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
-    values = [getattr(place, name, None) for place in (error, response) for name in _NAMES]
+    values: list[Any] = [getattr(source, name, None) for source in (error, response) for name in _NAMES]
     if isinstance(response, Mapping):  # botocore
         about = response.get("ResponseMetadata")
         values.append(about.get("HTTPStatusCode") if isinstance(about, Mapping) else None)
-    return next((status for value in values if (status := _as_status(value)) is not None), None)
-
-
-def _as_status(value: Any) -> int | None:
-    """Read a status; OpenAI's `code` is a word, and gRPC's a method."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3:
-        value = int(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and 100 <= value <= 599 else None
+    for value in values:  # which may be anything: OpenAI's `code` is a word, and gRPC's a method
+        is_number = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3
+        status = int(value) if is_number else value
+        if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+            return int(status)
+    return None

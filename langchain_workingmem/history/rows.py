@@ -1,4 +1,4 @@
-"""Which stored messages a plan reads: the arguments of `read.lua`, and its reply."""
+"""The arguments and the reply of `read.lua`, which reads stored messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 READ = Script("history/read")
 
 
+def read_rows(reply: Sequence[Any], thread_id: str) -> list[StoredMessage]:
+    """Decode messages that a script returns as id, seq, value, id, ..."""
+    columns = (reply[start::3] for start in range(3))
+    return [decode_message(id, seq, value, thread_id) for id, seq, value in zip(*columns, strict=True)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSelection:
-    """A choice of a thread's messages; the defaults choose all of them, oldest first."""
+    """Selects messages of a thread; the defaults select all of them, oldest first."""
 
     limit: int | None = None
     newest: bool = False  # the last ones, read backwards
@@ -34,8 +40,8 @@ class MessageSelection:
     since: int | None = None  # microseconds, inclusive
     until: int | None = None
     roles: tuple[str, ...] = ()
-    count: bool = False  # a total is wanted
-    times: bool = False  # of the messages nothing but their times is
+    count: bool = False  # return the total as well
+    times: bool = False  # return only the times of the messages
 
     @classmethod
     def of(
@@ -46,7 +52,7 @@ class MessageSelection:
         roles: Sequence[str] | None = None,
         **rest: Any,
     ) -> MessageSelection:
-        """Take what a caller says: times, role names."""
+        """Check and convert times and roles."""
         return cls(
             since=None if since is None else to_micros(since),
             until=None if until is None else to_micros(until),
@@ -55,30 +61,21 @@ class MessageSelection:
         )
 
     def arguments(self) -> list[str | int]:
-        """Write the choice as the script reads it."""
+        """Return the arguments of `read.lua`."""
         found: list[str | int] = []
-        for name in ("limit", "before", "after", "above", "below", "since", "until"):
+        for name in self.__slots__:
             value = getattr(self, name)
-            if value is not None:
-                found += [name, value]
-        if self.newest:
-            found += ["newest", 1]
-        if self.count:
-            found += ["count", 1]
-        if self.times:
-            found += ["times", 1]
-        if self.roles:
-            found += ["roles", f",{','.join(self.roles)},"]
+            if name == "roles":
+                value = f",{','.join(value)}," if value else None
+            if value is not None and value is not False:
+                found += [name, value if isinstance(value, str) else int(value)]
         return found
 
     def reading(self, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
-        """Read the reply as `read` does; a long one without holding up an event loop."""
+        """Decode the reply as `read` does; a long one does not hold up an event loop."""
         return compute(partial(self.read, reply, thread_id), sum(map(len, reply[3::3])))
 
     def read(self, reply: list[Any], thread_id: str) -> list[StoredMessage]:
-        """Read the reply, oldest first."""
-        rows = [
-            decode_message(id, seq, value, thread_id)
-            for id, seq, value in zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
-        ]
+        """Decode the messages of the reply, oldest first."""
+        rows = read_rows(reply[1:], thread_id)
         return rows[::-1] if self.newest else rows

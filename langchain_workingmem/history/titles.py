@@ -1,4 +1,4 @@
-"""Titles of threads, made by a model from the first thing that the user said."""
+"""Titles of threads, which a model writes from the first message of the user."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MOST_READ = 2000  # characters of the message that the model is shown
 def schedule(
     state: MemoryState, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
 ) -> Plan[None]:
-    """Have a title made in the background, when the thread has none yet and is long enough.
+    """Let a model write a title in the background, if the thread has none and is long enough.
 
-    `model` is that of the agent whose turn it is, for options that name none.
+    `model`, that of the agent, serves where the options have none.
     """
     options = state.title
     if options is None or titled or count < options.min_messages or thread_id in state.titling:
@@ -51,29 +51,24 @@ def schedule(
     if chosen is None:
         if not state.title_warning_logged:
             state.title_warning_logged = True
-            _log.warning(
-                "no title for thread %r, and others: pass TitleOptions(model=...) where no agent's is at hand",
-                thread_id,
-            )
+            _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
         return
     state.titling.add(thread_id)
     yield Later(_name(state, options, chosen, thread_id))
 
 
 def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str) -> Plan[None]:
-    """Read what the user said first, ask the model, set the title unless there is one.
+    """Read the first words of the user, ask the model, set the title unless there is one.
 
-    Two round trips beside the model, and one more for each twenty messages without words, such as images, in front.
+    Two round trips, and one more for each twenty first messages without words, such as images.
     """
     keys = state.keys.of(thread_id)
     try:
-        text = yield from _first_words(state, thread_id)
-        if not text:
+        if not (text := (yield from _first_words(state, thread_id))):
             return
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
-        title = clean(str(answer.text), options.max_chars)
-        if title:
+        if title := clean(str(answer.text), options.max_chars):
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title))
             yield from continue_sweep(state, thread_id, left)
     except WorkingMemError as error:
@@ -97,11 +92,9 @@ def _first_words(state: MemoryState, thread_id: str) -> Plan[str]:
 
 
 def clean(answer: str, max_chars: int) -> str:
-    """Make a title of a model's answer: what it says first, thoughts aside, without quotes, not too long."""
+    """Make a title of a model's answer: its first line, without thoughts and quotes, of at most `max_chars`."""
     lines = [line.strip(_QUOTES) for line in _THOUGHTS.sub("", answer).splitlines()]
-    title = " ".join(next((line for line in lines if line), "").removeprefix("Title:").split()).strip(" \"'")
-    title = to_utf8(title)
+    title = to_utf8(" ".join(next(filter(None, lines), "").removeprefix("Title:").split()).strip(" \"'"))
     if len(title) <= max_chars:
         return title
-    cut = title[: max_chars - 1].rsplit(" ", 1)[0] if " " in title[: max_chars - 1] else title[: max_chars - 1]
-    return f"{cut}…"
+    return f"{title[: max_chars - 1].rsplit(' ', 1)[0]}…"

@@ -1,23 +1,22 @@
 """One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
 from langchain_workingmem.turn.api import Turn
-from langchain_workingmem.turn.operations import (
-    Gathered,
-    branch_is_saved,
+from langchain_workingmem.turn.messages import (
     note_branch,
+    note_saved_branch,
     noted_branch,
     question,
-    read_history,
     to_save,
     turn_of,
     unsaved,
 )
+from langchain_workingmem.turn.operations import Gathered, read_history
 
 __all__ = [
     "Gathered",
     "Turn",
-    "branch_is_saved",
     "note_branch",
+    "note_saved_branch",
     "noted_branch",
     "question",
     "read_history",

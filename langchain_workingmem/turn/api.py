@@ -1,31 +1,34 @@
-"""One turn of a conversation: the plans behind `Memory.context` and `Memory.save_turn`, which nodes and middleware run as well."""
+"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError
-from langchain_workingmem.history import Branch, save_messages
+from langchain_workingmem._text.copies import with_memory, without_memory
+from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
+from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.options import RecallArguments, one_of
 from langchain_workingmem.recall import Query
-from langchain_workingmem.turn.operations import (
-    Gathered,
-    assemble,
-    branch_is_saved,
-    gather,
+from langchain_workingmem.turn.messages import (
+    in_order,
+    is_users,
     note_branch,
+    note_saved_branch,
     noted_branch,
     question,
+    turn_of,
 )
+from langchain_workingmem.turn.operations import Gathered, gather
+from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,10 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, OnError
-
-_log = logging.getLogger("langchain_workingmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +60,19 @@ class Turn:
         read_only: bool = False,
         **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
-        """Plan what `Memory.context` does."""
+        """Plan `Memory.context`."""
+        one_of(recall, (False, None), "recall")
         new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
-        query = self._query(new, thread_id, resource_id, recall, arguments)
-
-        def plan() -> Plan[MemoryContext]:
-            numbered = [message for message in new if message.id is None]
-            for message in numbered:
-                message.id = self.core.new_id()
-            found = yield from self._gather(new, thread_id, resource_id, query, last_messages)
-            found = found.renamed({message.id or "" for message in numbered})
-            for message in numbered:
-                message.id = found.branch.aliases.get(message.id or "", message.id)
-            if not read_only:
-                note_branch(self.core.state, thread_id, new, found.branch)
-            return self.assemble(found, new, read_only=read_only)
-
-        return plan()
+        plan = self.gather(new, thread_id, resource_id, recall=recall, last_messages=last_messages, arguments=arguments)
+        numbered = [message for message in new if message.id is None]
+        for message in numbered:
+            message.id = self.core.new_id()
+        gathered = yield from plan
+        for message in numbered:
+            message.id = gathered.branch.aliases.get(message.id or "", message.id)
+        if not read_only:
+            note_branch(self.core.state, thread_id, new, gathered.branch)
+        return self.assemble(gathered, new, read_only=read_only)
 
     def gather(
         self,
@@ -88,15 +84,30 @@ class Turn:
         kind: Kind = "list",
         recall: Literal[False] | Mapping[str, Any] | None = None,
         last_messages: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn, for callers that assemble later or more than once."""
-        arguments = recall if isinstance(recall, Mapping) else {}
-        query = self._query(new, thread_id, resource_id, None if arguments else recall, arguments)
-        return self._gather(new, thread_id, resource_id, query, last_messages, on_error, kind)
+        """Plan to read what the store holds for a turn; `recall` is False or holds arguments of recall, as `arguments` does."""
+        check_id(resource_id, "resource_id")
+        state, options = self.core.state, self.core.state.recall
+        given = (recall if isinstance(recall, Mapping) else arguments) or {}
+        query = None
+        if options is not None and recall is not False:
+            asked = question(new)
+            query = Query.of_turn(options, str(asked.text) if asked else "", thread_id, resource_id, given)
+        elif names := sorted(name for name, value in given.items() if value not in (None, (), [], {}, set(), "")):
+            state.recalling  # noqa: B018 - raises where recall is off
+            raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
+        history = self.history
+        if last_messages is not None:  # exactly that many, for this call
+            history = replace(history, last_messages=last_messages, step=1)
+        inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
+        on_error = on_error or self.core.on_error
+        plan = gather(state, new, thread_id, resource_id, history, query, kind, on_error)
+        return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(
         self,
-        found: Gathered,
+        gathered: Gathered,
         new: Sequence[BaseMessage],
         *,
         read_only: bool,
@@ -104,76 +115,60 @@ class Turn:
         tools: Sequence[str] | None = None,
         name: str | None = None,
     ) -> MemoryContext:
-        """Put together what `gather` found and the messages at hand; `tools` are the names of those that the model has."""
-        return assemble(
-            self.core.state, found, new, self.history, read_only=read_only, for_model=for_model, tools=tools, name=name
+        """Put a context together, and note what the model is shown.
+
+        `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
+        Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
+        a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
+        copy of the user's message, so that the prompt keeps its prefix.
+        """
+        state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
+        prompts = [message for message in new if isinstance(message, SystemMessage)]
+        rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
+        given = {message.id for message in rest if message.id}
+        present = turn_of(rest)
+        past = [message for message in gathered.stored if message.id not in given]
+        merged = in_order(past, gathered.seqs, rest[: len(rest) - len(present)])
+        kept, omitted = fit(merged, present, gathered.uptos, self.history, gathered.cut)
+        own = {id(message) for message in rest}
+
+        def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
+            return for_model and not any(
+                isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
+            )
+
+        shown = provider_valid([*kept, *present], is_earlier_answer)
+        asked = next((at for at in range(len(shown) - 1, -1, -1) if is_users(shown[at])), None)
+        words = "" if asked is None else str(without_memory(shown[asked]).text)
+        aliases = gathered.branch.aliases
+        state.note_shown_messages(gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words)
+        blocks: dict[str, list[str]] = {"question": [], "system": []}
+        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
+            blocks[state.recall.placement].append(block)
+        if current is not None:
+            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
+            blocks[state.remembering.placement].append(block)
+            state.note_shown_document(gathered.thread_id, current.key, current.text)
+        if asked is None:
+            blocks["system"] = [*blocks["question"], *blocks["system"]]
+        elif blocks["question"]:
+            shown[asked] = with_memory(shown[asked], blocks["question"])
+        messages, system = [*prompts, *shown], blocks["system"]
+        return MemoryContext(
+            messages=messages, system=system, recalled=recalled, working_memory=current, omitted=omitted
         )
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
     ) -> Plan[list[BaseMessage]]:
-        """Plan to save a turn, and to supersede what the list that `context` was asked with has left behind."""
-        check_id(resource_id, "resource_id")
-        state = self.core.state
+        """Plan `Memory.save_turn`; what `context` has found out about the same question is saved with it."""
         given = as_messages(messages)
         asked = question(given)
-        noted = noted_branch(state, thread_id, asked)
+        noted = noted_branch(self.core.state, thread_id, asked)
+        if asked is not None and asked.id is None and noted is not None:
+            asked.id = noted.question or None
         branch = noted or Branch()
-        if asked is not None and asked.id is None and branch.question:
-            asked.id = branch.question
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
         if noted is not None:
-            branch_is_saved(state, thread_id, asked, noted)
+            note_saved_branch(self.core.state, thread_id, asked, noted)
         return stored
-
-    def _query(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        recall: Literal[False] | Mapping[str, Any] | None,
-        arguments: Mapping[str, Any],
-    ) -> Query | None:
-        """Check the arguments of recall; None where nothing is recalled."""
-        check_id(resource_id, "resource_id")
-        one_of(recall, (False, None), "recall")
-        options = self.core.state.recall
-        if options is None or recall is not None:
-            nothing: tuple[object, ...] = (None, (), [], {}, set(), "")  # filters without content ask for nothing
-            if asked := sorted(name for name, value in arguments.items() if value not in nothing):
-                self.core.state.recalling  # noqa: B018 - raises where recall is off
-                raise OptionError(
-                    f"recall=False and {', '.join(asked)}",
-                    remedy="leave one of them out",
-                )
-            return None
-        asked_with = question(new)
-        text = str(asked_with.text) if asked_with else ""
-        return Query.of_turn(options, text, thread_id, resource_id, arguments)
-
-    def _gather(
-        self,
-        new: Sequence[BaseMessage],
-        thread_id: str,
-        resource_id: str,
-        query: Query | None,
-        last_messages: int | None,
-        on_error: OnError | None = None,
-        kind: Kind = "list",
-    ) -> Plan[Gathered]:
-        seen = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        history = self.history
-        if last_messages is not None:  # of this call, and exactly that many
-            history = replace(history, last_messages=last_messages, step=1)
-        plan = partial(gather, self.core.state, new, thread_id, resource_id, history, kind=kind)
-
-        def finding() -> Plan[Gathered]:
-            try:
-                return (yield from plan(query=query))
-            except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-                if (on_error or self.core.on_error) == "raise":
-                    raise
-                _log.warning("%s; this turn goes without recall", error)
-            return (yield from plan(query=None))
-
-        return traced("chain", "memory_context", seen, finding(), Gathered.output)

@@ -51,7 +51,9 @@ def recalled(memory: Memory, query: str) -> set[str | None]:
 
 
 def keys_of(raw: redis.Redis, prefix: str) -> list[bytes]:
-    return sorted(key for key in raw.scan_iter(f"{prefix}:*") if b":settings" not in key)
+    return sorted(
+        key for key in raw.scan_iter(f"{prefix}:*") if b":settings" not in key and not key.endswith(b":layout")
+    )
 
 
 # ---------------------------------------------------------------------- truncate

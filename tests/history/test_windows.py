@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolMessage
 
+from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.history.provider_valid import groups, history_slice, provider_valid
-from langchain_workingmem.models import StoredMessage
+from langchain_workingmem.history.provider_valid import headed_groups, history_slice, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn.operations import Gathered, assemble
+from langchain_workingmem.turn import Gathered
 from tests.helpers.conversations import (
     RefusedError,
     accept,
@@ -37,6 +34,8 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------------- the validator itself
 
+
+TURN = Memory("redis://localhost:1").turn  # never connects
 
 REFUSED: dict[str, list[BaseMessage]] = {
     "a result first": [result("a")],
@@ -161,17 +160,13 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 ) -> None:
     for place, message in enumerate(past):
         message.id = message.id or f"stored {place}"
-    stored = {
-        message.id: StoredMessage(message=message, thread_id="t", seq=seq, stored_at=datetime.fromtimestamp(seq, UTC))
-        for seq, message in enumerate(past)
-    }
-    places = {id or "": row.seq for id, row in stored.items()}
-    gathered = Gathered("t", list(stored.values()), seqs=places)
-    shown = assemble(MemoryState(keys=Keys()), gathered, new, HistoryOptions(), read_only=True, for_model=True).messages
+    stored = list({message.id: message for message in past}.values())
+    gathered = Gathered("t", stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
+    shown = TURN.assemble(gathered, new, read_only=True, for_model=True).messages
     accept(shown)
     given = {message.id for message in new if message.id}
     if shown and not isinstance(shown[0], HumanMessage):
-        first = next(iter(groups(shown)))
+        _, first = headed_groups(shown)[0]
         assert any(message.id in given or message in new for message in first)
 
 
@@ -187,7 +182,7 @@ def test_a_picture_is_content() -> None:
 
 def test_a_group_is_a_call_with_its_results() -> None:
     turn = [HumanMessage("x"), ai("", "a", "b"), result("a"), result("b"), AIMessage("y")]
-    assert groups(turn) == [[turn[0]], turn[1:4], [turn[4]]]
+    assert [group for _, group in headed_groups(turn)] == [[turn[0]], turn[1:4], [turn[4]]]
 
 
 def test_results_stand_in_the_order_of_the_calls() -> None:

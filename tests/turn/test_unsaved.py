@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem.turn.operations import turn_of, unsaved
+from langchain_workingmem.turn import turn_of, unsaved
 
 
 class Counted(list[BaseMessage]):

@@ -15,6 +15,7 @@ from langchain_workingmem._engine.effects import Plan, Scan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
+from langchain_workingmem.history import save_messages
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users import operations as resources
 from tests.helpers.crashes import CrashError, cut
@@ -320,7 +321,7 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
     """Somebody's later message stays: it came when the deletion was over."""
     other = Memory(server.url, key_prefix=prefix)
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion")
-    plan = plain.history._append([HumanMessage("early", id="early")], "t", "u")
+    plan = save_messages(plain.core, [HumanMessage("early", id="early")], "t", "u")
 
     def slow() -> Plan[Any]:
         result: Any = None

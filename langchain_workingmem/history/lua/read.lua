@@ -1,20 +1,20 @@
+-- Reads messages of a thread.
 -- ARGV  resource or '', then option, value, ...:
---       limit (none: all), newest (read backwards), before / after (message ids), above / below (sequence numbers,
---       exclusive), since / until (us), roles (,human,ai,), count (a total is wanted), vectors (they are wanted),
---       superseded (instead of the current branch, what was left behind), times (nothing else of each message)
--- Reply total (-1 unless wanted), then id, seq, value, [vector documents], or its time (us), for each message; WMOWNER,
+--       limit (without it: all), newest (read backwards), before / after (message ids, exclusive), above / below (sequence numbers,
+--       exclusive), since / until (us, inclusive), roles (,human,ai,), count (return a total), vectors (return them),
+--       superseded (instead of the current branch), times (return only the time of each message)
+-- Reply total (-1 without count), then for each message id, seq, value, [vector documents], or its time (us); WMOWNER,
 --       WMNOMESSAGE before or after.
--- This costs what it returns; with roles the messages in between are read as well, and a total then reads them all.
+-- The cost follows the number of returned messages; with roles, of those between them too, and with count of all.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local option = {}
-for place = 2, #ARGV, 2 do
-  option[ARGV[place]] = ARGV[place + 1]
-end
+for at = 2, #ARGV, 2 do option[ARGV[at]] = ARGV[at + 1] end
 local limit, roles = tonumber(option.limit or math.huge), option.roles
+local counts_roles = roles and option.count
 local order = option.superseded and KEYS[7] or KEYS[2]
 
--- before, after, since and until bound what is counted; the cursor, above and below, bounds what is returned
+-- before, after, since and until bound what is counted; above and below, the cursor, bound what is returned
 local first, last = -1, math.huge
 for _, side in ipairs({'before', 'after'}) do
   if option[side] then
@@ -24,49 +24,39 @@ for _, side in ipairs({'before', 'after'}) do
   end
 end
 
--- Times rise strictly with the sequence, so bisection finds the first message stored at a time or later.
+-- The sequence number of the first message stored at a time or later, by bisection: times rise strictly with the sequence.
 local function first_at(micros)
   local low, high = 0, redis.call('ZCARD', order)
   while low < high do
     local middle = math.floor((low + high) / 2)
     local id = redis.call('ZRANGE', order, middle, middle)[1]
-    local at = string.match(redis.call('HGET', KEYS[3], id), HEADER)
-    if tonumber(at) < micros then low = middle + 1 else high = middle end
+    local stored_at = string.match(redis.call('HGET', KEYS[3], id), HEADER)
+    if tonumber(stored_at) < micros then low = middle + 1 else high = middle end
   end
   return tonumber(redis.call('ZRANGE', order, low, low, 'WITHSCORES')[2] or math.huge)
 end
-if option.since then
-  first = math.max(first, first_at(tonumber(option.since)) - 1)
-end
-if option['until'] then
-  last = math.min(last, first_at(tonumber(option['until']) + 1))
-end
+if option.since then first = math.max(first, first_at(tonumber(option.since)) - 1) end
+if option['until'] then last = math.min(last, first_at(tonumber(option['until']) + 1)) end
 
 local function bound(seq)
   if seq == math.huge then return '+inf' end
-  return string.format('(%.17g', seq) -- between two numbers stands an older version of a message
-end
-local total = -1
-if option.count then
-  total = roles and 0 or redis.call('ZCOUNT', order, bound(first), bound(last))
+  return string.format('(%.17g', seq) -- an older version of a message stands between two numbers
 end
 local above = math.max(first, tonumber(option.above or -1))
 local below = math.min(last, tonumber(option.below or math.huge))
 local low, high = bound(above), bound(below)
-if roles and option.count then
-  low, high = bound(first), bound(last)
-end
+if counts_roles then low, high = bound(first), bound(last) end
+local total = -1
+if option.count then total = roles and 0 or redis.call('ZCOUNT', order, bound(first), bound(last)) end
 
-local function matches(value)
-  local _, _, _, _, _, _, rest = string.match(value, HEADER)
+local function has_role(value)
+  local rest = select(7, string.match(value, HEADER))
   return string.find(roles, ',' .. role_at(value, rest) .. ',', 1, true)
 end
 
 local function vectors_of(seq, value)
   local found = {}
-  for _, key in ipairs(vector_keys(seq, value)) do
-    found[#found + 1] = redis.call('HGETALL', key)
-  end
+  for _, key in ipairs(vector_keys(seq, value)) do found[#found + 1] = redis.call('HGETALL', key) end
   return found
 end
 
@@ -83,20 +73,17 @@ while step > 0 do
   end
   if #ranked == 0 then break end
   local ids = {}
-  for at = 1, #ranked, 2 do
-    ids[#ids + 1] = ranked[at]
-  end
-  local values = redis.call('HMGET', KEYS[3], unpack(ids))
-  for at, id in ipairs(ids) do
-    local seq, value = ranked[2 * at], values[at]
-    if not roles or matches(value) then
-      if roles and option.count then total = total + 1 end
+  for at = 1, #ranked, 2 do ids[#ids + 1] = ranked[at] end
+  for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+    local seq = ranked[2 * at]
+    if not roles or has_role(value) then
+      if counts_roles then total = total + 1 end
       if taken < limit and tonumber(seq) > above and tonumber(seq) < below then
         taken = taken + 1
         if option.times then
           reply[#reply + 1] = string.match(value, HEADER)
         else
-          reply[#reply + 1] = id
+          reply[#reply + 1] = ids[at]
           reply[#reply + 1] = seq
           reply[#reply + 1] = value
           if option.vectors then reply[#reply + 1] = vectors_of(seq, value) end
@@ -104,7 +91,7 @@ while step > 0 do
       end
     end
   end
-  if taken >= limit and not (roles and option.count) then break end
+  if taken >= limit and not counts_roles then break end
   if not roles then step = math.min(limit - taken, 500) end
 end
 reply[1] = total

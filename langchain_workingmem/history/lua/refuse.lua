@@ -1,25 +1,23 @@
 -- Marks messages as refused by a provider: they stay in the thread, and no history shows them.
 -- ARGV  resource or '', ids
--- Reply number of messages marked, what `renew_ttl` returns; WMOWNER.
+-- Reply number of messages marked, what renew_ttl returns; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 check_key_types()
-local marked, left = 0, 0
-for place = 2, #ARGV do
-  local id = ARGV[place]
+local refused, left = 0, 0
+for at = 2, #ARGV do
+  local id = ARGV[at]
   local seq = redis.call('ZSCORE', KEYS[2], id)
-  if seq then
-    local old = redis.call('HGET', KEYS[3], id)
-    local at, model, size, chunks, said, state, rest = string.match(old, HEADER)
-    if string.sub(said, -1) ~= '!' then
-      remove_said(seq, said)
-      redis.call('HSET', KEYS[3], id, header(at, model, size, chunks, said .. '!', state) .. string.sub(old, rest))
-      marked = marked + 1
-    end
+  local old = seq and redis.call('HGET', KEYS[3], id)
+  local stored_at, model, size, chunks, said, state, rest = string.match(old or '', HEADER)
+  if said and string.sub(said, -1) ~= '!' then
+    remove_said(seq, said)
+    redis.call('HSET', KEYS[3], id, header(stored_at, model, size, chunks, said .. '!', state) .. string.sub(old, rest))
+    refused = refused + 1
   end
 end
-if marked > 0 then
-  redis.call('HINCRBY', KEYS[1], 'refused', marked)
+if refused > 0 then
+  redis.call('HINCRBY', KEYS[1], 'refused', refused)
   left = renew_ttl()
 end
-return {marked, left}
+return {refused, left}

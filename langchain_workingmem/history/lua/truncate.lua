@@ -1,6 +1,6 @@
--- Leaves behind what stands behind a message.
+-- Supersedes all messages after one.
 -- ARGV  resource or '', id of the message
--- Reply number of messages that were superseded, 1 when slices are left to be done; WMOWNER, WMNOTHREAD, WMNOMESSAGE after.
+-- Reply number of messages that were superseded, what renew_ttl returns; WMOWNER, WMNOTHREAD, WMNOMESSAGE after.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
