@@ -1,4 +1,4 @@
-"""Fetching the messages around what recall has found."""
+"""Fetch the messages around the candidates of a search."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ WINDOWS = Script("recall/windows", "header")
 
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch the messages around each candidate, and say which threads are gone. One round trip, none without any."""
+    """Fetch the messages around each candidate; return them and the threads that are gone. One round trip, or none."""
     threads: dict[bytes, list[int]] = {}
-    asked = {one.thread for one in ranked if may_repeat(one, query)}
+    with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
-    owner = encode(query.resource_id or "")
     ids = {thread: decode(thread) for thread in threads}
-    calls = [
-        WINDOWS.call(
-            state.keys.of(ids[thread]).all[:3], owner, before, max(after, REACH) if thread in asked else after, *places
-        )
-        for thread, places in threads.items()
-    ]
+    calls = []
+    for thread, wanted in threads.items():
+        reach = max(after, REACH) if thread in with_answers else after
+        keys = state.keys.of(ids[thread]).all[:3]
+        calls.append(WINDOWS.call(keys, encode(query.resource_id or ""), before, reach, *wanted))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     page = yield from compute(partial(_page, ids, replies, size), size)
@@ -43,7 +41,6 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
 
 
 def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetched:
-    """Read what came for each thread."""
     page = Fetched(size=size)
     for thread, reply in zip(ids, replies, strict=True):
         if not reply:

@@ -381,7 +381,6 @@ WITHOUT_TEXT = {
     "recall.hits.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits._apart",
-    "recall.hits._is_open",
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",
