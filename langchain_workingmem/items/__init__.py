@@ -1,4 +1,4 @@
-"""The items of a LangGraph store, for `RedisMemoryStore`."""
+"""The items of a LangGraph store: reads, writes and searches for `RedisMemoryStore`."""
 
 from langchain_workingmem.items.operations import fields_of, millis, run_operations
 from langchain_workingmem.items.state import (
