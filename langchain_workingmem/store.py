@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, ensure_embeddings
@@ -14,11 +13,11 @@ from langchain_workingmem._redis.core import Entered
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import StoreState, Vectors, check_paths, millis, run_operations
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
+from langchain_workingmem.items import StoreState, millis, run_operations
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import timedelta
     from types import TracebackType
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
 
-_log = logging.getLogger("langchain_workingmem")
-_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
-_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
 _QUERY_CACHE = 1000  # embeddings
 _AT_ONCE = 1000  # calls that share a round trip at most
 
@@ -93,12 +89,13 @@ class RedisMemoryStore(Entered, BaseStore):
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
-        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        if ttl and ttl.get("default_ttl") is not None:
+            millis(ttl["default_ttl"], "ttl['default_ttl']")
+        self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
         self._runner, self._async_runner = runners(
             redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
-        vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
-        self._state = StoreState(keys=Keys(key_prefix), vectors=vectors, create=create_index)
+        self._state = StoreState.of(Keys(key_prefix), self.index_config, create=create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -219,27 +216,6 @@ def _embeddings(index: IndexConfig) -> Embeddings:
 
         return embeddings_by_name(embed)
     if not callable(embed) and not hasattr(embed, "embed_documents"):
-        raise OptionError(
-            f"index={{'embed': {embed!r}}}",
-            remedy="use an Embeddings object, a function from texts to vectors, or a model's name",
-        )
+        remedy = "use an Embeddings object, a function from texts to vectors, or a model's name"
+        raise OptionError(f"index={{'embed': {embed!r}}}", remedy=remedy)
     return ensure_embeddings(embed)
-
-
-def _vectors(index: Mapping[str, Any]) -> Vectors:
-    dims = index.get("dims")
-    if dims is not None:
-        at_least(dims, 1, "index['dims']")
-    distance = index.get("distance_type", "cosine")
-    one_of(distance, _DISTANCES, "index['distance_type']")
-    if unused := [name for name in index if name not in _INDEX_KEYS and not name.startswith("__")]:
-        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
-    # LangGraph's SqliteStore calls them "text_fields"
-    paths = check_paths(index.get("fields") or index.get("text_fields") or ["$"], "index['fields']")
-    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance])))
-
-
-def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
-    if ttl.get("default_ttl") is not None:
-        millis(ttl["default_ttl"], "ttl['default_ttl']")
-    return cast("TTLConfig", dict(ttl))

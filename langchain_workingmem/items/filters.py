@@ -106,11 +106,8 @@ def _terms(names: tuple[str, ...], path: Path, wanted: Any) -> tuple[list[str], 
     """Return the conditions on a field that the index can decide, and whether they are all."""
     from redisvl.query.filter import Tag
 
-    if not isinstance(wanted, Mapping):
-        written = _written(wanted)
-        return ([], False) if written is None else ([str(Tag("labels") == _label(path, written))], True)
     terms: list[str] = []
-    if not _has_operators(wanted):
+    if isinstance(wanted, Mapping) and not _has_operators(wanted):
         decided = bool(wanted)  # {} matches any object
         for key, part in wanted.items():
             found, whole = _terms((*names, key), _below(path, key), part)
@@ -118,12 +115,11 @@ def _terms(names: tuple[str, ...], path: Path, wanted: Any) -> tuple[list[str], 
             decided = decided and whole
         return terms, decided
     decided = True
-    for name, operand in wanted.items():
+    for name, operand in (wanted if isinstance(wanted, Mapping) else {"$eq": wanted}).items():
         if name not in _OPERATORS:
             seen = f"filter for {shown('.'.join(names))}: unknown operator {shown(name)}"
             raise OptionError(seen, remedy=f"use one of {', '.join(_OPERATORS)}")
-        written = None if name in _ORDER else _written(operand)
-        if written is None:
+        if name in _ORDER or (written := _written(operand)) is None:
             decided = False
         else:
             tag = _label(path, written)

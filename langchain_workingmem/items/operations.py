@@ -39,23 +39,20 @@ _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64
 def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item.
 
-    One round trip for all gets, one for all puts and deletions, and for all searches those of the longest (see
-    `search`); one call of the model for all puts and one for all searches.
+    One round trip for all gets, one for all writes, and for all searches those of the longest; one call of the model for
+    all puts and one for all searches.
     """
     ops = list(ops)
     reads: dict[int, Callable[[], Plan[Any]]] = {}
     writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[object]]] = {}
     for number, op in enumerate(ops):
-        validate_op_namespace(op)
-        _check_key(op)
+        _check(op)
         match op:
             case GetOp():
                 reads[number] = partial(_get, state, op)
             case SearchOp():
-                _check_page(op)
                 reads[number] = partial(search, state, op, Filter.of(op.filter))
             case ListNamespacesOp():
-                _check_page(op)
                 reads[number] = partial(namespaces, state, op)
             case PutOp():
                 writes[tuple(op.namespace), op.key] = _write(state, op)
@@ -74,21 +71,17 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     return results
 
 
-def _check_key(op: Op) -> None:
+def _check(op: Op) -> None:
+    validate_op_namespace(op)
     if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
         raise OptionError(f"key={shown(op.key)}", remedy="use a str")
-
-
-def _check_page(op: SearchOp | ListNamespacesOp) -> None:
-    at_least(op.limit, 0, "limit")
-    at_least(op.offset, 0, "offset")
+    if isinstance(op, SearchOp | ListNamespacesOp):
+        at_least(op.limit, 0, "limit")
+        at_least(op.offset, 0, "offset")
     if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
         raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
-
-
-# ---------------------------------------------------------------------- one item
 
 
 def _get(state: StoreState, op: GetOp) -> Plan[Item | None]:

@@ -61,8 +61,7 @@ def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchI
 def _latest(state: StoreState, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
     """Read a page of items, the latest first.
 
-    One round trip if the index decides the whole filter. Else items are read from the newest on, up to 10,000 a round
-    trip, until the page is full.
+    One round trip if the index decides the whole filter, else one per 10,000 items until the page is full.
     """
     index = state.keys.items_index
     if offset + limit > _LARGE:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from langgraph.store.base import get_text_at_path
 
@@ -17,15 +18,19 @@ from langchain_workingmem._redis.state import ensure_index, no_index, probe_dime
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
-from langchain_workingmem.options import IndexOptions, as_tuple
+from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langgraph.store.base import GetOp, PutOp
+    from langgraph.store.base import GetOp, IndexConfig, PutOp
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
     from langchain_workingmem._redis.keys import Keys
+
+_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
+_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
+_log = logging.getLogger("langchain_workingmem")
 
 PUT_ITEM = Script("items/put_item")
 GET_ITEM = Script("items/get_item")
@@ -62,6 +67,11 @@ class StoreState:
     layout_known: bool = False  # the storage layout of the database has been checked
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
+
+    @classmethod
+    def of(cls, keys: Keys, index: IndexConfig | None, *, create: bool) -> Self:
+        """Check LangGraph's IndexConfig and make the state of a new store."""
+        return cls(keys, None if index is None else _vectors_of(index), create)
 
     def setup(self) -> Plan[None]:
         """Create or check the indexes: a few round trips the first time, none later."""
@@ -100,13 +110,10 @@ class StoreState:
         return pack(vectors[np.any(vectors, axis=1)], "float32")
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
-        return EmbeddingSizeError(
-            f"the index {self.keys.item_vectors_index!r} holds vectors of {expected} dimensions, the model gives "
-            f"{actual}, index['dims'] must be the same",
-            remedy="use the model that the store was made with, or another key_prefix",
-            expected=expected,
-            actual=actual,
-        )
+        name = self.keys.item_vectors_index
+        seen = f"the index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must agree"
+        remedy = "use the model that the store was made with, or another key_prefix"
+        return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
 def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
@@ -116,6 +123,19 @@ def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
         if not isinstance(path, str) or not path:
             raise OptionError(f"{name} holds {shown(path)}", remedy="name fields, such as 'text' or 'notes[*]'")
     return found
+
+
+def _vectors_of(index: IndexConfig) -> Vectors:
+    given = cast("Mapping[str, Any]", index)
+    dims, distance = given.get("dims"), given.get("distance_type", "cosine")
+    if dims is not None:
+        at_least(dims, 1, "index['dims']")
+    one_of(distance, _DISTANCES, "index['distance_type']")
+    if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
+        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
+    # LangGraph's SqliteStore calls them "text_fields"
+    paths = check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
+    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance])))
 
 
 def below(namespace: Sequence[str]) -> FilterExpression:

@@ -50,11 +50,8 @@ class Fetched:
     """What the server returned around candidates."""
 
     titles: dict[bytes, str | None] = field(default_factory=dict)
-    ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # (thread, sequence number) -> rank
+    ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # of candidates that exist, by (thread, seq)
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
-    found: set[tuple[bytes, int]] = field(
-        default_factory=set
-    )  # (thread, sequence number) of candidates that still exist
     size: int = 0  # bytes of the messages
 
     def answer_to(self, position: Position) -> Position | None:
@@ -141,10 +138,9 @@ class _Covered:
 def hits_of(
     query: Query, ranked: Iterable[Ranked], fetched: Fetched, wanted: Callable[[Ranked], bool]
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
-    """Choose hits, the best first, and return them with the candidates that only repeat the question.
+    """Return hits, the best first, and the candidates that repeat the question.
 
-    In a turn, of messages with the same text only the newest counts, and a repeated question is replaced by its answer.
-    A search keeps both.
+    In a turn, of messages with the same text only the newest counts, and an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
@@ -282,11 +278,7 @@ class Sizes:
 
 
 def _sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[Found], Sizes]:
-    """Choose what fits into the budget.
-
-    In a turn all hits come before any window, and all are cut as far as needed. A search takes each hit with its whole
-    window, or alone.
-    """
+    """Choose what fits: in a turn, hits before windows, cut as far as needed; in a search, each hit with its window or alone."""
     sizes = Sizes(query, hits, fetched)
     if query.turn:
         kept = [hit for hit in hits if sizes.take([hit.position], sizes.least)]
@@ -341,30 +333,24 @@ def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_token
 def _shortened(
     query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut the messages that are longer than their size."""
+    """Cut what is too long: a hit around its best piece; a message before it keeps its end, one after it its beginning.
+
+    The copies are marked so that they are never saved over the original.
+    """
     rows = dict(fetched.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in _window(query, hit, fetched)[0]}
+    words = words_of(query.text)
     for position, size in sizes.of.items():
-        if size < sizes.tokens(position):
-            hit = by_position.get(position)
-            rows[position] = _cut(rows[position], size, query, hit, chunk_tokens, front=position in fronts)
+        if size >= sizes.tokens(position):
+            continue
+        row = rows[position]
+        text = message_text(row.message)
+        start = end = len(text) if position in fronts else 0
+        if hit := by_position.get(position):
+            start, end = piece(words_in(row.message), chunk_tokens, 0 if hit.question else hit.ranked.piece)
+        lean = with_calls(row.message) if isinstance(row.message, AIMessage) else row.message
+        data = {"thread_id": row.thread_id, "excerpt": True}
+        copy = provenance(lean, data, content=excerpt(text, size, start, end, words))
+        rows[position] = StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)
     return rows
-
-
-def _cut(
-    row: StoredMessage, tokens: int, query: Query, hit: Found | None, chunk_tokens: int, *, front: bool
-) -> StoredMessage:
-    """Copy a message with an excerpt as its text, marked so that it is never saved over the original.
-
-    A hit is cut around its best piece, a message before it keeps its end, one after it its beginning.
-    """
-    message = row.message
-    text = message_text(message)
-    start = end = len(text) if front else 0
-    if hit is not None:
-        start, end = piece(words_in(message), chunk_tokens, 0 if hit.question else hit.ranked.piece)
-    short = excerpt(text, tokens, start, end, words_of(query.text))
-    lean = with_calls(message) if isinstance(message, AIMessage) else message
-    copy = provenance(lean, {"thread_id": row.thread_id, "excerpt": True}, content=short)
-    return StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)

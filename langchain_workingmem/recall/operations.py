@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._engine.effects import Embed, Plan, compute, send, traced
 from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, columns, nearest, pack, similarity, wordy
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import ends
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import in_first_person, named, without
-from langchain_workingmem.recall.fetching import fetch_windows
-from langchain_workingmem.recall.hits import hits_of, is_crowded, picked, result_of, says
+from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     Candidate,
@@ -34,12 +34,13 @@ from langchain_workingmem.recall.ranking import (
 from langchain_workingmem.threads import get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.query import Query
 
+WINDOWS = Script("recall/windows", "header")
 DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
@@ -49,15 +50,11 @@ _VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(\d+):(\d+)~?(.*)")
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Search as a retriever run that callbacks and LangSmith record, with the hits as documents."""
-    found = traced("retriever", "semantic_recall", query.text, search_messages(state, query), RecallResult.to_documents)
-    return (yield from found)
+    return traced("retriever", "semantic_recall", query.text, search_messages(state, query), RecallResult.to_documents)
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Search, and check the owner of a thread that is named with a resource. Two round trips.
-
-    One more when only a thread is given and its owner must be looked up; `find_candidates` and `fetch_hits` list others.
-    """
+    """Find candidates and fetch the best with their windows. Two round trips; one more to look up a thread's owner."""
     if not query.text.strip():
         return RecallResult()
     if query.resource_id is None and query.scope == "resource":
@@ -83,12 +80,7 @@ def embed_query(state: MemoryState, text: str) -> Plan[bytes]:
 
 
 def find_candidates(
-    state: MemoryState,
-    query: Query,
-    beside: Sequence[Command],
-    *,
-    spare: int = 0,
-    gone: Collection[MessageKey] = (),
+    state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[MessageKey] = ()
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Embed the query, search and rank. One round trip, which also carries the commands `beside`; return their replies too.
 
@@ -100,11 +92,9 @@ def find_candidates(
     hybrid, distance, dtype = options.search == "hybrid", options.index.distance, options.index.dtype
     where = query.filter()
     name, fields = state.keys.vectors_index, ["message"] if query.exclude else []
-    excluded = {id.encode() for id in query.exclude}
-    exclude_in = None if query.exclude_in is None else encode(query.exclude_in).encode()
-    read = partial(_candidates, excluded=excluded, exclude_in=exclude_in, gone=gone)
+    read = partial(_candidates, query, gone)
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
-    depth = wanted + len(excluded) + query.top_k * (3 if query.apart else 1) + 8
+    depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
     depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     question = ends(query.text, MAX_QUERY_CHARACTERS)
@@ -147,12 +137,7 @@ def find_candidates(
 
 
 def _candidates(
-    keys: list[bytes],
-    values: list[float],
-    fields: list[Any],
-    excluded: Collection[bytes],
-    exclude_in: bytes | None,
-    gone: Collection[MessageKey],
+    query: Query, gone: Collection[MessageKey], keys: list[bytes], values: list[float], fields: list[Any]
 ) -> list[Candidate]:
     """Read the messages that the keys of vectors name, without those that are excluded or gone."""
     parts = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
@@ -163,11 +148,13 @@ def _candidates(
         (thread, int(seq), int(tokens), author, value, chunk)
         for (thread, seq, chunk, tokens, author), value in zip(parts, values, strict=True)
     ]
-    if excluded:
+    if query.exclude:
+        excluded = {id.encode() for id in query.exclude}
+        thread = None if query.exclude_in is None else encode(query.exclude_in).encode()
         found = [
             one
             for one, row in zip(found, fields, strict=True)
-            if exclude_in not in (None, one[0]) or as_dict(row or {}).get(b"message") not in excluded
+            if thread not in (None, one[0]) or as_dict(row or {}).get(b"message") not in excluded
         ]
     return [one for one in found if one[:3] not in gone] if gone else found
 
@@ -196,7 +183,7 @@ def fetch_hits(
         # below the floor, a message that has the question's words may still count
         chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
         page, expired = yield from fetch_windows(state, query, chosen)
-        lost = {one[:3] for one in chosen if one[:2] not in page.found}
+        lost = {one[:3] for one in chosen if one[:2] not in page.ranks}
         if not lost:
             break
         crowded = {one[0] for one in lost}
@@ -205,7 +192,7 @@ def fetch_hits(
         else:
             others = [one for one in ranked if one.thread in crowded and one not in chosen]
             looked_up, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), others)
-            lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
+            lost |= {one[:3] for one in others if one[:2] not in looked_up.ranks}
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
@@ -217,3 +204,36 @@ def fetch_hits(
         return result_of(query, hits, page, options.chunk_tokens)
 
     return (yield from compute(result, page.size))
+
+
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
+    """Fetch the messages around each candidate; return them and the threads that are gone. One round trip, or none."""
+    threads: dict[bytes, list[int]] = {}
+    with_answers = {one.thread for one in ranked if may_repeat(one, query)}
+    for one in ranked:
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
+    before, after = query.window
+    ids = {thread: decode(thread) for thread in threads}
+    calls = []
+    for thread, wanted in threads.items():
+        reach = max(after, REACH) if thread in with_answers else after
+        keys = state.keys.of(ids[thread]).all[:3]
+        calls.append(WINDOWS.call(keys, encode(query.resource_id or ""), before, reach, *wanted))
+    replies = (yield from send(*calls)) if calls else []
+    size = sum(sum(map(len, reply[5::4])) for reply in replies)
+    page = yield from compute(partial(_page, ids, replies, size), size)
+    return page, [ids[thread] for thread in threads if thread not in page.titles]
+
+
+def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetched:
+    page = Fetched(size=size)
+    for thread, reply in zip(ids, replies, strict=True):
+        if not reply:
+            continue
+        page.titles[thread] = reply[0].decode() or None
+        valid = {int(seq) for seq in reply[1]}
+        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+            page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
+            if row.seq in valid:
+                page.ranks[thread, row.seq] = rank
+    return page

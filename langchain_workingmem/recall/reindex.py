@@ -33,9 +33,8 @@ def reindex_messages(
 ) -> Plan[int]:
     """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
-    Per 100 messages one round trip to read, and one call of the model and one round trip to write when some need it.
-    It may be interrupted and run again; messages written meanwhile stay as they are. Interrupted deletions, transfers
-    and other long operations are finished first.
+    Messages written meanwhile stay as they are. Interrupted deletions, transfers and other long operations are finished
+    first. Two round trips and one call of the model per 100 messages.
     """
     options = state.recalling
     is_whole = resource_id is None and thread_id is None
@@ -90,18 +89,15 @@ def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions
 
 
 def _finish_deletions(state: MemoryState) -> Plan[None]:
-    """Finish interrupted deletions of threads. One round trip per 1,000 keys of the node.
-
-    For a Redis user without the right to SCAN, the next write to each thread does it.
-    """
+    """Finish interrupted deletions of threads. One round trip per 1,000 keys of the node."""
     step: Scan | None = Scan(f"{state.keys.trash_prefix}*")
     while step is not None:
         try:
             seen, step = yield from scan(step)
         except RedisReplyError as error:
-            if "no permissions" not in str(error).lower():
-                raise
-            return
+            if "no permissions" in str(error).lower():
+                return  # without the right to SCAN, the next write to each thread does it
+            raise
         yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
 
 

@@ -144,7 +144,6 @@ def fetched(text: str) -> Fetched:
         titles={b"t": "title"},
         ranks={(b"t", at): at for at in (1, 2)},
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
-        found={(b"t", 2)},
     )
 
 
