@@ -43,12 +43,12 @@ class RedisMemoryStore(Entered, BaseStore):
             store.search(("memories", "maya"), query="what pets does she have?")
 
     One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. A get, a put
-    or a delete takes one round trip, and so does a batch of a hundred of one kind; a search takes one to four, more when
-    a few items have many vectors (docs/store.md lists the cases). Without a query the item that was put last comes first. With a
-    query the best vector of an item counts, scores are similarities (cosine: -1 to 1), and items without vectors come
-    last with the score None. Filters mean the same as in LangGraph's InMemoryStore, except that values without an
-    order, such as None and 3, do not match instead of raising. The index decides equality; for comparisons the items
-    below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
+    or a delete takes one round trip, and so does a batch of a hundred of one kind; a search takes one to four, more
+    when a few items have many vectors (docs/store.md lists the cases). Without a query the item that was put last comes
+    first. With a query the best vector of an item counts, scores are similarities (cosine: -1 to 1), and items without
+    vectors come last with the score None. Filters mean the same as in LangGraph's InMemoryStore, except that values
+    without an order, such as None and 3, do not match instead of raising. The index decides equality; for comparisons
+    the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
 
     A `Memory` with the same `key_prefix` uses other keys.
 
@@ -140,9 +140,7 @@ class RedisMemoryStore(Entered, BaseStore):
         call = _Call(list(ops), loop.create_future())
         calls.append(call)
         if len(calls) == 1:
-            task = loop.create_task(
-                self._answer(calls)
-            )  # runs after every task that is ready now, so it collects their calls
+            task = loop.create_task(self._answer(calls))  # runs after the tasks that are ready now
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await call.reply

@@ -1,8 +1,8 @@
 """Filters over the values of store items: their meaning, and the part that the index can decide.
 
 They mean the same as in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators
-matches every dict that has at least its pairs, a missing field is None. Two values without an order, such as None and 3,
-do not match, where that store raises.
+matches every dict that has at least its pairs, a missing field is None. Two values without an order, such as None and
+3, do not match, where that store raises.
 
 Every string, number and boolean of a value, and every list of them, has a label in the index: a digest of its path and
 its value. So the server decides equality without declared fields. The rest is checked on the values that it returns.

@@ -39,8 +39,8 @@ _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64
 def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
     """Do all reads, then the last write to each item.
 
-    One round trip for all gets, one for all writes, and for all searches those of the longest; one call of the model for
-    all puts and one for all searches.
+    One round trip for all gets, one for all writes, and for all searches those of the longest; one call of the model
+    for all puts and one for all searches.
     """
     ops = list(ops)
     reads: dict[int, Callable[[], Plan[Any]]] = {}
@@ -61,14 +61,12 @@ def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
                 raise OptionError(f"unknown operation {type(op).__name__}", remedy=remedy)
     if not all(isinstance(op, GetOp) for op in ops):
         yield from state.setup()
-    results: list[Any] = [None] * len(ops)
-    found = yield from search_with_repair(
+    replies = yield from search_with_repair(
         lambda: together(make() for make in reads.values()), state.refresh, create=state.create
     )
-    for number, result in zip(reads, found, strict=True):
-        results[number] = result
     yield from together(make() for make in writes.values())
-    return results
+    found = dict(zip(reads, replies, strict=True))
+    return [found.get(number) for number in range(len(ops))]
 
 
 def _check(op: Op) -> None:
@@ -86,7 +84,7 @@ def _check(op: Op) -> None:
 
 def _get(state: StoreState, op: GetOp) -> Plan[Item | None]:
     """Read an item. One round trip."""
-    (row,) = yield from read_items(state.keys, [item_digest(op)], refresh=op.refresh_ttl)
+    (row,) = yield from read_items(state.keys, [item_digest(op)], refresh=bool(op.refresh_ttl))
     return Item(**parts_of(row)) if b"value" in row else None
 
 

@@ -61,7 +61,7 @@ def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchI
 def _latest(state: StoreState, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
     """Read a page of items, the latest first.
 
-    One round trip if the index decides the whole filter, else one per 10,000 items until the page is full.
+    One round trip if the index decides the whole filter, else one per 10,000 items or fewer until the page is full.
     """
     index = state.keys.items_index
     if offset + limit > _LARGE:
@@ -91,8 +91,8 @@ def _nearest(
 ) -> Plan[list[tuple[Row, float | None]]]:
     """Read a page of items, the most similar first; the best vector of an item counts.
 
-    One round trip; one more to read items of which only a further vector was found, one more when the page reaches items
-    without vectors, and one or two each time that the vectors of a few items fill the list.
+    One round trip; one more to read items of which only a further vector was found, one more when the page reaches
+    items without vectors, and one or two each time that the vectors of a few items fill the list.
     """
     from redisvl.query.filter import Tag
 

@@ -111,7 +111,9 @@ class StoreState:
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
         name = self.keys.item_vectors_index
-        seen = f"the index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must agree"
+        seen = (
+            f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must match"
+        )
         remedy = "use the model that the store was made with, or another key_prefix"
         return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 

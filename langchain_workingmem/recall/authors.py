@@ -1,8 +1,8 @@
 """Authors that a question names: their messages speak of them in the first person.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". On LoCoMo's
-development half (LocalEmbeddings, docs/recall.md) this finds .664 of the evidence at 500 tokens instead of .568, .016 of
-it by the bonus in `ranking`. Without names, as between a user and an assistant, it does nothing.
+development half (LocalEmbeddings, docs/recall.md) this finds .664 of the evidence at 500 tokens instead of .568, and
+the bonus in `ranking` is .016 of that. Without names, as between a user and an assistant, it does nothing.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _SUBJECT = 4  # letters of the shortest word that tells the subject of a questio
 _ASKING = frozenset(  # words of a question that do not tell its subject
     re.findall(
         r"\w+",
-        "about been could does from have know like long many much said should tell them they this told were what when where "
-        "which whose will with would your",
+        "about been could does from have know like long many much said should tell them they this told were what when "
+        "where which whose will with would your",
     )
 )
 
@@ -278,7 +278,7 @@ class Sizes:
 
 
 def _sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[Found], Sizes]:
-    """Choose what fits: in a turn, hits before windows, cut as far as needed; in a search, each hit with its window or alone."""
+    """Choose what fits: a turn puts hits before windows and cuts all; a search takes a hit with its window or alone."""
     sizes = Sizes(query, hits, fetched)
     if query.turn:
         kept = [hit for hit in hits if sizes.take([hit.position], sizes.least)]

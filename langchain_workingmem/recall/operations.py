@@ -82,7 +82,7 @@ def embed_query(state: MemoryState, text: str) -> Plan[bytes]:
 def find_candidates(
     state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[MessageKey] = ()
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
-    """Embed the query, search and rank. One round trip, which also carries the commands `beside`; return their replies too.
+    """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
     The search is repeated deeper when a few messages of many pieces fill the list of candidates, and with another

@@ -64,7 +64,8 @@ class Query:
     ) -> Query:
         """Check the arguments of a search; those that are None or missing come from the options."""
         if unknown := arguments.keys() - RecallArguments.__optional_keys__:
-            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {sorted(RecallArguments.__optional_keys__)}"
+            known = sorted(RecallArguments.__optional_keys__)
+            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {known}"
             raise TypeError(msg)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")

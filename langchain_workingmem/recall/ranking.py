@@ -1,9 +1,9 @@
 """Rank the candidates of a search: pure functions, one per step of the recipe.
 
-The recipe was tuned on the development halves of public conversations with gold evidence; docs/recall.md shows its effect
-and how to measure it. The three figures of a step below are the share of the evidence that is lost without it: on LoCoMo
-at 500 tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings; the recipe finds .664, .254, .569, similarity
-alone .443, .147, .375).
+The recipe was tuned on the development halves of public conversations with gold evidence; docs/recall.md shows its
+effect and how to measure it. The three figures of a step below are the share of the evidence that is lost without it:
+on LoCoMo at 500 tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings; the recipe finds .664, .254, .569,
+similarity alone .443, .147, .375).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 SHORT = 64  # tokens up to which length costs nothing
 Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (encoded as in keys) -> sequence number -> value
-# One piece of a message that a search returned: thread, sequence number, tokens of the whole message, author ("" without a
-# name), similarity or BM25 score, and number of the piece; bytes are encoded as in keys. A tuple, as a turn ranks hundreds.
+# One piece of a message that a search returned: thread, sequence number, tokens of the whole message, author ("" when
+# unnamed), similarity or BM25 score, number of the piece; bytes as in keys. A tuple, because a turn ranks hundreds.
 Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes]
 
 
@@ -59,7 +59,7 @@ def floor_of(model: str) -> Floor | None:
 
 
 def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
-    """Tell whether any message reaches the floor. It is one for all, as an answer is often less similar than its neighbours."""
+    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer."""
     if floor is None:
         return True
     least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone

@@ -1,7 +1,7 @@
 -- Reads the messages around the hits of one thread.
 -- KEYS  thread (HASH), order (ZSET), messages (HASH)
 -- ARGV  resource or '', messages before, messages after, then sequence number and tokens of each hit
--- Reply title or '', the sequence numbers of the hits whose vectors are still valid, then rank, seq, id and value of each
+-- Reply title or '', the sequence numbers of hits whose vectors are still valid, then rank, seq, id and value of each
 --       message in a window, in order; empty when the thread is gone or belongs to another resource
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
