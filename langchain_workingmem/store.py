@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, ensure_embeddings
@@ -14,11 +13,11 @@ from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import StoreState, Vectors, check_paths, millis, run_operations
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, IndexOptions, at_least, one_of
+from langchain_workingmem.items import StoreState, millis, run_operations
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import timedelta
     from types import TracebackType
 
@@ -27,11 +26,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
 
-_log = logging.getLogger("langchain_workingmem")
-_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # by LangGraph's names
-_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
-_QUERY_CACHE = 1000  # embeddings that are kept
-_AT_ONCE = 1000  # calls that share a round trip
+_QUERY_CACHE = 1000  # embeddings
+_AT_ONCE = 1000  # calls that share a round trip at most
 
 
 class _Call(NamedTuple):
@@ -46,28 +42,28 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
             store.put(("memories", "maya"), "dog", {"text": "Maya's dog is called Nougat"})
             store.search(("memories", "maya"), query="what pets does she have?")
 
-    One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. get, put and
-    delete are one round trip, and so are a hundred of them in a batch; a search is one to four, more
-    where few items have many vectors (docs/store.md lists what adds one). Without a query the item that was put last
-    comes first. An item with several vectors counts with its best one, scores are similarities (cosine: -1 to 1), and
-    items without vectors come last with the score None. Filters mean what they mean to LangGraph's InMemoryStore, except
-    that what has no order, such as None and 3, does not match instead of raising. Equality is decided by the index; for
-    comparisons the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
+    One object serves sync and async callers, threads and event loops; `batch` is atomic for each item. A get, a put
+    or a delete takes one round trip, and so does a batch of a hundred of one kind; a search takes one to four, more
+    when a few items have many vectors (docs/store.md lists the cases). Without a query the item that was put last comes
+    first. With a query the best vector of an item counts, scores are similarities (cosine: -1 to 1), and items without
+    vectors come last with the score None. Filters mean the same as in LangGraph's InMemoryStore, except that values
+    without an order, such as None and 3, do not match instead of raising. The index decides equality; for comparisons
+    the items below the namespace are read. Of a query of more than 4,000 characters the beginning and the end count.
 
-    Items live beside the keys of a `Memory` with the same `key_prefix`, and neither touches the other's.
+    A `Memory` with the same `key_prefix` uses other keys.
 
     Args:
-        redis_url: redis://, rediss://, unix:// or redis+sentinel://; without it the environment's REDIS_URL, else
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; by default the environment's REDIS_URL, else
             redis://localhost:6379.
-        client: A redis-py client to use for sync calls instead; never closed here.
+        client: A redis-py client for sync calls instead of a URL; the store does not close it.
         async_client: The same for async calls, bound to the event loop that it was made for.
-        index: LangGraph's IndexConfig: `dims`, `embed` (an Embeddings object, a function, sync or async, or a name such as
-            "openai:text-embedding-3-small" or "local"), `fields` (JSON paths; the whole value without them); and
+        index: LangGraph's IndexConfig: `dims`, `embed` (an Embeddings object, a sync or async function, or a name such
+            as "openai:text-embedding-3-small" or "local"), `fields` (JSON paths, by default the whole value); and
             `distance_type` ("cosine", "inner_product" or "l2"). None: no vector search.
-        ttl: LangGraph's TTLConfig, in minutes and fractions of them: `default_ttl`, `refresh_on_read`. What has expired
-            is never returned, so `omit_expired` changes nothing, and nothing needs to be swept.
-        key_prefix: In front of every key; stores with different prefixes do not see each other.
-        create_index: False: attach only, as a Redis user that may not create indexes.
+        ttl: LangGraph's TTLConfig, in minutes and fractions of them: `default_ttl`, `refresh_on_read`. Expired items
+            are never returned, so `omit_expired` changes nothing and no sweeper is needed.
+        key_prefix: The start of every key; stores with different prefixes are separate.
+        create_index: False: never create an index, for a Redis user without that right.
         timeout: How long to wait for each reply, as in `Memory`.
         connect_timeout: How long to wait for a connection, as in `Memory`.
     """
@@ -87,18 +83,19 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
-        # as in `Memory`: redis-py and numpy take their time
+        # imported here, because redis-py and numpy are slow to import
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
-        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        if ttl and ttl.get("default_ttl") is not None:
+            millis(ttl["default_ttl"], "ttl['default_ttl']")
+        self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
         self._runner, self._async_runner = runners(
             redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
         )
-        vectors = None if index is None else _vectors(cast("Mapping[str, Any]", index))
-        self._state = StoreState(keys=Keys(key_prefix), vectors=vectors, create=create_index)
+        self._state = StoreState.of(Keys(key_prefix), self.index_config, create=create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,7 +112,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> Self:
-        """Make a store on a URL, for `with`, `async with`, or without either: then `close` it yourself."""
+        """Make a store on a URL, for `with` or `async with`; without either, `close` it yourself."""
         return cls(
             redis_url,
             index=index,
@@ -127,24 +124,23 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations and return their results in order; reads see what was there before the batch.
+        """Do operations and return their results in order; reads return what was stored before the batch.
 
-        Everything is checked and embedded before anything is written; of several puts to one item the last wins.
-        `InvalidNamespaceError` and `OptionError`, both ValueErrors, for operations that make no sense; `EmbeddingError`,
-        `EmbeddingSizeError`. Inside a coroutine of a store that was entered with `async with`, asyncio's
-        `InvalidStateError`: await `abatch`, which does not block the event loop.
+        Everything is checked and embedded before anything is written; of several puts to one item the last wins. Raises
+        `InvalidNamespaceError` and `OptionError`, both ValueErrors, for invalid operations, `EmbeddingError` and
+        `EmbeddingSizeError`, and, inside the event loop of an `async with`, asyncio's `InvalidStateError`.
         """
         self._refuse_to_block()
         return self._runner.run(with_layout(self._state, run_operations(self._state, ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Async twin of `batch`. Calls that are made at once share their round trips and calls of the model."""
+        """Async twin of `batch`. Concurrent calls share their round trips and calls of the model."""
         loop = asyncio.get_running_loop()
         calls = self._calls.setdefault(loop, [])
         call = _Call(list(ops), loop.create_future())
         calls.append(call)
         if len(calls) == 1:
-            task = loop.create_task(self._answer(calls))  # runs when those who are ready now have made their calls
+            task = loop.create_task(self._answer(calls))  # runs after the tasks that are ready now
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await call.reply
@@ -159,18 +155,18 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         try:
             plan = together(run_operations(self._state, call.ops) for call in calls)
             replies = await self._async_runner.run(with_layout(self._state, plan))
-        except Exception as error:  # noqa: BLE001 - goes to whoever made the call
-            if len(calls) > 1:  # all may be repeated: each caller gets a reply or an error of his own
+        except Exception as error:  # noqa: BLE001 - goes to the callers
+            if len(calls) > 1:  # every operation may be repeated: each caller gets a reply or an error for that call
                 await asyncio.gather(*(self._answer_together([call]) for call in calls))
             elif not calls[0].reply.done():
                 calls[0].reply.set_exception(error)
             return
         for call, reply in zip(calls, replies, strict=True):
-            if not call.reply.done():  # cancelled
+            if not call.reply.done():  # it may be cancelled
                 call.reply.set_result(reply)
 
     def setup(self) -> None:
-        """Create the indexes now rather than at first use. Idempotent."""
+        """Create the indexes now instead of at first use. Idempotent."""
         self._runner.run(with_layout(self._state, self._state.setup()))
 
     async def asetup(self) -> None:
@@ -182,7 +178,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         self._runner.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop, and all that `close` does."""
+        """Close the connections of the running event loop, and those that `close` does."""
         await self._async_runner.aclose()
         self.close()
 
@@ -201,14 +197,12 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         return f"<RedisMemoryStore {self._state.keys.prefix!r}{', with vectors' if self._state.vectors else ''}>"
 
     def _refuse_to_block(self) -> None:
-        """Raise where LangGraph's AsyncPostgresStore and AsyncSqliteStore do."""
-        if self._loop is None:
-            return
+        """Raise in the same cases as LangGraph's AsyncPostgresStore and AsyncSqliteStore."""
         try:
-            running = asyncio.get_running_loop()
+            is_blocking = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return
-        if running is self._loop:
+        if is_blocking:
             msg = "a sync call would block the event loop of this store: await the async one (aget, aput, asearch, ...)"
             raise asyncio.InvalidStateError(msg)
 
@@ -220,31 +214,6 @@ def _embeddings(index: IndexConfig) -> Embeddings:
 
         return embeddings_by_name(embed)
     if not callable(embed) and not hasattr(embed, "embed_documents"):
-        raise OptionError(
-            f"index={{'embed': {embed!r}}}",
-            remedy="use an Embeddings object, a function from texts to vectors, or a model's name",
-        )
+        remedy = "use an Embeddings object, a function from texts to vectors, or a model's name"
+        raise OptionError(f"index={{'embed': {embed!r}}}", remedy=remedy)
     return ensure_embeddings(embed)
-
-
-def _vectors(index: Mapping[str, Any]) -> Vectors:
-    dims = index.get("dims")
-    if dims is not None:
-        at_least(dims, 1, "index['dims']")
-    distance = index.get("distance_type", "cosine")
-    one_of(distance, _DISTANCES, "index['distance_type']")
-    if unused := [name for name in index if name not in _INDEX_KEYS and not name.startswith("__")]:
-        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
-    # "text_fields" is what LangGraph's SqliteStore calls them
-    paths = index.get("fields") or index.get("text_fields") or ["$"]
-    return Vectors(
-        dims=dims,
-        paths=check_paths(paths, "index['fields']"),
-        options=IndexOptions(distance=cast("Any", _DISTANCES[distance])),
-    )
-
-
-def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
-    if ttl.get("default_ttl") is not None:
-        millis(ttl["default_ttl"], "ttl['default_ttl']")
-    return cast("TTLConfig", dict(ttl))

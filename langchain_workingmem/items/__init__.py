@@ -1,25 +1,13 @@
-"""The items of a LangGraph store, for `RedisMemoryStore`."""
+"""The items of a LangGraph store: reads, writes and searches for `RedisMemoryStore`."""
 
 from langchain_workingmem.items.operations import fields_of, millis, run_operations
-from langchain_workingmem.items.state import (
-    DELETE_ITEM,
-    GET_ITEM,
-    PUT_ITEM,
-    StoreState,
-    Vectors,
-    check_paths,
-    item_digest,
-    parts_of,
-    row_of,
-)
+from langchain_workingmem.items.state import DELETE_ITEM, GET_ITEM, PUT_ITEM, StoreState, item_digest, parts_of, row_of
 
 __all__ = [
     "DELETE_ITEM",
     "GET_ITEM",
     "PUT_ITEM",
     "StoreState",
-    "Vectors",
-    "check_paths",
     "fields_of",
     "item_digest",
     "millis",

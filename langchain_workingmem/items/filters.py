@@ -1,12 +1,11 @@
-"""Filters over the values of store items: what they mean, and the part that the index can decide.
+"""Filters over the values of store items: their meaning, and the part that the index can decide.
 
-The meaning is that of LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators matches
-every dict that has at least its pairs, a field that is missing is None. Where that store raises because two values have
-no order, such as None and 3, nothing matches here.
+They mean the same as in LangGraph's InMemoryStore: Python's equality (1 == 1.0 == True), a dict without operators
+matches every dict that has at least its pairs, a missing field is None. Two values without an order, such as None and
+3, do not match, where that store raises.
 
 Every string, number and boolean of a value, and every list of them, has a label in the index: a digest of its path and
-its value. A filter for equality is therefore decided by the server, without declaring a field. What remains is checked
-on the values that the server returns.
+its value. So the server decides equality without declared fields. The rest is checked on the values that it returns.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
+    from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -36,10 +35,10 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": operator.le,
 }
 _OPERATORS = ("$eq", "$ne", *_ORDER)
-MAX_LABELLED = 128  # characters: longer values have no label, each would be a tag of its own that nobody asks for
+MAX_LABELLED = 128  # characters: longer values have no label, because filters hardly ever ask for them
 _json = json.JSONEncoder().encode
 _HUGE = 10**MAX_LABELLED
-Path: TypeAlias = tuple[Any, str]  # the digest of a path so far, and what stands before the next name
+Path: TypeAlias = tuple[Any, str]  # a hash object fed with the path so far, and the separator before the next name
 _ROOT: Path = (hashlib.sha1(b"[[", usedforsecurity=False), "")
 
 
@@ -48,17 +47,16 @@ class Filter:
     """A checked filter."""
 
     wanted: Mapping[str, Any]
-    where: FilterExpression  # what the index decides
-    decided: bool  # it decides all
+    where: FilterExpression  # the part that the index decides
+    decided: bool  # whether that is all of it
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None) -> Self:
-        """Check a filter; `OptionError`, a ValueError, for an operator that does not exist and for what no value can be."""
-        if wanted is not None and not isinstance(wanted, Mapping):
-            raise OptionError(
-                f"filter={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
-            )
-        wanted = wanted or {}
+        """Check a filter; `OptionError` for an unknown operator and for a value that no item can have."""
+        wanted = {} if wanted is None else wanted
+        if not isinstance(wanted, Mapping):
+            example = "{'color': 'red', 'score': {'$gt': 3}}"
+            raise OptionError(f"filter={shown(wanted)}", remedy=f"use a dict, such as {example}")
         _check(wanted)
         from redisvl.query.filter import FilterExpression
 
@@ -66,19 +64,19 @@ class Filter:
         decided = True
         for key, value in wanted.items():
             found, whole = _terms((key,), _below(_ROOT, key), value)
-            if "." in key and found:  # may mean a path
-                names = key.split(".")
-                others, _ = _terms(tuple(names), reduce(_below, names, _ROOT), value)
-                found, whole = [f"(({' '.join(found)}) | ({' '.join(others)}))"], False
-            elif "." in key:
+            if "." in key:  # either a name or a path
                 whole = False
+                if found:
+                    names = key.split(".")
+                    others, _ = _terms(tuple(names), reduce(_below, names, _ROOT), value)
+                    found = [f"(({' '.join(found)}) | ({' '.join(others)}))"]
             terms += found
             decided = decided and whole
-        # one flat intersection, as in search.py: Python cannot print what is nested a thousand times
+        # one flat intersection: redisvl's `&` nests, and Python cannot print a thousand levels
         return cls(wanted, FilterExpression(f"({' '.join(terms)})" if terms else "*"), decided)
 
     def matches(self, value: Mapping[str, Any]) -> bool:
-        """Tell whether a value passes; a key with dots is a path where the value has no such key."""
+        """Tell whether a value passes; a key with dots is a path unless the value has that key."""
         return all(_matches(_at(value, key), wanted) for key, wanted in self.wanted.items())
 
 
@@ -86,7 +84,7 @@ def _check(wanted: Mapping[str, Any]) -> None:
     try:
         for leaf in json_leaves(wanted):
             if not isinstance(leaf, str | Number | None):
-                msg = f"it holds a {type(leaf).__name__}, and no value of an item is one"
+                msg = f"it holds a {type(leaf).__name__}, which is not JSON"
                 raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
     except ValueError as error:
         raise OptionError(
@@ -95,48 +93,42 @@ def _check(wanted: Mapping[str, Any]) -> None:
         ) from error
 
 
-def labels(value: Mapping[str, Any]) -> Iterator[str]:
-    """Give the labels of a value, objects in objects included."""
-    return _labels_of(value, _ROOT)
-
-
-def _labels_of(value: Mapping[str, Any], above: Path) -> Iterator[str]:
+def labels(value: Mapping[str, Any], path: Path = _ROOT) -> Iterator[str]:
+    """Return the labels of a value, those of nested objects included."""
     for key, part in value.items():
         if isinstance(part, Mapping):
-            yield from _labels_of(part, _below(above, key))
+            yield from labels(part, _below(path, key))
         elif (written := _written(part)) is not None:
-            yield _label(_below(above, key), written)
+            yield _label(_below(path, key), written)
 
 
 def _terms(names: tuple[str, ...], path: Path, wanted: Any) -> tuple[list[str], bool]:
-    """Say what the index can tell about a field, and whether that is all there is to tell."""
+    """Return the conditions on a field that the index can decide, and whether they are all."""
     from redisvl.query.filter import Tag
 
-    if not isinstance(wanted, Mapping):
-        written = _written(wanted)
-        return ([], False) if written is None else ([str(Tag("labels") == _label(path, written))], True)
     terms: list[str] = []
-    if not any(key.startswith("$") for key in wanted):
-        decided = bool(wanted)  # {} asks for an object, whatever it holds
+    if isinstance(wanted, Mapping) and not _has_operators(wanted):
+        decided = bool(wanted)  # {} matches any object
         for key, part in wanted.items():
             found, whole = _terms((*names, key), _below(path, key), part)
             terms += found
             decided = decided and whole
         return terms, decided
     decided = True
-    for name, operand in wanted.items():
+    for name, operand in (wanted if isinstance(wanted, Mapping) else {"$eq": wanted}).items():
         if name not in _OPERATORS:
-            raise OptionError(
-                f"filter for {shown('.'.join(names))}",
-                remedy=f"unknown operator {shown(name)}, use one of {', '.join(_OPERATORS)}",
-            )
-        written = None if name in _ORDER else _written(operand)
-        if written is None:
+            seen = f"filter for {shown('.'.join(names))}: unknown operator {shown(name)}"
+            raise OptionError(seen, remedy=f"use one of {', '.join(_OPERATORS)}")
+        if name in _ORDER or (written := _written(operand)) is None:
             decided = False
         else:
             tag = _label(path, written)
             terms.append(str(Tag("labels") == tag if name == "$eq" else Tag("labels") != tag))
     return terms, decided
+
+
+def _has_operators(wanted: Mapping[str, Any]) -> bool:
+    return any(key.startswith("$") for key in wanted)
 
 
 def _at(value: Mapping[str, Any], key: str) -> Any:
@@ -148,7 +140,7 @@ def _at(value: Mapping[str, Any], key: str) -> Any:
 
 def _matches(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
-        if any(key.startswith("$") for key in wanted):
+        if _has_operators(wanted):
             return all(_compares(value, name, operand) for name, operand in wanted.items())
         return isinstance(value, Mapping) and all(_matches(value.get(key), part) for key, part in wanted.items())
     if isinstance(wanted, list | tuple):
@@ -167,7 +159,7 @@ def _compares(value: Any, name: str, operand: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Read a number, also one that is written as a string."""
+    """Return a number, also one in a string, as LangGraph does."""
     if isinstance(value, int | float):
         return value
     try:
@@ -177,14 +169,16 @@ def _number(value: Any) -> float | None:
 
 
 def _written(value: Any) -> str | None:
-    """Write a value such that equal ones are written alike; None for what has no label."""
+    """Write a value, equal ones alike; None for a value without a label."""
     written = None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, str):
         written = f'"{value}'
     elif isinstance(value, int):  # a bool too
         written = str(int(value)) if abs(value) < _HUGE else None
     elif isinstance(value, float) and not math.isnan(value):  # NaN equals nothing
-        written = _written(int(value)) if value.is_integer() else str(value)
+        written = str(value)
     elif isinstance(value, list | tuple):
         parts = ["" if part is None else _written(part) for part in value]
         written = None if None in parts else _json(parts)
@@ -192,17 +186,14 @@ def _written(value: Any) -> str | None:
 
 
 def _below(path: Path, key: str) -> Path:
-    """Go on from an object to a field: the digest of a long path is not made anew for each field at its end."""
+    """Extend a path by a key; copying the hash object avoids hashing a long path again for each field."""
     digest, comma = path[0].copy(), path[1]
     digest.update(f"{comma}{_json(key)}".encode())
     return digest, ", "
 
 
 def _label(path: Path, written: str) -> str:
-    """Make the tag, a digest of `[path, written]` as JSON.
-
-    64 bits, because two fields of one digest would only meet in one person's filter.
-    """
+    """Return the label, 64 bits of a digest of `[path, written]` as JSON."""
     digest = path[0].copy()
     digest.update(f"], {_json(written)}]".encode())
     found: str = digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Plans over the items of a LangGraph store: an item is one hash under a digest of its namespace and key."""
+"""The plans that get, put and delete items of a LangGraph store: each is one hash, named by a digest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from langchain_workingmem.items.filters import Filter, labels
 from langchain_workingmem.items.searches import namespaces, search
 from langchain_workingmem.items.state import (
     DELETE_ITEM,
-    GET_ITEM,
     PUT_ITEM,
     digest_of,
     item_digest,
     parts_of,
-    row_of,
+    read_items,
     to_json,
 )
 from langchain_workingmem.options import at_least
@@ -38,82 +37,70 @@ _MOST_MINUTES = 2**40  # two million years; the server counts milliseconds in 64
 
 
 def run_operations(state: StoreState, ops: Iterable[Op]) -> Plan[list[Any]]:
-    """Do operations: all reads first, then what is to be written, the last one for each item.
+    """Do all reads, then the last write to each item.
 
-    One round trip for any number of gets, one for any number of puts and deletions, for any number of searches those of
-    the longest (see `search`); one call of the model for all that is put and one for all that is asked.
+    One round trip for all gets, one for all writes, and for all searches those of the longest; one call of the model
+    for all puts and one for all searches.
     """
     ops = list(ops)
     reads: dict[int, Callable[[], Plan[Any]]] = {}
-    writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[None]]] = {}
-    for place, op in enumerate(ops):
-        validate_op_namespace(op)
-        _check_key(op)
+    writes: dict[tuple[tuple[str, ...], str], Callable[[], Plan[object]]] = {}
+    for number, op in enumerate(ops):
+        _check(op)
         match op:
             case GetOp():
-                reads[place] = partial(_get, state, op)
+                reads[number] = partial(_get, state, op)
             case SearchOp():
-                _check_page(op)
-                reads[place] = partial(search, state, op, Filter.of(op.filter))
+                reads[number] = partial(search, state, op, Filter.of(op.filter))
             case ListNamespacesOp():
-                _check_page(op)
-                reads[place] = partial(namespaces, state, op)
+                reads[number] = partial(namespaces, state, op)
             case PutOp():
                 writes[tuple(op.namespace), op.key] = _write(state, op)
             case _:
-                raise OptionError(
-                    f"unknown operation {type(op).__name__}", remedy="pass GetOp, SearchOp, PutOp or ListNamespacesOp"
-                )
+                remedy = "pass GetOp, SearchOp, PutOp or ListNamespacesOp"
+                raise OptionError(f"unknown operation {type(op).__name__}", remedy=remedy)
     if not all(isinstance(op, GetOp) for op in ops):
         yield from state.setup()
-    results: list[Any] = [None] * len(ops)
-    found = yield from search_with_repair(
+    replies = yield from search_with_repair(
         lambda: together(make() for make in reads.values()), state.refresh, create=state.create
     )
-    for place, result in zip(reads, found, strict=True):
-        results[place] = result
     yield from together(make() for make in writes.values())
-    return results
+    found = dict(zip(reads, replies, strict=True))
+    return [found.get(number) for number in range(len(ops))]
 
 
-def _check_key(op: Op) -> None:
+def _check(op: Op) -> None:
+    validate_op_namespace(op)
     if isinstance(op, GetOp | PutOp) and not isinstance(op.key, str):
         raise OptionError(f"key={shown(op.key)}", remedy="use a str")
-
-
-def _check_page(op: SearchOp | ListNamespacesOp) -> None:
-    at_least(op.limit, 0, "limit")
-    at_least(op.offset, 0, "offset")
+    if isinstance(op, SearchOp | ListNamespacesOp):
+        at_least(op.limit, 0, "limit")
+        at_least(op.offset, 0, "offset")
     if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
         raise OptionError(f"query={shown(op.query)}", remedy="use a str, or None to list items")
     if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
         at_least(op.max_depth, 1, "max_depth")
 
 
-# ---------------------------------------------------------------------- one item
-
-
 def _get(state: StoreState, op: GetOp) -> Plan[Item | None]:
     """Read an item. One round trip."""
-    digest = item_digest(op)
-    (reply,) = yield from send(GET_ITEM.call(state.keys.of_item(digest), int(bool(op.refresh_ttl))))
-    row = row_of(reply, digest)
+    (row,) = yield from read_items(state.keys, [item_digest(op)], refresh=bool(op.refresh_ttl))
     return Item(**parts_of(row)) if b"value" in row else None
 
 
-def _write(state: StoreState, op: PutOp) -> Callable[[], Plan[None]]:
-    """Check all that is to be written, before anything is."""
+def _write(state: StoreState, op: PutOp) -> Callable[[], Plan[object]]:
+    """Check a put or a deletion, and return its plan."""
     keys = state.keys.of_item(item_digest(op))
     if op.value is None:
-        return partial(_delete, keys)
+        return partial(send, DELETE_ITEM.call(keys))
     ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
-    fields = fields_of(op)  # checks the value: what can be written can also be looked through
+    fields = fields_of(op)  # checks the value, before texts are read from it
     texts = state.vectors.texts(op.value, op.index) if state.vectors else []
     return partial(_put, state, keys, [*fields, ttl, "", ""], texts)
 
 
 def fields_of(op: PutOp) -> list[Argument]:
-    """Write what an item holds as put_item.lua reads it: namespace, key, value, and what they are found by."""
+    """Return the fields of an item for put_item.lua: namespace, key, value, and the tags that searches match."""
     return [
         to_json(list(op.namespace)),
         to_json(op.key),
@@ -124,14 +111,9 @@ def fields_of(op: PutOp) -> list[Argument]:
 
 
 def _put(state: StoreState, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:
-    """Write an item in place of the one that is there. One round trip, after the model has been asked."""
+    """Write or replace an item. One round trip, after a call of the model."""
     vectors = (yield from state.embed(texts)) if texts else []
     yield from send(PUT_ITEM.call(keys, *arguments, *vectors))
-
-
-def _delete(keys: tuple[str, str]) -> Plan[None]:
-    """Delete an item. One round trip."""
-    yield from send(DELETE_ITEM.call(keys))
 
 
 def _written(op: PutOp) -> bytes:
@@ -149,7 +131,7 @@ def _written(op: PutOp) -> bytes:
 
 
 def millis(minutes: object, name: str) -> int:
-    """Convert a TTL of LangGraph, minutes and fractions of them, to milliseconds."""
+    """Convert a TTL of LangGraph, in minutes and fractions of them, to milliseconds."""
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 < minutes < _MOST_MINUTES:
         raise OptionError(f"{name}={shown(minutes)}", remedy="use a positive number of minutes, or None for no expiry")
     return max(1, round(minutes * 60_000))

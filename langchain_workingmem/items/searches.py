@@ -1,11 +1,9 @@
-"""Plans that search the items of a LangGraph store.
+"""The plans that search the items of a LangGraph store.
 
-`within` holds a digest of each prefix of an item's namespace: a search below a namespace is an exact match of a tag,
-whatever its labels hold.
+The field `within` holds a digest of each prefix of an item's namespace, so a search below a namespace matches one tag.
 
-A document that has expired stays in the indexes until the server gets round to it. So every search asks in the same
-round trip for the time and for the earliest expiry among what it looks at, and is repeated without the expired ones if
-there are any: pages stay exact.
+An expired item stays in the indexes until the server removes it. So every search also asks for the time and for the
+earliest expiry among its matches, and is repeated without the expired items if there are any: pages stay exact.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.items.state import FIELDS, GET_ITEM, Row, StoreState, below, parts_of, row_of
+from langchain_workingmem.items.state import FIELDS, Row, StoreState, below, parts_of, read_items
 from langchain_workingmem.options import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langgraph.store.base import MatchCondition
-    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
+    from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem.items.filters import Filter
 
-# The server makes room for as many rows as are asked for, whether or not they exist, and dies where there is none. Larger
-# pages are therefore cut to what there is, for one more round trip.
+# The server allocates as many rows as are asked for, and crashes without memory for them. Larger pages are therefore
+# first cut to the number of items, for one more round trip.
 _LARGE = 100_000
 LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" for name in FIELDS))
 
@@ -44,8 +42,7 @@ LOAD: tuple[Argument, ...] = ("LOAD", len(FIELDS) + 1, "@__key", *(f"@{name}" fo
 def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchItem]]:
     """Find items below a namespace: the most similar first and those without vectors last, or the latest first.
 
-    One round trip, more where `_nearest`, `_latest` and `_alive` say so, and one more when something found has a TTL that
-    reading renews.
+    One round trip, more as `_nearest`, `_latest` and `_alive` say, and one more to renew the TTL of items found.
     """
     if op.limit == 0:
         return []
@@ -57,17 +54,14 @@ def search(state: StoreState, op: SearchOp, wanted: Filter) -> Plan[list[SearchI
         rows = yield from _latest(state, where, wanted, op.offset, op.limit)
         scored = [(row, None) for row in rows]
     if op.refresh_ttl:
-        expiring = [state.keys.of_item(hash_tag(row[b"__key"])) for row, _ in scored if b"ttl" in row]
-        if expiring:
-            yield from send(*(GET_ITEM.call(keys, 1) for keys in expiring))
+        yield from read_items(state.keys, [hash_tag(row[b"__key"]) for row, _ in scored if b"ttl" in row], refresh=True)
     return [SearchItem(**parts_of(row), score=score) for row, score in scored]
 
 
 def _latest(state: StoreState, where: FilterExpression, wanted: Filter, offset: int, limit: int) -> Plan[list[Row]]:
     """Read a page of items, the latest first.
 
-    The server cuts it out if the index decides the whole filter. Else items are read from the newest on, up to 10,000
-    a round trip, until the page is full.
+    One round trip if the index decides the whole filter, else one per 10,000 items or fewer until the page is full.
     """
     index = state.keys.items_index
     if offset + limit > _LARGE:
@@ -95,10 +89,10 @@ def _page(index: str, start: int, size: int, where: FilterExpression) -> Command
 def _nearest(
     state: StoreState, where: FilterExpression, wanted: Filter, text: str, offset: int, limit: int
 ) -> Plan[list[tuple[Row, float | None]]]:
-    """Read a page of items, the most similar first; an item is as similar as the best of its vectors.
+    """Read a page of items, the most similar first; the best vector of an item counts.
 
-    One round trip, one more when the nearest vectors of an item are without its first, one more when the page reaches items
-    that have none, and one or two each time that the vectors of a few items fill the list.
+    One round trip; one more to read items of which only a further vector was found, one more when the page reaches
+    items without vectors, and one or two each time that the vectors of a few items fill the list.
     """
     from redisvl.query.filter import Tag
 
@@ -131,12 +125,13 @@ def _count(index: str, where: FilterExpression) -> Plan[int]:
 
 def _neighbours(index: str, vector: bytes, depth: int, where: FilterExpression) -> Command:
     query = f"({where})=>[KNN {depth} @vector $vector AS distance]"
-    order = ("SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth)
-    return aggregate(index, query, "PARAMS", 2, "vector", vector, *order, *LOAD)
+    return aggregate(
+        index, query, "PARAMS", 2, "vector", vector, "SORTBY", 2, "@distance", "ASC", "LIMIT", 0, depth, *LOAD
+    )
 
 
 def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]]]:
-    """Keep the best vector of each item, and read the items of which only another vector was found."""
+    """Keep the best vector of each item, and read the items of which only a further vector was found."""
     best: dict[str, float] = {}
     items: dict[str, Row] = {}
     for row in rows:
@@ -145,9 +140,7 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]
         if b"value" in row:
             items[digest] = row
     missing = [digest for digest in best if digest not in items]
-    if missing:
-        replies = yield from send(*(GET_ITEM.call(state.keys.of_item(digest), 0) for digest in missing))
-        items |= {digest: row_of(reply, digest) for digest, reply in zip(missing, replies, strict=True)}
+    items |= zip(missing, (yield from read_items(state.keys, missing)), strict=True)
     metric = state.vectors.options.distance if state.vectors else ""
     return [
         (items[digest], -math.sqrt(max(0.0, distance)) if metric == "l2" else 1 - distance)
@@ -157,24 +150,20 @@ def _best(state: StoreState, rows: Sequence[Row]) -> Plan[list[tuple[Row, float]
 
 
 def namespaces(state: StoreState, op: ListNamespacesOp) -> Plan[list[tuple[str, ...]]]:
-    """List the namespaces that hold items, in order. One round trip; the server looks at the items below the prefix."""
+    """List the namespaces that hold items, in order. One round trip; the server reads the items below the prefix."""
     from redisvl.query.filter import FilterExpression
 
-    index = state.keys.items_index
     conditions = op.match_conditions or ()
     where = FilterExpression("*")
     for condition in conditions:
         one_of(condition.match_type, ("prefix", "suffix"), "match_type")
         if condition.match_type == "prefix":
             where = where & below(list(takewhile(lambda part: part != "*", condition.path)))
-    reply = yield from _alive(index, where, partial(_groups, index))
+    index = state.keys.items_index
+    reply = yield from _alive(index, where, lambda where: aggregate(index, where, "GROUPBY", 1, "@namespace"))
     names = [tuple(json.loads(row[b"namespace"])) for row in rows_of(reply)]
     found = {name[: op.max_depth] for name in names if all(_fits(name, condition) for condition in conditions)}
     return sorted(found)[op.offset : op.offset + op.limit]
-
-
-def _groups(index: str, where: FilterExpression) -> Command:
-    return aggregate(index, where, "GROUPBY", 1, "@namespace")
 
 
 def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
@@ -184,11 +173,11 @@ def _fits(name: tuple[str, ...], condition: MatchCondition) -> bool:
 
 
 def _alive(index: str, where: FilterExpression, make: Callable[[FilterExpression], Command]) -> Plan[Any]:
-    """Search among what has not expired. One round trip, two while the server still holds what has."""
+    """Search the items that have not expired. One round trip, two while the server still holds expired ones."""
     from redisvl.query.filter import FilterExpression
 
-    expiring = where & FilterExpression("@expires_at:[-inf +inf]")
-    first = aggregate(index, expiring, "GROUPBY", 0, "REDUCE", "MIN", 1, "@expires_at", "AS", "first")
+    with_expiry = where & FilterExpression("@expires_at:[-inf +inf]")
+    first = aggregate(index, with_expiry, "GROUPBY", 0, "REDUCE", "MIN", 1, "@expires_at", "AS", "first")
     time, earliest, reply = yield from send(("TIME",), first, make(where))
     now = int(time[0]) * 1000 + int(time[1]) // 1000
     if any(float(row[b"first"]) < now for row in rows_of(earliest)):

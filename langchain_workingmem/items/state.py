@@ -1,15 +1,16 @@
-"""The keys and indexes of one LangGraph store, and how its items are written down."""
+"""The keys and indexes of one LangGraph store, and the form in which its items are stored."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from langgraph.store.base import get_text_at_path
 
-from langchain_workingmem._engine.effects import Embed, Plan
+from langchain_workingmem._engine.effects import Embed, Plan, send
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script
@@ -17,15 +18,19 @@ from langchain_workingmem._redis.state import ensure_index, no_index, probe_dime
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
-from langchain_workingmem.options import IndexOptions, as_tuple
+from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langgraph.store.base import GetOp, PutOp
-    from redisvl.query.filter import FilterExpression  # imported where it is used, as in search.py
+    from langgraph.store.base import GetOp, IndexConfig, PutOp
+    from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
     from langchain_workingmem._redis.keys import Keys
+
+_DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
+_INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
+_log = logging.getLogger("langchain_workingmem")
 
 PUT_ITEM = Script("items/put_item")
 GET_ITEM = Script("items/get_item")
@@ -37,14 +42,14 @@ FIELDS = ("namespace", "key", "value", "created_at", "updated_at", "ttl")  # in 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What of an item is embedded, and how its vectors are compared."""
+    """Which texts of an item are embedded, and how the vectors are compared."""
 
-    dims: int | None = None  # None: whatever the model gives
+    dims: int | None = None  # None: the size that the model gives
     paths: tuple[str, ...] = ("$",)
     options: IndexOptions = field(default_factory=IndexOptions)
 
     def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
-        """Take what is to be embedded out of a value; blank texts have no direction and stay out."""
+        """Return the texts of a value to embed, without blank ones, whose vectors have no direction."""
         if index is False:
             return []
         paths = self.paths if index is None else check_paths(index, "index")
@@ -59,12 +64,17 @@ class StoreState:
     keys: Keys
     vectors: Vectors | None = None  # None: no vector search
     create: bool = True  # False: attach only, never create an index
-    layout_known: bool = False  # the database has our storage layout
+    layout_known: bool = False  # the storage layout of the database has been checked
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
 
+    @classmethod
+    def of(cls, keys: Keys, index: IndexConfig | None, *, create: bool) -> Self:
+        """Check LangGraph's IndexConfig and make the state of a new store."""
+        return cls(keys, None if index is None else _vectors_of(index), create)
+
     def setup(self) -> Plan[None]:
-        """Create or check the indexes: some round trips the first time, none later."""
+        """Create or check the indexes: a few round trips the first time, none later."""
         if self.is_ready:
             return
         if self.create:
@@ -78,22 +88,20 @@ class StoreState:
             if stored["dims"] != dims:
                 raise self._other_size(stored["dims"], dims)
             if stored != wanted:
-                raise OptionError(
-                    f"the store's vectors were indexed with {stored}, index= asks for {wanted}",
-                    remedy="use what was used",
-                )
+                seen = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
+                raise OptionError(seen, remedy="use the settings of the index")
             if self.create:
                 yield from ensure_index(item_vectors_schema(self.keys, self.vectors.options, dims))
             self.dims = dims
         self.is_ready = True
 
     def refresh(self) -> Plan[None]:
-        """Look at the server again, and make what is gone."""
+        """Check the indexes again, and create those that are gone."""
         self.is_ready = False
         yield from self.setup()
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Plan[list[bytes]]:
-        """Embed texts; those without a direction, zero vectors, stay out."""
+        """Embed texts, and drop zero vectors, which have no direction."""
         import numpy as np
 
         vectors = yield Embed(texts, query)
@@ -102,13 +110,12 @@ class StoreState:
         return pack(vectors[np.any(vectors, axis=1)], "float32")
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
-        return EmbeddingSizeError(
-            f"the index {self.keys.item_vectors_index!r} holds vectors of {expected} dimensions, the model gives "
-            f"{actual}, index['dims'] must be the same",
-            remedy="use the model that the store was made with, or another key_prefix",
-            expected=expected,
-            actual=actual,
+        name = self.keys.item_vectors_index
+        seen = (
+            f"index {name!r} holds vectors of {expected} dimensions, the model gives {actual}, index['dims'] must match"
         )
+        remedy = "use the model that the store was made with, or another key_prefix"
+        return EmbeddingSizeError(seen, remedy=remedy, expected=expected, actual=actual)
 
 
 def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
@@ -120,34 +127,54 @@ def check_paths(paths: Sequence[str], name: str) -> tuple[str, ...]:
     return found
 
 
+def _vectors_of(index: IndexConfig) -> Vectors:
+    given = cast("Mapping[str, Any]", index)
+    dims, distance = given.get("dims"), given.get("distance_type", "cosine")
+    if dims is not None:
+        at_least(dims, 1, "index['dims']")
+    one_of(distance, _DISTANCES, "index['distance_type']")
+    if unused := [name for name in given if name not in _INDEX_KEYS and not name.startswith("__")]:
+        _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
+    # LangGraph's SqliteStore calls them "text_fields"
+    paths = check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
+    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance])))
+
+
 def below(namespace: Sequence[str]) -> FilterExpression:
-    """Build the filter for a namespace and all that is in it."""
+    """Build the filter for the items of a namespace and of those below it."""
     from redisvl.query.filter import FilterExpression, Tag
 
     return Tag("within") == digest_of(namespace) if namespace else FilterExpression("*")
 
 
 def digest_of(parts: Sequence[str]) -> str:
-    """Name a list of any strings by 128 bits."""
+    """Return a digest of 128 bits of a list of strings."""
     return hashlib.blake2b(to_json(list(parts)).encode(), digest_size=16).hexdigest()
 
 
-to_json = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII, which carries every str
+to_json = json.JSONEncoder(separators=(",", ":")).encode  # writes ASCII, which can hold every str, lone surrogates too
 
 
 def item_digest(op: GetOp | PutOp) -> str:
-    """Name the item that an operation is about."""
+    """Return the digest that names the item of an operation."""
     return digest_of([*op.namespace, op.key])
 
 
 def row_of(reply: Sequence[bytes | None], digest: str) -> Row:
-    """Read the reply of get_item.lua."""
+    """Read the reply of get_item.lua; without a value there is no item."""
     row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=True) if value is not None}
     return row | {b"__key": f"{{{digest}}}".encode()}
 
 
+def read_items(keys: Keys, digests: Sequence[str], *, refresh: bool = False) -> Plan[list[Row]]:
+    """Read items, and renew their TTLs with `refresh`. One round trip, none without digests."""
+    calls = [GET_ITEM.call(keys.of_item(digest), int(refresh)) for digest in digests]
+    replies = (yield from send(*calls)) if calls else []
+    return [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
+
+
 def parts_of(row: Row) -> dict[str, Any]:
-    """Read the parts of an Item."""
+    """Read the arguments of LangGraph's `Item`."""
     return {
         "namespace": tuple(json.loads(row[b"namespace"])),
         "key": json.loads(row[b"key"]),

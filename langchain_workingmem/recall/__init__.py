@@ -1,4 +1,4 @@
-"""Semantic recall: older messages that matter to a question, with those around them; `memory.recall`."""
+"""Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.operations import fetch_hits, find_candidates, search_as_run, search_messages

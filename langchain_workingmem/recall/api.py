@@ -1,11 +1,11 @@
-"""Recall: older messages that matter to a question."""
+"""The public part of recall, `memory.recall`."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_workingmem.recall import operations as plans
+from langchain_workingmem.recall.operations import search_as_run
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.reindex import reindex_messages
 
@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Unpack
 
-    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
 
 
 class Recall:
-    """Semantic recall of a memory, as `memory.recall`. It is off, and costs nothing, without `RecallOptions`."""
+    """Semantic recall of a memory, as `memory.recall`. Without `RecallOptions` it is off and costs nothing."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -35,20 +34,22 @@ class Recall:
     ) -> RecallResult:
         """Find the messages nearest in meaning, the best first, each with the messages around it.
 
-        What is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id` (or of the
-        owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are inclusive,
-        `metadata` compares keys named in `RecallOptions.filterable`: they are looked up in a message's
-        `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
-        `max_tokens` (estimated) bounds all that comes back: then hits are added, the best first, as long as they fit,
-        with their windows or, when those are too long, alone; without `top_k` their number is not limited otherwise. A message
-        that takes more than its share comes as an excerpt around its best piece, in a copy marked `lc_source`. Nothing
-        else of a turn's rules (docs/recall.md) applies to a search.
-        One call of the embedding model, unless it knows the query, and two round trips; a third when only a thread is
-        known, when the pieces of a few long messages fill the whole list of candidates, or, with another call of the model, when
-        a question is the first to name one of several authors; two more when a hit is gone since, as of a thread that has
-        expired. A blank query finds nothing; of one of more than 4,000 characters the beginning and the end are looked for.
+        An argument that is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id`
+        (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
+        inclusive. `metadata` compares keys named in `RecallOptions.filterable`, which a message may have in its
+        `additional_kwargs`, in `additional_kwargs["metadata"]` or in `response_metadata`. `max_tokens` (estimated)
+        bounds the whole result: hits are added, the best first, with their windows or, when those are too long, alone.
+        Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
+        around its best piece, in a copy marked `lc_source`. No other rule of a turn (docs/recall.md) applies.
+        A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
+
+        One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
+        is given, when the pieces of a few long messages fill the list of candidates, or, with another call of the
+        model, when a question is the first to name one of several authors. Two more when a hit is gone, as after the
+        expiry of its thread.
         """
-        return self._core.run(self._search(query, thread_id=thread_id, resource_id=resource_id, **arguments))
+        asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
+        return self._core.run(search_as_run(self._core.state, asked))
 
     async def asearch(
         self,
@@ -59,11 +60,8 @@ class Recall:
         **arguments: Unpack[RecallArguments],
     ) -> RecallResult:
         """Async twin of `search`."""
-        return await self._core.arun(self._search(query, thread_id=thread_id, resource_id=resource_id, **arguments))
-
-    def _search(self, query: str, **arguments: Any) -> Plan[RecallResult]:
-        state = self._core.state
-        return plans.search_as_run(state, Query.of(state.recalling, query, **arguments))
+        asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
+        return await self._core.arun(search_as_run(self._core.state, asked))
 
     def reindex(
         self,
@@ -75,14 +73,14 @@ class Recall:
     ) -> int:
         """Embed every message that lacks vectors of the present model, and return how many got them.
 
-        It heals what a crash or a failing model left without vectors, takes in messages saved while recall was off,
-        and, without ids, changes the embedding model, the roles, `chunk_tokens` or the index: then the index is
-        rebuilt and recall finds what is done so far. Safe to interrupt, to repeat, and beside writers. `progress`
-        shows a bar. Per 100 messages two round trips and one call of the model.
+        It repairs messages that a crash or a failing model left without vectors, and those saved while recall was off.
+        Without ids it also changes the embedding model, the roles, `chunk_tokens` or the index: the index is rebuilt,
+        and meanwhile recall finds what is done so far. It may be interrupted, repeated, and run beside writers.
+        `progress` shows a bar. Per 100 messages two round trips and one call of the model.
 
         A model is known by its `model`, `model_name` or `model_id`, else by the name of its class. Other weights under
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
-        interrupted. Call it on a new `Memory`, as one that is in use remembers vectors (`embedding_cache_size`).
+        interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
         """
         plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
         with _bar(shown=progress) as advance:

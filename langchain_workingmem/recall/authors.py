@@ -1,8 +1,8 @@
-"""Who said it: a question that names the author of messages looks for what he said of himself.
+"""Authors that a question names: their messages speak of them in the first person.
 
 In a chat between persons, "What is Caroline's dog called?" is answered by Caroline, who wrote "my dog". On LoCoMo's
-development half (LocalEmbeddings, docs/recall.md) this brings back .664 of the evidence at 500 tokens instead of .568, .016
-of it by the bonus in `scoring`; where nobody has a name, as between a user and an assistant, it does nothing.
+development half (LocalEmbeddings, docs/recall.md) this finds .664 of the evidence at 500 tokens instead of .568, and
+the bonus in `ranking` is .016 of that. Without names, as between a user and an assistant, it does nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _APOSTROPHE = "['\u2019]"
 
 
 def named(question: str, authors: Collection[str]) -> frozenset[str]:
-    """Return the authors, as tags, that a question names by their whole or their first name.
+    """Return the authors, as tags, that a question names by their whole or their first name; none when it names all.
 
-    None of them when it names all: that tells nothing. Authors without a name count as one, with the tag "".
+    Authors without a name count as one, with the tag "".
     """
-    if not any(authors):  # the usual case, and on the path of every recall
+    if not any(authors):  # the usual case of every recall
         return frozenset()
     words = _WORD.findall(question.lower())
     spoken = {tuple(words[at : at + size]) for size in (1, 2, 3) for at in range(len(words))}
@@ -33,7 +33,7 @@ def named(question: str, authors: Collection[str]) -> frozenset[str]:
 
 
 def in_first_person(question: str, authors: Collection[str]) -> str:
-    """Say what the authors would say: my for Caroline's, I for Caroline."""
+    """Write a question as its authors would: "my" for "Caroline's", "I" for "Caroline"."""
     for pattern in _patterns(authors):
         question = re.sub(rf"\b{pattern}{_APOSTROPHE}(?:s\b|(?!\w))", "my", question, flags=re.IGNORECASE)
         question = re.sub(rf"\b{pattern}\b", "I", question, flags=re.IGNORECASE)
@@ -41,14 +41,14 @@ def in_first_person(question: str, authors: Collection[str]) -> str:
 
 
 def without(question: str, authors: Collection[str]) -> str:
-    """Leave the authors out: their names are in many messages, most of them by others."""
+    """Remove the authors' names, which are mostly in messages by others."""
     for pattern in _patterns(authors):
         question = re.sub(rf"\b{pattern}(?:{_APOSTROPHE}s)?\b", " ", question, flags=re.IGNORECASE)
     return question
 
 
 def _names(author: str) -> list[tuple[str, ...]]:
-    """Give the whole and the first name, in words."""
+    """Return the whole and the first name, each as a tuple of words."""
     words = tuple(_WORD.findall(decode(author)))
     return [words, words[:1]] if words else []
 

@@ -1,4 +1,4 @@
-"""From fetched messages to hits: what repeats, what fits into a budget, and excerpts of what is too long; pure functions."""
+"""Turn fetched messages into hits: drop repetitions, fit them into a token budget and cut excerpts. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
-Place: TypeAlias = tuple[bytes, int]  # of a fetched message: thread as keys spell it, rank in the thread
+Position: TypeAlias = tuple[bytes, int]  # of a fetched message: thread (encoded as in keys), rank in the thread
 
-REACH = 12  # messages behind a repeated question among which its answer is looked for: tools may come in between
-LEAST = 100  # tokens of an excerpt of a hit; half of it for a message beside one
-_SHARE = 4  # a hit takes at most that part of a budget, a message beside it half of that
-_WEIGHT = 3  # of a hit beside its neighbours, where what is left of a budget is shared out
-_SURE = 0.8  # similarity from which on a message as long as the question may be the same question
-_BETWEEN = re.compile(r"\W+")
-_SPEAKING = 4  # letters of a word that says what a question is about
-_ASKING = frozenset(
+REACH = 12  # messages after a repeated question that may hold its answer: tool traffic may lie between
+LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
+_SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
+_WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
+_SURE = 0.8  # similarity from which a message that is as long as the question may be the same question
+_NOT_WORD = re.compile(r"\W+")
+_SUBJECT = 4  # letters of the shortest word that tells the subject of a question
+_ASKING = frozenset(  # words of a question that do not tell its subject
     re.findall(
         r"\w+",
-        "about been could does from have know like long many much said should tell them they this told were what when where "
-        "which whose will with would your",
+        "about been could does from have know like long many much said should tell them they this told were what when "
+        "where which whose will with would your",
     )
 )
 
@@ -50,14 +50,13 @@ class Fetched:
     """What the server returned around candidates."""
 
     titles: dict[bytes, str | None] = field(default_factory=dict)
-    ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # (thread, sequence number) -> rank
-    rows: dict[Place, StoredMessage] = field(default_factory=dict)
-    found: set[tuple[bytes, int]] = field(default_factory=set)  # (thread, sequence number) of those still there
+    ranks: dict[tuple[bytes, int], int] = field(default_factory=dict)  # of candidates that exist, by (thread, seq)
+    rows: dict[Position, StoredMessage] = field(default_factory=dict)
     size: int = 0  # bytes of the messages
 
-    def answer_to(self, place: Place) -> Place | None:
-        """Find the answer to a question: what the assistant said last before the user spoke again."""
-        thread, rank = place
+    def answer_to(self, position: Position) -> Position | None:
+        """Find the answer to a question: the last words of the assistant before the user's next message."""
+        thread, rank = position
         answer = None
         for at in range(rank + 1, rank + REACH + 1):
             message = row.message if (row := self.rows.get((thread, at))) else None
@@ -71,32 +70,32 @@ class Fetched:
 class Found(NamedTuple):
     """A hit before its window and its size are known."""
 
-    one: Ranked
-    place: Place
-    asked: Place | None = None  # the repeated question that it answers
+    ranked: Ranked
+    position: Position
+    question: Position | None = None  # the repeated question that this hit answers
 
 
 # ---------------------------------------------------------------------- which messages
 
 
 def may_repeat(one: Ranked, query: Query) -> bool:
-    """Tell whether a candidate may be the question itself, asked before; its text is not known yet."""
+    """Tell whether a candidate may be an earlier copy of the question; its text is not fetched yet."""
     return one.similarity >= _SURE and query.turn and abs(one.tokens - count_tokens(query.text)) <= 2
 
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
-    """Tell whether candidates may take each other's places: then more of them are looked at."""
+    """Tell whether some candidates may not count as hits, so that more of them are needed."""
     if not query.turn:
         return query.apart
-    return len({*map(_alike, ranked)}) < len(ranked) or any(may_repeat(one, query) for one in ranked)
+    return len({*map(_text_key, ranked)}) < len(ranked) or any(may_repeat(one, query) for one in ranked)
 
 
-def _alike(one: Ranked) -> object:
+def _text_key(one: Ranked) -> object:
     return one.similarity or one[:2]  # the same text has the same vector
 
 
 def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
-    """Take as many as give `top_k` hits within the budget: the best, and beside them those that may not count."""
+    """Take the best candidates that give `top_k` hits within the budget, and those among them that may not count."""
     taken: list[Ranked] = []
     seen: set[object] = set()
     covered = _Covered(query.window)
@@ -106,13 +105,13 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
     for one in ranked:
         if number >= query.top_k:
             break
-        alike = _alike(one) if query.turn else one[:2]
-        if alike not in seen:
+        key = _text_key(one) if query.turn else one[:2]
+        if key not in seen:
             size = min(one.tokens, most)
             if size > left:
                 continue
             if not may_repeat(one, query):
-                seen.add(alike)
+                seen.add(key)
                 left -= size
                 number += not (query.apart and covered.holds(one.thread, one.seq))
         taken.append(one)
@@ -120,17 +119,17 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
 
 
 class _Covered:
-    """Which places lie in the window of one that was taken before."""
+    """The messages that lie in the window of a hit taken before."""
 
     def __init__(self, window: tuple[int, int]) -> None:
         self._before, self._after = window
         self._taken: dict[bytes, list[int]] = {}
 
     def holds(self, thread: bytes, at: int) -> bool:
-        """Tell so, and take the place if it does not."""
+        """Tell whether a message is covered; if it is not, take it as a hit."""
         taken = self._taken.setdefault(thread, [])
-        next_one = bisect_left(taken, at - self._after)
-        if next_one < len(taken) and taken[next_one] <= at + self._before:
+        following = bisect_left(taken, at - self._after)
+        if following < len(taken) and taken[following] <= at + self._before:
             return True
         insort(taken, at)
         return False
@@ -139,75 +138,66 @@ class _Covered:
 def hits_of(
     query: Query, ranked: Iterable[Ranked], fetched: Fetched, wanted: Callable[[Ranked], bool]
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
-    """Choose hits, the best first, and say which candidates were the question itself.
+    """Return hits, the best first, and the candidates that repeat the question.
 
-    In a turn the same text counts once, and of its copies the newest; what repeats the question gives its place to its
-    answer. A search brings what it finds.
+    In a turn, of messages with the same text only the newest counts, and an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
     question = query.text.strip()
     for one in ranked:
         hit = Found(one, (one.thread, fetched.ranks[one.thread, one.seq]))
-        if query.turn and _repeats(fetched.rows[hit.place].message, question):
+        row = fetched.rows[hit.position]
+        if query.turn and _repeats(row.message, question):
             repeated.add(one[:2])
-            answer = fetched.answer_to(hit.place)
-            if answer is None or not _is_open(query, one, fetched.rows[answer], wanted):
+            answer = fetched.answer_to(hit.position)
+            if answer is None:
                 continue
-            hit = Found(one, answer, hit.place)
-        row = fetched.rows[hit.place]
-        text = (row.message.type, words_in(row.message).strip()) if query.turn else hit.place
+            row = fetched.rows[answer]
+            if row.message.id in query.exclude or not wanted(one._replace(seq=row.seq)):
+                continue
+            hit = Found(one, answer, hit.position)
+        text = (row.message.type, words_in(row.message).strip()) if query.turn else hit.position
         known = found.setdefault(text, hit)
-        if fetched.rows[known.place].stored_at < row.stored_at:
-            found[text] = Found(known.one, hit.place, hit.asked)
-        elif known.place == hit.place and hit.asked:
-            found[text] = known._replace(asked=hit.asked)
+        if fetched.rows[known.position].stored_at < row.stored_at:
+            found[text] = hit._replace(ranked=known.ranked)
+        elif known.position == hit.position and hit.question:
+            found[text] = known._replace(question=hit.question)
     hits = list(found.values())
     return (_apart(query, hits) if query.apart else hits[: query.top_k]), repeated
-
-
-def _is_open(query: Query, one: Ranked, row: StoredMessage, wanted: Callable[[Ranked], bool]) -> bool:
-    return row.message.id not in query.exclude and wanted(one._replace(seq=row.seq))
-
-
-def _words(text: str) -> str:
-    """Write a text such that those with the same words are the same."""
-    return _BETWEEN.sub(" ", text.casefold()).strip() or text
 
 
 def _repeats(message: BaseMessage, question: str) -> bool:
     if not isinstance(message, HumanMessage):
         return False
     text = words_in(message).strip()
-    is_near = abs(len(text) - len(question)) <= 4 * CHARACTERS_PER_TOKEN  # who asks again may say "??"
-    return is_near and _words(text) == _words(question)
+    is_near = abs(len(text) - len(question)) <= 4 * CHARACTERS_PER_TOKEN  # a repeated question may end with "??"
+    return is_near and _normalized(text) == _normalized(question)
+
+
+def _normalized(text: str) -> str:
+    return _NOT_WORD.sub(" ", text.casefold()).strip() or text
 
 
 def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
-    """Tell whether a hit has most of the question's words: two at least, however little its vector is like the question's."""
-    if not hit.one.worded:
+    """Tell whether a hit has two thirds of the question's words, and at least two; its similarity does not matter."""
+    if not hit.ranked.worded:
         return False
-    text = words_in(fetched.rows[hit.place].message)
-    start, end = piece(text, chunk_tokens, hit.one.piece)
-    words = [word for word in words_of(query.text) if len(word) >= _SPEAKING and word not in _ASKING]
-    pattern = re.compile(
-        "|".join(rf"\b({re.escape(word[: max(_SPEAKING, len(word) - 2)])})" for word in words) or r"(?!)"
-    )
-    said = {one.lastindex for one in pattern.finditer(text[start:end].lower())}
+    text = words_in(fetched.rows[hit.position].message)
+    start, end = piece(text, chunk_tokens, hit.ranked.piece)
+    words = [word for word in words_of(query.text) if len(word) >= _SUBJECT and word not in _ASKING]
+    stems = (word[: max(_SUBJECT, len(word) - 2)] for word in words)
+    pattern = re.compile("|".join(rf"\b({re.escape(stem)})" for stem in stems) or r"(?!)")
+    said = {match.lastindex for match in pattern.finditer(text[start:end].lower())}
     return len(said) >= max(2, len(words) * 2 / 3)
 
 
 def _apart(query: Query, hits: list[Found]) -> list[Found]:
-    """Leave out hits that stand in a better one's window, unless there are too few others."""
+    """Drop hits that lie in a better one's window, unless there are too few others."""
     covered = _Covered(query.window)
-    inside = [covered.holds(*hit.place) for hit in hits]
-    room = max(0, query.top_k - inside.count(False))
-    chosen = []
-    for hit, is_inside in zip(hits, inside, strict=True):
-        room -= is_inside
-        if not is_inside or room >= 0:
-            chosen.append(hit)
-    return chosen[: query.top_k]
+    inside = [hit.position for hit in hits if covered.holds(*hit.position)]
+    dropped = {*inside[max(0, query.top_k - len(hits) + len(inside)) :]}
+    return [hit for hit in hits if hit.position not in dropped][: query.top_k]
 
 
 # ---------------------------------------------------------------------- how much of them
@@ -218,7 +208,7 @@ def _most(query: Query) -> int:
 
 
 def _fits(query: Query, fetched: Fetched) -> bool:
-    """Tell at a glance whether all that was fetched fits whole, as it usually does."""
+    """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     total = longest = 0
     for row in fetched.rows.values():
         message = row.message
@@ -231,45 +221,44 @@ def _fits(query: Query, fetched: Fetched) -> bool:
     return total <= budget and longest <= _most(query) // 2 * CHARACTERS_PER_TOKEN
 
 
-def _window(query: Query, hit: Found, fetched: Fetched) -> tuple[list[Place], list[Place]]:
-    """Return the messages in front of a hit and behind it, the nearest first."""
-    thread, rank = hit.place
+def _window(query: Query, hit: Found, fetched: Fetched) -> tuple[list[Position], list[Position]]:
+    """Return the messages before and after a hit, the nearest first."""
+    thread, rank = hit.position
     before, after = query.window
     front = [(thread, at) for at in range(rank - 1, rank - before - 1, -1) if (thread, at) in fetched.rows]
     back = [(thread, at) for at in range(rank + 1, rank + after + 1) if (thread, at) in fetched.rows]
-    if hit.asked and hit.asked not in front:
-        front.append(hit.asked)
+    if hit.question and hit.question not in front:
+        front.append(hit.question)
     return front, back
 
 
 class Sizes:
-    """How many tokens each message that is shown may take."""
+    """The number of tokens that each shown message may take."""
 
     def __init__(self, query: Query, hits: Sequence[Found], fetched: Fetched) -> None:
-        self._query, self._fetched = query, fetched
-        self._hits = {hit.place for hit in hits}
-        self._tokens: dict[Place, int] = {}
+        self._most, self._fetched = _most(query), fetched
+        self._hits = {hit.position for hit in hits}
+        self._tokens: dict[Position, int] = {}
         self.left = query.max_tokens or 0
-        self.of: dict[Place, int] = {}
+        self.of: dict[Position, int] = {}
 
-    def tokens(self, place: Place) -> int:
+    def tokens(self, position: Position) -> int:
         """Count the tokens of a whole message, tool calls included."""
-        if place not in self._tokens:
-            self._tokens[place] = count_tokens(message_text(self._fetched.rows[place].message))
-        return self._tokens[place]
+        if position not in self._tokens:
+            self._tokens[position] = count_tokens(message_text(self._fetched.rows[position].message))
+        return self._tokens[position]
 
-    def most(self, place: Place) -> int:
-        """Return how much a message may take at best."""
-        most = _most(self._query)
-        return min(self.tokens(place), most if place in self._hits else most // 2)
+    def most(self, position: Position) -> int:
+        """Return the largest size of a message."""
+        return min(self.tokens(position), self._most if position in self._hits else self._most // 2)
 
-    def least(self, place: Place) -> int:
-        """Return below which size a message is not shown at all."""
-        return min(self.tokens(place), LEAST if place in self._hits else LEAST // 2)
+    def least(self, position: Position) -> int:
+        """Return the size below which a message is not shown at all."""
+        return min(self.tokens(position), LEAST if position in self._hits else LEAST // 2)
 
-    def take(self, places: Iterable[Place], need: Callable[[Place], int]) -> bool:
-        """Take room for all of these, or for none of them."""
-        new = {place: need(place) for place in places if place not in self.of}
+    def take(self, positions: Iterable[Position], size_of: Callable[[Position], int]) -> bool:
+        """Reserve tokens for all of these messages, or for none of them."""
+        new = {position: size_of(position) for position in positions if position not in self.of}
         if (size := sum(new.values())) > self.left:
             return False
         self.of |= new
@@ -277,37 +266,33 @@ class Sizes:
         return True
 
     def share_out(self) -> None:
-        """Share out what is left, evenly, and more to hits: who needs less leaves more to the others."""
-        weights = {place: _WEIGHT if place in self._hits else 1 for place in self.of}
-        wishes = {place: self.most(place) - size for place, size in self.of.items()}
+        """Share out what is left by weight; what a message does not need goes to the others."""
+        weights = {position: _WEIGHT if position in self._hits else 1 for position in self.of}
+        needs = {position: self.most(position) - size for position, size in self.of.items()}
         total = sum(weights.values())
-        for place in sorted(wishes, key=lambda place: wishes[place] / weights[place]):
-            given = min(wishes[place], self.left * weights[place] // total)
-            self.of[place] += given
+        for position in sorted(needs, key=lambda position: needs[position] / weights[position]):
+            given = min(needs[position], self.left * weights[position] // total)
+            self.of[position] += given
             self.left -= given
-            total -= weights[place]
+            total -= weights[position]
 
 
 def _sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[Found], Sizes]:
-    """Choose what fits into the budget.
-
-    In a turn every hit gets its place before any window, and all are cut as far as it takes. A search that is given a budget
-    fills it: each hit with its window, or alone.
-    """
+    """Choose what fits: a turn puts hits before windows and cuts all; a search takes a hit with its window or alone."""
     sizes = Sizes(query, hits, fetched)
-    kept = []
     if query.turn:
-        kept = [hit for hit in hits if sizes.take([hit.place], sizes.least)]
+        kept = [hit for hit in hits if sizes.take([hit.position], sizes.least)]
         for hit in kept:
             for side in _window(query, hit, fetched):
-                for place in side:
-                    if not sizes.take([place], sizes.least):
+                for position in side:
+                    if not sizes.take([position], sizes.least):
                         break
         sizes.share_out()
         return kept, sizes
+    kept = []
     for hit in hits:
         front, back = _window(query, hit, fetched)
-        if sizes.take([hit.place, *front, *back], sizes.most) or sizes.take([hit.place], sizes.most):
+        if sizes.take([hit.position, *front, *back], sizes.most) or sizes.take([hit.position], sizes.most):
             kept.append(hit)
     return kept, sizes
 
@@ -316,65 +301,56 @@ def _sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[
 
 
 def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_tokens: int) -> RecallResult:
-    """Put the result together: hits with their windows, cut to the budget, and the windows merged."""
-    sizes = None
+    """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
+    sizes, rows = None, fetched.rows
     if query.max_tokens is not None and not _fits(query, fetched):
         hits, sizes = _sized(query, hits, fetched)
-    rows = fetched.rows
-    if sizes is not None:
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     found = []
-    shown: dict[Place, StoredMessage] = {}
+    shown: set[Position] = set()
     for hit in hits:
         front, back = _window(query, hit, fetched)
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
-        for place in (hit.place, *front, *back):
-            shown[place] = rows[place]
-        row = rows[hit.place]
+        shown.update([hit.position], front, back)
+        row = rows[hit.position]
         found.append(
             RecallHit(
                 message=row.message,
                 thread_id=row.thread_id,
-                score=hit.one.score,
-                similarity=hit.one.similarity,
-                before=[rows[place].message for place in reversed(front)],
-                after=[rows[place].message for place in back],
+                score=hit.ranked.score,
+                similarity=hit.ranked.similarity,
+                before=[rows[position].message for position in reversed(front)],
+                after=[rows[position].message for position in back],
                 stored_at=row.stored_at,
-                thread_title=fetched.titles[hit.place[0]],
+                thread_title=fetched.titles[hit.position[0]],
             )
         )
-    return RecallResult(hits=found, rows=sorted(shown.values(), key=attrgetter("stored_at", "thread_id")))
+    ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
+    return RecallResult(hits=found, rows=ordered)
 
 
 def _shortened(
     query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
-) -> dict[Place, StoredMessage]:
-    """Cut what is longer than its size."""
-    rows = dict(fetched.rows)
-    own = {hit.place: hit for hit in hits}
-    fronts = {place for hit in hits for place in _window(query, hit, fetched)[0]}
-    for place, size in sizes.of.items():
-        if size < sizes.tokens(place):
-            rows[place] = _cut(rows[place], size, query, own.get(place), chunk_tokens, front=place in fronts)
-    return rows
+) -> dict[Position, StoredMessage]:
+    """Cut what is too long: a hit around its best piece; a message before it keeps its end, one after it its beginning.
 
-
-def _cut(
-    row: StoredMessage, tokens: int, query: Query, hit: Found | None, chunk_tokens: int, *, front: bool
-) -> StoredMessage:
-    """Copy a message with an excerpt in place of its text, marked, so that it is never saved in the message's place.
-
-    A hit is cut around its best piece, what stands in front of it down to its end, what stands behind to its beginning.
+    The copies are marked so that they are never saved over the original.
     """
-    message = row.message
-    text = message_text(message)
-    start = end = len(text) if front else 0
-    if hit is not None:
-        start, end = piece(words_in(message), chunk_tokens, 0 if hit.asked else hit.one.piece)
-    short = excerpt(text, tokens, start, end, words_of(query.text))
-    lean = with_calls(message) if isinstance(message, AIMessage) else message
-    data = {"thread_id": row.thread_id, "excerpt": True}
-    return StoredMessage(
-        message=from_memory(lean, data, content=short), thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at
-    )
+    rows = dict(fetched.rows)
+    by_position = {hit.position: hit for hit in hits}
+    fronts = {position for hit in hits for position in _window(query, hit, fetched)[0]}
+    words = words_of(query.text)
+    for position, size in sizes.of.items():
+        if size >= sizes.tokens(position):
+            continue
+        row = rows[position]
+        text = message_text(row.message)
+        start = end = len(text) if position in fronts else 0
+        if hit := by_position.get(position):
+            start, end = piece(words_in(row.message), chunk_tokens, 0 if hit.question else hit.ranked.piece)
+        lean = with_calls(row.message) if isinstance(row.message, AIMessage) else row.message
+        data = {"thread_id": row.thread_id, "excerpt": True}
+        copy = from_memory(lean, data, content=excerpt(text, size, start, end, words))
+        rows[position] = StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)
+    return rows

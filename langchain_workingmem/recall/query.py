@@ -1,4 +1,4 @@
-"""A question to recall, with its checked arguments."""
+"""The checked arguments of a search."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A checked question to recall."""
+    """A checked search of messages."""
 
     text: str
     thread_id: str | None
@@ -45,12 +45,12 @@ class Query:
     top_k: int
     window: tuple[int, int]
     threshold: float | None
-    max_tokens: int | None  # of all that comes back
-    where: Mapping[str, Any]  # filters beside the scope
+    max_tokens: int | None  # of the whole result
+    where: Mapping[str, Any]  # filters besides the scope
     exclude: frozenset[str]  # message ids
-    exclude_in: str | None = None  # the thread whose messages they are; None: of any thread
-    turn: bool = False  # for what a model is shown: under a floor, and without the question itself
-    apart: bool = False  # a hit in a better one's window is part of that one
+    exclude_in: str | None = None  # their thread; None: any thread
+    turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
+    apart: bool = False  # no hit in the window of a better one
 
     @classmethod
     def of(
@@ -62,15 +62,13 @@ class Query:
         resource_id: str | None = None,
         **arguments: Unpack[RecallArguments],
     ) -> Query:
-        """Check a caller's arguments, and fill in what the options say; of those arguments None leaves one out."""
+        """Check the arguments of a search; those that are None or missing come from the options."""
         if unknown := arguments.keys() - RecallArguments.__optional_keys__:
-            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {sorted(RecallArguments.__optional_keys__)}"
+            known = sorted(RecallArguments.__optional_keys__)
+            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {known}"
             raise TypeError(msg)
         if not isinstance(text, str):
-            raise OptionError(
-                f"query is of type {type(text).__name__}",
-                remedy="pass a str",
-            )
+            raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
         scope = given.get("scope", options.scope)
         one_of(scope, ("resource", "thread"), "scope")
@@ -80,10 +78,7 @@ class Query:
             check_id(resource_id, "resource_id")
         if thread_id is None and (scope == "thread" or resource_id is None):
             missing = "thread_id" if scope == "thread" else "resource_id"
-            raise IdError(
-                f"recall over a {scope} needs a {missing}",
-                remedy=f"{FROM_WHERE.format(missing)}",
-            )
+            raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         max_tokens = given.get("max_tokens")
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")
@@ -113,34 +108,28 @@ class Query:
     def of_turn(
         cls, options: RecallOptions, text: str, thread_id: str, resource_id: str, given: Mapping[str, Any]
     ) -> Query:
-        """Check the arguments of a turn, whose hits are limited both in number and in tokens."""
+        """Check the arguments of a turn; without limits of its own, it takes both limits from the options."""
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
         query = cls.of(options, text, thread_id=thread_id, resource_id=resource_id, **{**given, **limits})
         return replace(query, turn=True)
 
     def without(self, thread_ids: Collection[str]) -> Query:
-        """Leave threads out."""
-        known = self.where.get("not_thread_ids", ())
-        return replace(self, where={**self.where, "not_thread_ids": [*known, *thread_ids]})
+        """Exclude threads."""
+        excluded = [*self.where.get("not_thread_ids", ()), *thread_ids]
+        return replace(self, where={**self.where, "not_thread_ids": excluded})
 
     def filter(self) -> FilterExpression:
-        """Build the filter: the tenant first, always."""
-        return build_filter(
-            resource_id=self.resource_id,
-            thread_id=self.thread_id if self.scope == "thread" else None,
-            **self.where,
-        )
+        """Build the filter, always with the owner."""
+        thread_id = self.thread_id if self.scope == "thread" else None
+        return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)
 
 
 def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any] | None:
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise OptionError(
-            f"metadata={shown(metadata)}",
-            remedy="use a dict",
-        )
+        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
     if unknown := [key for key in metadata or () if key not in options.filterable]:
         raise OptionError(
-            f"metadata {shown(unknown)} cannot be filtered on, {list(options.filterable)} can",
+            f"metadata {shown(unknown)} is not filterable, only {list(options.filterable)} is",
             remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
         )
     return metadata

@@ -1,14 +1,16 @@
-"""From candidates to ranked messages: small pure functions, one per step.
+"""Rank the candidates of a search: pure functions, one per step of the recipe.
 
-The recipe was found on public conversations with gold evidence, on their development halves; docs/recall.md shows what it
-brings and how to measure it again. The gains below are what is lost without a step, in the share of the evidence on LoCoMo at 500
-tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings, whole recipe .664, .254, .569; similarity alone .443, .147, .375).
+The recipe was tuned on the development halves of public conversations with gold evidence; docs/recall.md shows its
+effect and how to measure it. The three figures of a step below are the share of the evidence that is lost without it:
+on LoCoMo at 500 tokens, RealMem at 1,000 and BEAM-100K at 2,000 (LocalEmbeddings; the recipe finds .664, .254, .569,
+similarity alone .443, .147, .375).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,16 +18,11 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import HybridWeights
 
-CANDIDATES = 200  # of each side; 100 cost 2 to 3 points of evidence on LoCoMo
+CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 SHORT = 64  # tokens up to which length costs nothing
-
-
-Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (as keys spell it) -> sequence number -> value
-
-
-# One chunk that a search returned, of which a message may have several: thread, sequence number, tokens of the whole
-# message, author (as keys spell it, empty without a name), value: similarity, or BM25 score, and the number of the chunk
-# (as keys spell it). Recall ranks hundreds a turn, so it is a plain tuple.
+Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (encoded as in keys) -> sequence number -> value
+# One piece of a message that a search returned: thread, sequence number, tokens of the whole message, author ("" when
+# unnamed), similarity or BM25 score, number of the piece; bytes as in keys. A tuple, because a turn ranks hundreds.
 Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes]
 
 
@@ -37,19 +34,19 @@ class Ranked(NamedTuple):
     tokens: int
     score: float
     similarity: float
-    worded: bool = False  # words of the question are in it
-    piece: int = 0  # the chunk that matched best
+    worded: bool = False  # it has words of the question
+    piece: int = 0  # number of the piece that matched best
 
 
 class Floor(NamedTuple):
-    """The similarity without which a turn recalls nothing."""
+    """The similarity below which a turn recalls nothing."""
 
-    worded: float  # where a word of the question was found, or words are not looked for
-    alone: float  # where none was
+    worded: float  # when a message has a word of the question, or words are not searched
+    alone: float  # when none has
 
 
-# By the name of the model, as integrations spell it. Similarities of different models cannot be compared, so only models
-# have a floor on which it was measured: docs/recall.md shows what floors cost, and how to measure another model.
+# By the model's name in LangChain integrations. Similarities of different models cannot be compared, so only measured
+# models have a floor: docs/recall.md shows the cost of floors, and how to measure another model.
 _FLOORS = (
     (re.compile(r"wordllama-l2-supercat-256"), Floor(0.22, 0.3)),
     (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
@@ -57,15 +54,12 @@ _FLOORS = (
 
 
 def floor_of(model: str) -> Floor | None:
-    """Return the floor of an embedding model, None where it was never measured."""
+    """Return the floor of an embedding model, None when it was never measured."""
     return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
 
 
 def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
-    """Tell whether any message is near enough for the question to be one that memory can answer.
-
-    One floor for all: an answer is often less similar to the question than what stands beside it.
-    """
+    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer."""
     if floor is None:
         return True
     least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
@@ -73,21 +67,19 @@ def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) ->
 
 
 def best(candidates: Iterable[Candidate]) -> Scores:
-    """Keep each message's best chunk."""
-    found: Scores = {}
+    """Keep the value of each message's best piece."""
+    found: Scores = defaultdict(dict)
     for thread, seq, _, _, value, _ in candidates:
-        seqs = found.get(thread)
-        if seqs is None:
-            seqs = found[thread] = {}
+        seqs = found[thread]
         if value > seqs.get(seq, -math.inf):
             seqs[seq] = value
     return found
 
 
 def fuse(dense: Scores, words: Scores, weight: float) -> Scores:
-    """Add both sides, each divided by its best; missing from a side counts as 0 there.
+    """Add the values of both searches, each divided by its best; a message that one lacks has 0 there.
 
-    What the words bring: +.022, +.019, -.002. Linear beat reciprocal ranks by .01 to .05.
+    Words: +.022, +.019, -.002. This sum is .01 to .05 better than reciprocal ranks.
     """
     fused: Scores = {}
     for scores, share in ((dense, weight), (words, 1 - weight)):
@@ -100,7 +92,7 @@ def fuse(dense: Scores, words: Scores, weight: float) -> Scores:
 
 
 def lift_by_neighbours(scores: Scores, weight: float) -> Scores:
-    """Let a message gain from what stands next to it in its thread: an answer from its question. +.043, +.038, +.004."""
+    """Raise a message by its neighbours in the thread, such as an answer by its question: +.043, +.038, +.004."""
     return {
         thread: {seq: score + weight * (seqs.get(seq - 1, 0.0) + seqs.get(seq + 1, 0.0)) for seq, score in seqs.items()}
         for thread, seqs in scores.items()
@@ -108,23 +100,23 @@ def lift_by_neighbours(scores: Scores, weight: float) -> Scores:
 
 
 def length_cost(tokens: int, weight: float) -> float:
-    """Give what a message's length takes off its score: long answers match everything a little. +.002, +.064, +.246."""
+    """Return what length takes off a score, as long answers match everything a little: +.002, +.064, +.246."""
     return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
 
 
 def rank_semantic(dense: Iterable[Candidate], limit: int | None, threshold: float = 0.0) -> list[Ranked]:
-    """Rank by similarity alone. The candidates come sorted, so no more are looked at than needed."""
+    """Rank by similarity alone. The candidates are sorted, so those after the last needed one are skipped."""
     found: dict[tuple[bytes, int], tuple[float, int, bytes, int]] = {}
     lowest = 0.0
     for thread, seq, tokens, _, value, _ in dense:
         if value < threshold or (limit is not None and len(found) >= limit and value < lowest):
             break
-        if (thread, seq) not in found:  # else a worse chunk of the same message
+        if (thread, seq) not in found:  # else a worse piece of the same message
             found[thread, seq] = value, seq, thread, tokens
             lowest = value
     return [
         Ranked(thread, seq, tokens, min(1.0, value), min(1.0, value))
-        for value, seq, thread, tokens in sorted(found.values(), reverse=True)[:limit]  # of equals the newer one first
+        for value, seq, thread, tokens in sorted(found.values(), reverse=True)[:limit]  # of equals the newer first
     ]
 
 
@@ -136,9 +128,9 @@ def rank_hybrid(
     weights: HybridWeights,
     authors: Collection[bytes] = (),
 ) -> list[Ranked]:
-    """Rank by the recipe: fuse, lift by neighbours and by the author who is meant (+.016, 0, 0), take off for length.
+    """Rank by the recipe: fuse, raise by neighbours and by a named author (+.016, 0, 0), subtract for length.
 
-    Scores are shares of the best possible one; similarities are those of the vectors, 0 where only words were found.
+    Scores are fractions of the best possible one; the similarity is 0 where only words were found.
     """
     similarities, worded = best(dense), best(words)
     scores = lift_by_neighbours(fuse(similarities, worded, weights.dense), weights.neighbours)
@@ -149,25 +141,19 @@ def rank_hybrid(
             continue
         score = scores[thread][seq] - length_cost(tokens, weights.length)
         ranked.append((score + weights.author if author in authors else score, seq, thread, tokens))
-    ranked.sort(reverse=True)  # of equals the newer message first
+    ranked.sort(reverse=True)  # of equals the newer first
     top = 1 + 2 * weights.neighbours + (weights.author if authors else 0)
-    return [
-        Ranked(
-            thread,
-            seq,
-            tokens,
-            max(0.0, score / top),
-            min(1.0, similarities.get(thread, {}).get(seq, 0.0)),
-            seq in worded.get(thread, ()),
-        )
-        for score, seq, thread, tokens in ranked[:limit]
-    ]
+    found = []
+    for score, seq, thread, tokens in ranked[:limit]:
+        similarity = min(1.0, similarities.get(thread, {}).get(seq, 0.0))
+        found.append(Ranked(thread, seq, tokens, max(0.0, score / top), similarity, seq in worded.get(thread, ())))
+    return found
 
 
 def with_pieces(
     ranked: list[Ranked], chunk_tokens: int, dense: Iterable[Candidate], words: Iterable[Candidate], weight: float
 ) -> list[Ranked]:
-    """Say of each message that has several chunks which of them the question is about, by both searches together."""
+    """Set the piece of each long message that matches best in both searches together."""
     found: dict[tuple[bytes, int], dict[bytes, float]] = {
         (one.thread, one.seq): {} for one in ranked if one.tokens > chunk_tokens
     }

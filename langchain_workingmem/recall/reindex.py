@@ -1,4 +1,4 @@
-"""The plan that heals vectors, and renews them when their settings change."""
+"""The plan that makes missing vectors, and all of them anew when the settings of the index change."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ REINDEX_BATCH = 100  # messages read, embedded and written at a time
 def reindex_messages(
     state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False
 ) -> Plan[int]:
-    """Embed whatever has no vectors of the present model, by force everything; return how many messages that were.
+    """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
-    Per 100 messages one round trip, one call of the model for those that need it, and one round trip to write them.
-    It may be interrupted and run again; messages written meanwhile are left as they are. What deletions, transfers and other
-    long operations have left undone is done first.
+    Messages written meanwhile stay as they are. Interrupted deletions, transfers and other long operations are finished
+    first. Two round trips and one call of the model per 100 messages.
     """
     options = state.recalling
+    is_whole = resource_id is None and thread_id is None
     if thread_id is not None:
-        thread = yield from get_thread(state, thread_id, resource_id)
-        if thread is None:
+        found = yield from get_thread(state, thread_id, resource_id)
+        if found is None:
             raise ThreadNotFoundError(thread_id)
-        threads = [thread]
+        threads = [found]
     else:
         if resource_id is not None:
             check_id(resource_id, "resource_id")
         yield from state.ready()
         threads = yield from all_threads(state, resource_id)
-    if resource_id is None and thread_id is None:
-        yield from _left_over(state)
+    if is_whole:
+        yield from _finish_deletions(state)
     for start in range(0, len(threads), SWEEP_SIZE):
         yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
-    dims = yield from (_checked_size(state) if resource_id or thread_id else state.rebuild_index())
+    dims = yield from (state.rebuild_index() if is_whole else _checked_size(state))
     digest = state.index_digest(dims).encode()
-    done, healed, total = 0, 0, sum(thread.message_count for thread in threads)
+    done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Progress(done, total)
     for thread in threads:
         keys = state.keys.of(thread.id)
@@ -67,41 +67,37 @@ def reindex_messages(
                 for row, value in zip(rows, reply[3::3], strict=True)
                 if force or index_digest_of(value) != digest
             ]
-            size = sum(len(value) for _, value in stale)
-            prepared = yield from compute(partial(_restored, stale, options), size)
-            if prepared:
+            drafts = yield from compute(partial(_restored, stale, options), sum(len(value) for _, value in stale))
+            if drafts:
                 try:
-                    _, failure = yield from write_messages(state, prepared, thread.id, None, "heal")
+                    _, failure = yield from write_messages(state, drafts, thread.id, None, "heal")
                 except ThreadNotFoundError:  # deleted meanwhile
                     break
                 if failure is not None:
                     raise failure
-                healed += sum(1 for draft in prepared if draft.chunks)
+                embedded += sum(bool(draft.chunks) for draft in drafts)
             done += len(rows)
             yield Progress(done, max(done, total))
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
-    return healed
+    return embedded
 
 
 def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
     return [draft_stored(message, value, options) for message, value in stale]
 
 
-def _left_over(state: MemoryState) -> Plan[None]:
-    """Finish the deletion of threads that somebody has left half-way. A round trip per 1,000 keys of the node.
-
-    A user without the right to SCAN leaves that to the next write to each thread.
-    """
+def _finish_deletions(state: MemoryState) -> Plan[None]:
+    """Finish interrupted deletions of threads. One round trip per 1,000 keys of the node."""
     step: Scan | None = Scan(f"{state.keys.trash_prefix}*")
     while step is not None:
         try:
             seen, step = yield from scan(step)
         except RedisReplyError as error:
-            if "no permissions" not in str(error).lower():
-                raise
-            return
+            if "no permissions" in str(error).lower():
+                return  # without the right to SCAN, the next write to each thread does it
+            raise
         yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
 
 
@@ -110,6 +106,6 @@ def _checked_size(state: MemoryState) -> Plan[int]:
     try:
         yield from state.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:
-        error.add_note("a change of the model or of the index concerns everybody: run reindex() without ids")
+        error.add_note("to change the model or the index, run reindex() without ids")
         raise
     return dims

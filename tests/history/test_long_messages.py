@@ -13,13 +13,13 @@ from langchain_workingmem import Memory
 from langchain_workingmem._engine.effects import LONG
 from langchain_workingmem._redis import codec
 from langchain_workingmem.history import rows
-from langchain_workingmem.recall import fetching, hits
+from langchain_workingmem.recall import hits, operations
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.both_faces
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
-SPIED = [(codec, "encode_body"), (rows, "decode_message"), (fetching, "decode_message")]
+SPIED = [(codec, "encode_body"), (rows, "decode_message"), (operations, "decode_message")]
 
 
 @pytest.fixture

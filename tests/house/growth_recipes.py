@@ -144,7 +144,6 @@ def fetched(text: str) -> Fetched:
         titles={b"t": "title"},
         ranks={(b"t", at): at for at in (1, 2)},
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
-        found={(b"t", 2)},
     )
 
 
@@ -387,7 +386,6 @@ WITHOUT_TEXT = {
     "recall.hits.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits._apart",
-    "recall.hits._is_open",
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",

@@ -270,7 +270,7 @@ def test_an_index_of_another_size_or_kind_is_refused(make_store: Make, embedding
     make_store(index={"dims": 64, "embed": embeddings}).setup()
     with pytest.raises(EmbeddingSizeError, match="another key_prefix"):
         make_store(index={"dims": 32, "embed": WordEmbeddings(32)}).setup()
-    with pytest.raises(OptionError, match="use what was used"):
+    with pytest.raises(OptionError, match="use the settings of the index"):
         make_store(index={"dims": 64, "embed": embeddings, "distance_type": "l2"}).setup()
     without_size = make_store(index={"embed": embeddings})
     without_size.put(NS, "k", {"text": "x"})

@@ -1,13 +1,13 @@
 -- Reads an item of a store.
 -- KEYS  item (HASH), prefix of its further vectors (HASHes)
--- ARGV  1: what expires gets its whole time again
--- Reply HMGET of the fields that `items.py` reads.
+-- ARGV  1 to renew the TTL, else 0
+-- Reply HMGET of the fields below, which items/state.py reads
 local item = redis.call('HMGET', KEYS[1], 'namespace', 'key', 'value', 'created_at', 'updated_at', 'ttl')
 local ttl = item[6]
 if ARGV[1] == '1' and ttl then
   local expires_at = as_integer(math.floor(now() / 1000) + ttl)
   local function refresh(key)
-    if redis.call('EXISTS', key) == 0 then return end -- somebody evicted the vector
+    if redis.call('EXISTS', key) == 0 then return end -- Redis may have evicted the vector
     redis.call('HSET', key, 'expires_at', expires_at)
     redis.call('PEXPIREAT', key, expires_at)
   end

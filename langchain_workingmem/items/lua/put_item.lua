@@ -1,9 +1,9 @@
--- Writes an item of a store in place of the one that is there; an import with its own times, unless the one that is there
--- is as new.
+-- Writes or replaces an item of a store. An import keeps its times and replaces older items only.
 -- KEYS  item (HASH), prefix of its further vectors (HASHes)
--- ARGV  namespace, key, value, within, labels, ttl (ms) or '', created_at and updated_at of an import (us) or '' and '',
---       vectors
--- Reply 1, or 0 when an import was left out. The first vector lives in the item itself, so that most items are one document.
+-- ARGV  namespace, key, value, within, labels, ttl (ms) or '', created_at and updated_at (us) of an import
+--       or '', vectors
+-- Reply 1, or 0 when an import was left out
+-- The item holds its first vector, so that most items are one document of the index.
 local old = redis.call('HMGET', KEYS[1], 'created_at', 'updated_at', 'vectors')
 if ARGV[8] ~= '' and tonumber(old[2] or 0) >= tonumber(ARGV[8]) then return 0 end
 local vectors = #ARGV - 8
@@ -12,7 +12,7 @@ for number = vectors, (old[3] or 0) - 1 do
 end
 local at = now()
 local updated_at = ARGV[8]
-if updated_at == '' then updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) end -- rising, even when the clock jumps back
+if updated_at == '' then updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) end -- rises even if the clock is set back
 local item = {
   'namespace', ARGV[1], 'key', ARGV[2], 'value', ARGV[3], 'within', ARGV[4], 'labels', ARGV[5], 'vectors', vectors,
   'created_at', old[1] or (ARGV[7] ~= '' and ARGV[7]) or updated_at, 'updated_at', updated_at,
