@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NOBODY = "'user_id' in config['configurable']"  # empty where a LangGraph server authenticates nobody
 
 
-def both(ids: Ids) -> tuple[str, str]:
+def required_ids(ids: Ids) -> tuple[str, str]:
     """Return both ids; raise `IdError` that says how to pass the thread's, when it is missing.
 
     A thread alone has to own itself: the resource is that of the same name, and where somebody owns the thread, whatever is
@@ -43,7 +43,7 @@ def resolve(
     `trust_client_ids`. Without such a user it is what the `context` of the run (attribute or key) names, or
     `config["configurable"]`; `user_id` means `resource_id` in both, and where one place has
     both they must agree. The thread is looked for in the same two places.
-    What is found nowhere stays None; `both` says what that means.
+    What is found nowhere stays None; `required_ids` says what that means.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
@@ -81,10 +81,10 @@ def thread_of(config: RunnableConfig) -> str | None:
     return resolve(config, trust_client_ids=True).thread_id
 
 
-def searched(ids: Ids, scope: Scope) -> Ids:
+def scoped_ids(ids: Ids, scope: Scope) -> Ids:
     """Leave out the conversation where it does not matter: all of a user's are searched from within anybody's."""
     if ids.is_thread_alone:
-        return Ids(*both(ids))
+        return Ids(*required_ids(ids))
     return ids if scope == "thread" else replace(ids, thread_id=None)
 
 

@@ -24,7 +24,7 @@ from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
-from langchain_workingmem.ids import both, resolve, thread_of
+from langchain_workingmem.ids import required_ids, resolve, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.options import Ids, check_type, one_of
@@ -347,7 +347,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         kind: Kind = "part" if is_inside_a_tool(config) else kind_of(config)
         return self._plans.gather(
             messages,
-            *both(Ids(*key[:2])),
+            *required_ids(Ids(*key[:2])),
             self._on_error,
             kind=kind,
             recall=call.recall,
@@ -357,7 +357,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _refreshed(self, before: AgentTurn, key: Key) -> Plan[AgentTurn]:
         if before.gathered.working_memory is None:
             return before
-        thread_id, resource_id = both(Ids(*key[:2]))
+        thread_id, resource_id = required_ids(Ids(*key[:2]))
         state = yield from read_working_memory(self._core.state, thread_id, resource_id)
         return replace(before, gathered=replace(before.gathered, working_memory=state))
 
@@ -382,7 +382,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Keep a turn that the provider refuses from being sent again, with every question that follows."""
         ids = [found.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(messages)]
         try:
-            refusing = refuse_messages(self._core.state, *both(Ids(*key[:2])), [id for id in ids if is_utf8(id)])
+            refusing = refuse_messages(
+                self._core.state, *required_ids(Ids(*key[:2])), [id for id in ids if is_utf8(id)]
+            )
             yield from self._core.gated(refusing, key[0], "within")
         except WorkingMemError as error:
             _log.warning("a question that the provider has refused is sent again: %s", error)
@@ -417,7 +419,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Plan[list[BaseMessage]]:
         model = before.model if before else None
         return save_messages(
-            self._core, fresh, *both(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
+            self._core, fresh, *required_ids(Ids(*key[:2])), on_error=on_error, branch=branch, title_model=model
         )
 
     # ------------------------------------------------------------------ the request

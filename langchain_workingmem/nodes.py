@@ -12,7 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem._text.copies import as_given, is_marked, provenance, without_memory
 from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.ids import both, resolve
+from langchain_workingmem.ids import required_ids, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
@@ -57,10 +57,10 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        ids = both(resolve(config, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
         gathering = gathered(messages, config, *ids)
         note = "the graph goes on without memory"
-        found = yield from turn.core.softly(gathering, Gathered(""), note, ids[0], "begins")
+        found = yield from turn.core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
         hidden = read_only or PerCall.of(config).read_only
         context = turn.assemble(found, messages, read_only=hidden, for_model=True)
         if into != "messages":
@@ -93,9 +93,9 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
         branch_is_saved(turn.core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        ids = both(resolve(config, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
-            yield from turn.core.softly(saved(state, config, *ids), None, "the turn is not saved", ids[0])
+            yield from turn.core.with_fallback(saved(state, config, *ids), None, "the turn is not saved", ids[0])
         turn.core.state.forget_shown_messages(ids[0])
         return {}
 

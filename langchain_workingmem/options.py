@@ -356,7 +356,7 @@ class WorkingMemoryOptions:
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode)
         if callable(self.template):
-            return self.along(DEFAULT_TEMPLATE)
+            return self.format_for(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
 
     @property
@@ -364,7 +364,7 @@ class WorkingMemoryOptions:
         """Tell whether template or instructions depend on who asks."""
         return callable(self.template) or callable(self.instructions)
 
-    def along(self, template: str | None) -> Format:
+    def format_for(self, template: str | None) -> Format:
         """Return what reads and writes the document of somebody whose template was asked for by `template_for`."""
         return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
 

@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem.ids import resolve, searched
+from langchain_workingmem.ids import resolve, scoped_ids
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages
 
@@ -84,7 +84,7 @@ class SemanticRecallRetriever(BaseRetriever):
         state = self.memory.core.state
         options = state.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
-        known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
+        known = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
         asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
         return search_messages(state, replace(asked, apart=True))
 

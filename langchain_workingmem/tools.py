@@ -32,7 +32,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.ids import required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import Query, search_as_run
@@ -173,8 +173,8 @@ def _tool(
 
     def reaching(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
         if ids.is_thread_alone and tool != "search_memory":  # whose search looks by itself
-            ids = Ids(*both(ids))
-            yield from check_thread(core.state, *both(ids))
+            ids = Ids(*required_ids(ids))
+            yield from check_thread(core.state, *required_ids(ids))
         return (yield from make(Caller(ids, step), **arguments))
 
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
@@ -183,7 +183,7 @@ def _tool(
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
-            return visible((yield from core.gated(reaching(ids, step, arguments), ids.thread_id)))
+            return visible((yield from core.with_breaker(reaching(ids, step, arguments), ids.thread_id)))
         except _FOR_THE_MODEL as error:
             raise ToolException(visible(str(error))) from error
         except (
@@ -334,7 +334,7 @@ def _changed(
         return make(form, text, seen)
 
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
-    form = options.along(after.template)
+    form = options.format_for(after.template)
     known = state.document_after_step(thread_id, scope_key.key)
     if known is not None and step is not None and form.default_mode == "replace":
         try:
@@ -377,7 +377,7 @@ def _search(core: Core) -> tuple[str, Any, Callable[..., Plan[str]]]:
 
     def make(caller: Caller, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
         here = caller.ids.thread_id
-        known = searched(caller.ids, options.scope)
+        known = scoped_ids(caller.ids, options.scope)
         sight = core.state.shown_messages(here)
         asked = Query.of(
             options,

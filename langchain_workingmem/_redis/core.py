@@ -54,7 +54,7 @@ class Core:
         """Async twin of `stream`."""
         return self.async_runner.stream(with_layout(self.state, plan))
 
-    def gated(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+    def with_breaker(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
         """Run a plan of a face that goes on without memory when Redis is away, which is what on_error="log" means.
 
         While the breaker is open it raises `RedisConnectionError` at once. What fails opens it: in under a second when
@@ -74,15 +74,17 @@ class Core:
             self.breaker.fail(thread_id, part)
             raise
 
-    def softly(self, plan: Plan[T], otherwise: T, note: str, thread_id: str | None, part: Part = "alone") -> Plan[T]:
-        """Run a plan as `gated` does; with on_error="log" a failing Redis is a line in the log, and `otherwise` comes back."""
+    def with_fallback(
+        self, plan: Plan[T], fallback: T, note: str, thread_id: str | None, part: Part = "alone"
+    ) -> Plan[T]:
+        """Run a plan as `with_breaker` does; with on_error="log", log a failure of Redis and return `fallback`."""
         try:
-            return (yield from self.gated(plan, thread_id, part))
+            return (yield from self.with_breaker(plan, thread_id, part))
         except (RedisConnectionError, RedisReplyError) as error:
             if self.on_error == "raise":
                 raise
             _log.warning("%s: %s", note, error)
-            return otherwise
+            return fallback
 
 
 class Entered(Protocol):

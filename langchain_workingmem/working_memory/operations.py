@@ -76,7 +76,7 @@ def _reader(
         check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
     options = state.remembering
     template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
-    return partial(_state, options.along(template), template, instructions, scope_key.key)
+    return partial(_state, options.format_for(template), template, instructions, scope_key.key)
 
 
 def _state(
@@ -134,7 +134,7 @@ def change_at_scope_key(
     row, *owner = yield from send(*read_commands(scope_key))
     read_row = _reader(state, scope_key, owner)
     before = read_row(as_dict(row))
-    form = state.remembering.along(before.template)
+    form = state.remembering.format_for(before.template)
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             if attempt == 1 and (yield from _is_written(state, scope_key, form, make, expected)):

@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import IdError
-from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.ids import required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids
 
 
@@ -152,13 +152,13 @@ def test_an_empty_id_is_not_passed_over() -> None:
 
 
 def test_a_thread_alone_has_to_own_itself() -> None:
-    assert both(Ids("t")) == ("t", "t")
-    assert searched(Ids("t"), "resource") == searched(Ids("t"), "thread") == Ids("t", "t")
-    assert searched(Ids("t", "u"), "resource") == Ids(None, "u")
+    assert required_ids(Ids("t")) == ("t", "t")
+    assert scoped_ids(Ids("t"), "resource") == scoped_ids(Ids("t"), "thread") == Ids("t", "t")
+    assert scoped_ids(Ids("t", "u"), "resource") == Ids(None, "u")
     with pytest.raises(IdError, match="thread_id is missing"):
-        both(Ids(None, "u"))
+        required_ids(Ids(None, "u"))
     with pytest.raises(IdError, match="resource_id is empty"):
-        both(Ids("t", ""))
+        required_ids(Ids("t", ""))
 
 
 class State(TypedDict):
