@@ -37,7 +37,7 @@ LAYERS = [
     {"threads", "history", "recall", "working_memory", "turn", "users", "items"},
     {"ids", "percall", "embeddings", "chat_models", "embedded", "runnable_history"},
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
-    {"faces"},
+    {"faces", "agent_turns"},
     {"memory"},
     {"middleware", "cli", "__init__"},
 ]
