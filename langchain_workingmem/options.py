@@ -14,8 +14,6 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
@@ -60,10 +58,11 @@ def at_most(value: int, most: int, name: str) -> None:
 def check_type(value: object, kind: type[Any], name: str) -> None:
     """Raise `OptionError` unless the value has that type."""
     if not isinstance(value, kind):
-        raise _type_error(value, name, f"pass {kind.__name__}(...)")
+        raise wrong_type(value, name, f"pass {kind.__name__}(...)")
 
 
-def _type_error(value: object, name: str, remedy: str) -> OptionError:
+def wrong_type(value: object, name: str, remedy: str) -> OptionError:
+    """Return the error for a value of another type than wanted."""
     return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)
 
 
@@ -78,21 +77,6 @@ def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
     return tuple(values)
-
-
-MODEL_REMEDY = "check the name and its API key, or pass the model as an object"
-
-
-def check_model_name(name: str, argument: str) -> None:
-    """Refuse "provider/model", which lacks the colon. After a colon a slash is a part of the name."""
-    if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
-        return
-    provider, _, model = name.partition("/")
-    raise OptionError(
-        f"{argument}={name!r}",
-        remedy=f"a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider of that "
-        f"model, such as {f'huggingface:{name}'!r}",
-    )
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:
@@ -309,9 +293,9 @@ class WorkingMemoryOptions:
         if self.template is not None and self.schema is not None:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
         if not _is_text(self.template):
-            raise _type_error(self.template, "template", "pass a function of the ids, Markdown as a str, or a schema")
+            raise wrong_type(self.template, "template", "pass a function of the ids, Markdown as a str, or a schema")
         if not _is_text(self.instructions):
-            raise _type_error(self.instructions, "instructions", "pass a str, or a function of the ids")
+            raise wrong_type(self.instructions, "instructions", "pass a str, or a function of the ids")
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
             one_of(self.mode, get_args(Mode), "mode")
@@ -381,4 +365,4 @@ class TitleOptions:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
         if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
-            raise _type_error(self.model, "model", "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
+            raise wrong_type(self.model, "model", "pass a chat model, or its name such as 'openai:gpt-4o-mini'")

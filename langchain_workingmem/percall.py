@@ -17,6 +17,7 @@ from langchain_workingmem.options import (
     check_threshold,
     check_type,
     one_of,
+    wrong_type,
 )
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class PerCall:
             return _NOTHING
         keys = [field.name for field in fields(cls)]
         if not isinstance(given, Mapping):
-            remedy = f"use a dict with some of {', '.join(keys)}"
-            raise OptionError(f"{_PATH} is of type {type(given).__name__}", remedy=remedy)
+            raise wrong_type(given, _PATH, f"use a dict with some of {', '.join(keys)}")
         _check_keys(given, keys, _PATH)
         return cls(**given)
 
