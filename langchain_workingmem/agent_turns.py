@@ -144,8 +144,6 @@ class AgentTurns:
         """Tell whether this is the first model call of a turn, and there is something to save during it."""
         return not turn.saved and self.saves(call) and (turn.branch.is_news or bool(turn.unsaved(call.messages)))
 
-    # ------------------------------------------------------------------ plans
-
     def prepare(self, call: HookCall) -> Plan[AgentTurn]:
         """Gather what the store knows, once a turn; later only read working memory."""
         before = self.find(call)

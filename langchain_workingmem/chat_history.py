@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
-from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.keys import check_id
@@ -100,24 +99,3 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
                 self._views = [view for view in self._views if view is not longest]
                 return longest
         return messages
-
-
-def config_specs() -> list[ConfigurableFieldSpec]:
-    """Name the ids of a chat history as LangChain's configurable fields."""
-    return [
-        ConfigurableFieldSpec(
-            id="session_id",
-            annotation=str,
-            name="Session id",
-            description="The thread to remember; its thread_id elsewhere.",
-            is_shared=True,
-        ),
-        ConfigurableFieldSpec(
-            id="resource_id",
-            annotation=str,
-            name="Resource id",
-            description="The user who owns the thread; None: the authenticated user, else the thread's present owner.",
-            default=None,
-            is_shared=True,
-        ),
-    ]

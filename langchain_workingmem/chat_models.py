@@ -50,8 +50,3 @@ def chat_model_by_name(name: str) -> BaseChatModel:
 
         found: BaseChatModel = init_chat_model(name)
         return found
-
-
-def chat_model(model: BaseChatModel | str) -> BaseChatModel:
-    """Return a chat model, made by its name if it is a str."""
-    return chat_model_by_name(model) if isinstance(model, str) else model

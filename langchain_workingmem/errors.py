@@ -1,30 +1,24 @@
 """Every error that this package raises on purpose.
 
     WorkingMemError
-    ├── OptionError (ValueError)        a wrong option or argument
-    ├── IdError (ValueError)            a missing or invalid id
+    ├── OptionError (ValueError)                    a wrong argument
+    ├── IdError (ValueError)                        a missing or bad id
     ├── ThreadNotFoundError (LookupError)
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
-    ├── ThreadOwnershipError (PermissionError)
-    │                                   the thread has another owner
-    ├── ResourceDeletedError (RuntimeError)
-    │                                   the resource is being deleted
-    ├── ReadOnlyError (PermissionError) a write to read-only memory
-    ├── WorkingMemoryValidationError (ValueError)
-    │                                   an update that is refused
-    ├── WorkingMemoryConflictError (RuntimeError)
-    │                                   another update came first
+    ├── ThreadOwnershipError (PermissionError)      it has another owner
+    ├── ResourceDeletedError (RuntimeError)         a deletion is running
+    ├── ReadOnlyError (PermissionError)             memory is read-only
+    ├── WorkingMemoryValidationError (ValueError)   the update is refused
+    ├── WorkingMemoryConflictError (RuntimeError)   another one was first
     ├── RevisionNotFoundError (LookupError)
-    ├── ModelError (RuntimeError)       the chat model failed
-    ├── EmbeddingError (RuntimeError)   the embedding model failed
-    ├── EmbeddingSizeError (ValueError) vectors of another size
-    ├── RedisConnectionError (ConnectionError)
-    │   │                               Redis cannot be reached
-    │   └── OutcomeUnknownError         the reply to a write was lost
-    ├── RedisReplyError (RuntimeError)  Redis refused a command
-    └── RedisCapabilityError (RuntimeError)
-                                        no Search, or no server here
+    ├── ModelError (RuntimeError)                   the chat model failed
+    ├── EmbeddingError (RuntimeError)               the embeddings failed
+    ├── EmbeddingSizeError (ValueError)             vectors of another size
+    ├── RedisConnectionError (ConnectionError)      Redis is not reachable
+    │   └── OutcomeUnknownError                     the reply was lost
+    ├── RedisReplyError (RuntimeError)              Redis refused a command
+    └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
 Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was seen
 and what helps; `error.remedy` is only what helps.

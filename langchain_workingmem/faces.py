@@ -124,9 +124,14 @@ class Faces:
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """Return the ids that RunnableWithMessageHistory takes from `config["configurable"]` for `chat_history`."""
-        from langchain_workingmem.chat_history import config_specs
+        from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-        return config_specs()
+        thread = "The thread to remember; its thread_id elsewhere."
+        user = "The user who owns the thread; None: the authenticated user, else the thread's present owner."
+        return [
+            ConfigurableFieldSpec("session_id", str, "Session id", thread, is_shared=True),
+            ConfigurableFieldSpec("resource_id", str, "Resource id", user, is_shared=True),
+        ]
 
     def doctor(self) -> Diagnosis:
         """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.

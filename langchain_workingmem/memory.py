@@ -11,7 +11,7 @@ from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis.core import Core, Entered
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.chat_models import chat_model
+from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
@@ -138,6 +138,8 @@ class Memory(Faces, Entered):
         model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
+        if title and isinstance(title.model, str):
+            title = replace(title, model=chat_model_by_name(title.model))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self.history_options = history or HistoryOptions()
@@ -145,7 +147,7 @@ class Memory(Faces, Entered):
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
-            title=replace(title, model=chat_model(title.model)) if title and title.model is not None else title,
+            title=title,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -186,8 +188,6 @@ class Memory(Faces, Entered):
         memory._server = server
         memory.core.runner.revive = memory.core.async_runner.revive = server.start
         return memory
-
-    # ------------------------------------------------------------------ one turn
 
     def context(
         self,
@@ -268,8 +268,6 @@ class Memory(Faces, Entered):
         """Async twin of `save_turn`."""
         return await self.core.arun(self.turn.save(messages, thread_id, resource_id))
 
-    # ------------------------------------------------------------------ all of a user's data
-
     def delete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
         """Call `memory.users.delete`."""
         return self.users.delete(resource_id, namespaces=namespaces)
@@ -309,8 +307,6 @@ class Memory(Faces, Entered):
     ) -> ImportReport:
         """Async twin of `import_resource`."""
         return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
-
-    # ------------------------------------------------------------------ life
 
     def setup(self) -> None:
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""

@@ -96,10 +96,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        check_type(memory, Memory, "memory")
-        on_error = on_error or memory.core.on_error
-        one_of(on_error, ("raise", "log"), "on_error")
-        self._core = replace(memory.core, on_error=on_error)
+        core = check_type(memory, Memory, "memory").core
+        self._core = replace(core, on_error=one_of(on_error or core.on_error, ("raise", "log"), "on_error"))
         self._plans = Turn(self._core, memory.history_options)
         self._turns = AgentTurns(self._plans, persist=persist and not read_only)
         self._read_only = read_only
@@ -120,8 +118,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def name(self) -> str:
         """Return the name by which the agent knows it."""
         return self._name
-
-    # ------------------------------------------------------------------ hooks
 
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
@@ -227,8 +223,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
         return HookCall.of(state["messages"], runtime, get_config(), trusts=self._trust_client_ids)
-
-    # ------------------------------------------------------------------ the request
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}

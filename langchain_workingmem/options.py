@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem._documents.schemas import schema_of
@@ -21,6 +21,7 @@ Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
+T = TypeVar("T")
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
@@ -34,19 +35,21 @@ WIDEST = 10_000  # messages on one side of a hit
 MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
-def one_of(value: object, choices: Iterable[object], name: str) -> None:
-    """Raise `OptionError` unless the value is one of the choices."""
+def one_of(value: T, choices: Iterable[object], name: str) -> T:
+    """Return the value; raise `OptionError` unless it is one of the choices."""
     if value not in (known := tuple(choices)):
         raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
+    return value
 
 
-def at_least(value: object, least: int, name: str) -> None:
-    """Raise `OptionError` unless the value is an int of at least `least`."""
+def at_least(value: object, least: int, name: str) -> int:
+    """Return the value; raise `OptionError` unless it is an int of at least `least`."""
     if isinstance(value, int) and abs(value) > LARGEST:  # Python may refuse to print a larger one
         seen, remedy = f"{name} is a number of {value.bit_length()} bits", f"use a smaller int of at least {least}"
         raise OptionError(seen, remedy=remedy)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
+    return value
 
 
 def at_most(value: int, most: int, name: str) -> None:
@@ -55,10 +58,11 @@ def at_most(value: int, most: int, name: str) -> None:
         raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
 
 
-def check_type(value: object, kind: type[Any], name: str) -> None:
-    """Raise `OptionError` unless the value has that type."""
+def check_type(value: T, kind: type[Any], name: str) -> T:
+    """Return the value; raise `OptionError` unless it has that type."""
     if not isinstance(value, kind):
         raise wrong_type(value, name, f"pass {kind.__name__}(...)")
+    return value
 
 
 def wrong_type(value: object, name: str, remedy: str) -> OptionError:
@@ -106,8 +110,7 @@ def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
     if len(pair) != 2:
         raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
     for number in pair:
-        at_least(number, 0, "message_range")
-        at_most(number, WIDEST, "message_range")
+        at_most(at_least(number, 0, "message_range"), WIDEST, "message_range")
     return pair[0], pair[1]
 
 
@@ -185,8 +188,7 @@ class IndexOptions:
         one_of(self.distance, ("cosine", "ip", "l2"), "distance")
         one_of(self.dtype, ("float32", "float16"), "dtype")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
-            at_least(getattr(self, name), 1, name)
-            at_most(getattr(self, name), most, name)
+            at_most(at_least(getattr(self, name), 1, name), most, name)
 
     def attributes(self, dims: int) -> dict[str, Any]:
         """Describe the vector field in the terms of redisvl."""
@@ -250,8 +252,7 @@ class RecallOptions:
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
 
     def __post_init__(self) -> None:
-        at_least(self.top_k, 1, "top_k")
-        at_most(self.top_k, MOST_HITS, "top_k")
+        at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
         check_range(self.message_range)
         one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)

@@ -120,16 +120,6 @@ def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> 
         raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
 
 
-def _count(value: Any, name: str) -> int:
-    at_least(value, 1, name)
-    return int(value)
-
-
-def _filters(value: Any, name: str) -> dict[str, Any]:
-    check_type(value, Mapping, name)
-    return dict(value)
-
-
 def _time(value: Any, name: str) -> datetime:
     if isinstance(value, datetime):
         return value
@@ -140,20 +130,15 @@ def _time(value: Any, name: str) -> datetime:
         raise OptionError(f"{name}={shown(value)}", remedy=remedy) from None
 
 
-def _scope(value: Any, name: str) -> Any:
-    one_of(value, get_args(Scope), name)
-    return value
-
-
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "top_k": _count,
+    "top_k": lambda value, name: at_least(value, 1, name),
     "message_range": lambda value, _: check_range(value),
     "threshold": lambda value, _: check_threshold(value),
-    "max_tokens": _count,
-    "metadata": _filters,
+    "max_tokens": lambda value, name: at_least(value, 1, name),
+    "metadata": lambda value, name: check_type(value, Mapping, name),
     "since": _time,
     "until": _time,
     "roles": check_roles,
-    "scope": _scope,
+    "scope": lambda value, name: one_of(value, get_args(Scope), name),
 }
 _NOTHING = PerCall()
