@@ -48,9 +48,11 @@ class HookCall:
     is_nested: bool  # the agent runs inside a tool of another agent
 
     @classmethod
-    def of(cls, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, trusts: bool) -> HookCall:
+    def of(
+        cls, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, trust_client_ids: bool
+    ) -> HookCall:
         """Find the ids as `resolve` does, and read the rest from the config."""
-        ids = resolve(config, runtime=runtime, trust_client_ids=trusts)
+        ids = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
         is_nested = _is_nested(namespace, config)
         kind: Kind = "part" if is_nested else kind_of(config)

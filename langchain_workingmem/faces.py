@@ -109,7 +109,7 @@ class Faces:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.
 
         `HistoryOptions`, above all `last_messages`, say what it shows; every message is kept. Without `resource_id` it is the
-        user whom a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
+        user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
         thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
         than the authenticated one raises `IdError`; your own factory may pass any user.

@@ -37,7 +37,7 @@ def resolve(
 ) -> Ids:
     """Find the ids of a run.
 
-    Ids that are passed come from the program, and win. Else the resource is the user whom a LangGraph server has
+    Ids that are passed come from the program, and win. Else the resource is the user that a LangGraph server has
     authenticated. A run that names another user raises `IdError`, because clients write these names, unless
     `trust_client_ids`. Without an authenticated user the resource comes from the `context` of the run (attribute or key), then
     from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
@@ -100,7 +100,7 @@ def _authenticated(runtime: Any, configurable: Any) -> str | None:
 def _check_user(user: str, named: str, where: str) -> None:
     if named != user:  # the text quotes neither: both may be ids of other people than its reader
         raise IdError(
-            f"{where} names another user than the one whom the LangGraph server has authenticated",
+            f"{where} names another user than the one that the LangGraph server has authenticated",
             remedy="leave it out, or pass trust_client_ids=True in a service that acts for its users and checks that it may",
         )
 

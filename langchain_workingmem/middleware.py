@@ -63,7 +63,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     abandoned; the rest is saved after each answer. Recall and history are read once a turn, working memory before every
     model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
 
-    The resource is the user whom a LangGraph server has authenticated, else the one that the context of the run or
+    The resource is the user that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A thread with an owner needs that owner's id. With only
     a `thread_id`, a new thread owns itself. An agent that runs inside a tool of another agent sees memory, but does not
     write into the outer conversation. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
@@ -222,7 +222,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
-        return HookCall.of(state["messages"], runtime, get_config(), trusts=self._trust_client_ids)
+        return HookCall.of(state["messages"], runtime, get_config(), trust_client_ids=self._trust_client_ids)
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}

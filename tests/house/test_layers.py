@@ -37,9 +37,9 @@ LAYERS = [
     {"threads", "history", "recall", "working_memory", "turn", "users", "items"},
     {"ids", "percall", "embeddings", "chat_models", "embedded", "runnable_history"},
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
-    {"faces", "agent_turns"},
+    {"faces"},
     {"memory"},
-    {"middleware", "cli", "__init__"},
+    {"middleware", "agent_turns", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
