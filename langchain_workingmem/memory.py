@@ -258,7 +258,7 @@ class Memory(Faces, Entered):
         messages without ids that the thread holds already are recognised by their text, without blanks at both ends, and
         stored once. Stored messages that contradict the list, such as an answer that was regenerated or what followed an
         edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
-        holds for messages that are missing from the list that this process last passed to `context`.
+        holds for what contradicts the list that this process passed to `context` for this turn.
         """
         return self.core.run(self.turn.save(messages, thread_id, resource_id))
 
