@@ -1,7 +1,6 @@
 """Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
-Every name is imported when it is first used, so that `import langchain_workingmem` costs next to nothing and an
-extra is needed only by who uses it.
+Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what uses it.
 """
 
 from __future__ import annotations
@@ -104,42 +103,20 @@ __all__ = [
     "WorkingMemoryValidationError",
 ]
 
-_HOMES = {
-    "embeddings": ["LocalEmbeddings"],
-    "memory": ["Memory"],
-    "models": [
-        "ClonedThread",
-        "DeletionReport",
-        "Diagnosis",
-        "Finding",
-        "ImportReport",
-        "MemoryContext",
-        "Page",
-        "RecallHit",
-        "RecallResult",
-        "StoredMessage",
-        "Thread",
-        "WorkingMemoryDiff",
-        "WorkingMemoryState",
-    ],
-    "options": [
-        "HistoryOptions",
-        "HybridWeights",
-        "Ids",
-        "IndexOptions",
-        "RecallOptions",
-        "TitleOptions",
-        "WorkingMemoryOptions",
-    ],
-}
+_MODULES = {"HybridWeights": "options", "Ids": "options", "LocalEmbeddings": "embeddings", "Memory": "memory"}
+
+
+def _module_of(name: str) -> str:
+    if name.endswith("Error"):
+        return "errors"
+    return "options" if name.endswith("Options") else _MODULES.get(name, "models")
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    home = next((home for home, names in _HOMES.items() if name in names), "errors")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(f"{__name__}.{_module_of(name)}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""A thread as a LangChain chat history, for RunnableWithMessageHistory and other code that wants one."""
+"""A thread as a LangChain chat history, for RunnableWithMessageHistory and other code that needs one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
-from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.keys import check_id
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HasHistory(Protocol):
-    """What a chat history needs of a `Memory`."""
+    """The part of `Memory` that a chat history uses."""
 
     core: Core
     history: History
@@ -33,22 +32,18 @@ class HasHistory(Protocol):
 class RedisChatMessageHistory(BaseChatMessageHistory):
     """One thread of a memory; `Memory.chat_history` makes it.
 
-    Saving is idempotent by message id and keeps the order of the server, so several writers may share a session. What is
-    read is valid for every provider: an unfinished tool call is kept, but not shown.
+    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every provider
+    accepts what is read: an unfinished tool call is stored, but not shown.
     """
 
-    def __init__(
-        self,
-        memory: HasHistory,
-        session_id: str,
-        *,
-        resource_id: str | None = None,
-    ) -> None:
+    def __init__(self, memory: HasHistory, session_id: str, *, resource_id: str | None = None) -> None:
         self.session_id = check_id(session_id, "session_id")
         self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
         self._memory = memory
         self._core = memory.core
-        self._views: list[list[BaseMessage]] = []  # what unfinished runs of RunnableWithMessageHistory were given
+        self._views: list[
+            list[BaseMessage]
+        ] = []  # the histories that unfinished runs of RunnableWithMessageHistory have read
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
@@ -88,40 +83,19 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
     def _as_seen_at(
         self, step: Literal["begins"] | list[BaseMessage] | None, messages: list[BaseMessage]
     ) -> list[BaseMessage]:
-        """Let RunnableWithMessageHistory see at the end of a run what it saw at the beginning.
+        """Give RunnableWithMessageHistory at the end of a run the history that it read at the beginning.
 
-        It reads the history again when a run ends, and takes that many messages off the front of its input, to save the
-        rest. If somebody else wrote or deleted meanwhile, it would take off what the user has just said, or bring back what
-        was deleted. Of several runs on one object, the view is this run's with which its input begins.
+        It reads the history again when a run ends, drops that many messages from the front of its input, and saves the
+        rest. If others wrote or deleted meanwhile, it would lose the user's new message, or restore deleted ones. Several
+        runs may share this object: a run's history is the one with which its input begins.
         """
         if step == "begins":
             self._views = [*self._views[-99:], messages]
         elif step is not None:
             ids = [message.id for message in step]
-            mine = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
-            if mine:
-                view = max(mine, key=len)
-                self._views = [other for other in self._views if other is not view]
-                return view
+            own = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
+            if own:
+                longest = max(own, key=len)
+                self._views = [view for view in self._views if view is not longest]
+                return longest
         return messages
-
-
-def config_specs() -> list[ConfigurableFieldSpec]:
-    """Name the ids of a chat history as LangChain's configurable fields."""
-    return [
-        ConfigurableFieldSpec(
-            id="session_id",
-            annotation=str,
-            name="Session id",
-            description="The thread to remember; its thread_id elsewhere.",
-            is_shared=True,
-        ),
-        ConfigurableFieldSpec(
-            id="resource_id",
-            annotation=str,
-            name="Resource id",
-            description="The user who owns the thread; None: who is authenticated, else whoever owns it.",
-            default=None,
-            is_shared=True,
-        ),
-    ]

@@ -1,4 +1,4 @@
-"""Embedding models: one from a pip package, and others by name."""
+"""Embedding models: the one that pip installs, and others by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_workingmem.chat_models import check_model_name, model_errors
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import MODEL_REMEDY, check_model_name
+from langchain_workingmem.options import wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,13 +22,13 @@ DIMENSIONS = 256
 class LocalEmbeddings(Embeddings):
     """Static token vectors of the package `wordllama` (MIT): 256 dimensions, offline, without a download or a key.
 
-    It loads in 0.2 to 0.5 s at first use, then takes 0.03 ms per text on one core. It suits demos, tests and short messages:
-    with it, recall found .663 of the evidence of LoCoMo at 500 tokens, with MiniLM .745 (docs/recall.md). Vectors are
+    The model loads in 0.2 to 0.5 s at first use, then takes 0.03 ms per text on one core. It suits demos, tests and short
+    messages: recall finds .663 of the evidence of LoCoMo at 500 tokens, with MiniLM .745 (docs/recall.md). Vectors are
     normalised; a blank text has the zero vector. Needs the extra `local`.
     """
 
     model = "wordllama-l2-supercat-256"
-    # A text has the same vector as a question and as a document, so memory embeds it once. Your own models may set this too.
+    # Questions and documents with the same text have the same vector, so memory embeds a text once. Your models may set this.
     embeds_alike = True
 
     @cached_property
@@ -37,12 +38,10 @@ class LocalEmbeddings(Embeddings):
         try:
             import wordllama
         except ImportError as error:
-            raise OptionError(
-                "LocalEmbeddings needs its extra",
-                remedy="pip install 'langchain-workingmem[local]'",
-            ) from error
+            remedy = "pip install 'langchain-workingmem[local]'"
+            raise OptionError("LocalEmbeddings needs its extra", remedy=remedy) from error
         finally:
-            # the import of wordllama configures the root logger of the whole program
+            # the import of wordllama configures the root logger of the program
             root.handlers[:], root.level = handlers, level
         return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
@@ -65,11 +64,10 @@ def embeddings_by_name(name: str) -> Embeddings:
     check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
-        raise OptionError(
-            f"embeddings={name!r}",
-            remedy="use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'",
-        )
-    try:
+        remedy = "use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
+        raise OptionError(f"embeddings={name!r}", remedy=remedy)
+    extra = "[openai]'" if provider == "openai" else "[agents]' and the provider's package"
+    with model_errors(f"embeddings={name!r}", f"'langchain-workingmem{extra}"):
         if provider == "openai":
             from langchain_openai import OpenAIEmbeddings
 
@@ -77,22 +75,12 @@ def embeddings_by_name(name: str) -> Embeddings:
         from langchain.embeddings import init_embeddings
 
         return init_embeddings(name)
-    except ImportError as error:
-        needed = "[openai]'" if provider == "openai" else "[agents]' and the provider's package"
-        raise OptionError(
-            f"embeddings={name!r}: {error}", remedy=f"pip install 'langchain-workingmem{needed}"
-        ) from error
-    except Exception as error:  # no key, an unknown provider: each package has its own errors
-        raise OptionError(f"embeddings={name!r} cannot be made ({error})", remedy=MODEL_REMEDY) from error
 
 
 def embedding_model(embeddings: Embeddings | str | None) -> Embeddings | None:
-    """Make an embedding model of a name; one that is passed stays."""
+    """Return an embedding model, made by its name if it is a str."""
     if isinstance(embeddings, str):
         return embeddings_by_name(embeddings)
     if embeddings is not None and not hasattr(embeddings, "embed_documents"):
-        raise OptionError(
-            f"embeddings is of type {type(embeddings).__name__}",
-            remedy="pass an embedding model, or a name such as 'local'",
-        )
+        raise wrong_type(embeddings, "embeddings", "pass an embedding model, or a name such as 'local'")
     return embeddings

@@ -1,35 +1,32 @@
 """Every error that this package raises on purpose.
 
     WorkingMemError
-    ├── OptionError (ValueError)               an option or argument that cannot work
-    ├── IdError (ValueError)                   a thread, resource or message id that is missing or not allowed
+    ├── OptionError (ValueError)                    a wrong argument
+    ├── IdError (ValueError)                        a missing or bad id
     ├── ThreadNotFoundError (LookupError)
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
-    ├── ThreadOwnershipError (PermissionError) the thread belongs to another resource
-    ├── ResourceDeletedError (RuntimeError)    all that belongs to the resource is being deleted
-    ├── ReadOnlyError (PermissionError)        a write to memory that is shown only
-    ├── WorkingMemoryValidationError (ValueError)  an update that the schema or a guard refuses; nothing was written
-    ├── WorkingMemoryConflictError (RuntimeError)  somebody else was faster; nothing was written
-    ├── RevisionNotFoundError (LookupError)    a revision of working memory that is not kept
-    ├── ModelError (RuntimeError)              the chat model failed
-    ├── EmbeddingError (RuntimeError)          the embedding model failed; the messages are stored
-    ├── EmbeddingSizeError (ValueError)        vectors of another size than the index holds
-    ├── RedisConnectionError (ConnectionError) Redis cannot be reached, or went away
-    │   └── OutcomeUnknownError                the reply to a write was lost: it may have taken effect
-    ├── RedisReplyError (RuntimeError)         Redis refused a command
-    └── RedisCapabilityError (RuntimeError)    the server lacks Search, or no server can run here
+    ├── ThreadOwnershipError (PermissionError)      it has another owner
+    ├── ResourceDeletedError (RuntimeError)         a deletion is running
+    ├── ReadOnlyError (PermissionError)             memory is read-only
+    ├── WorkingMemoryValidationError (ValueError)   the update is refused
+    ├── WorkingMemoryConflictError (RuntimeError)   another one was first
+    ├── RevisionNotFoundError (LookupError)
+    ├── ModelError (RuntimeError)                   the chat model failed
+    ├── EmbeddingError (RuntimeError)               the embeddings failed
+    ├── EmbeddingSizeError (ValueError)             vectors of another size
+    ├── RedisConnectionError (ConnectionError)      Redis is not reachable
+    │   └── OutcomeUnknownError                     the reply was lost
+    ├── RedisReplyError (RuntimeError)              Redis refused a command
+    └── RedisCapabilityError (RuntimeError)         no Search, or no server
 
-Each is also the builtin that a caller would expect, so `except LookupError` works. Each says what was seen and what helps:
-`str(error)` is both, `error.remedy` is what helps alone.
+Each error is also the builtin that a caller would expect, so `except LookupError` works. `str(error)` says what was seen
+and what helps; `error.remedy` is only what helps.
 """
 
 
 class WorkingMemError(Exception):
-    """Root of the errors of langchain-workingmem.
-
-    `remedy` says what helps, as the message does; None where nothing is known to help.
-    """
+    """Root of the errors of langchain-workingmem; `remedy` says what helps, None if nothing is known to help."""
 
     def __init__(self, message: object = "", *, remedy: str | None = None) -> None:
         seen = str(message)
@@ -46,12 +43,11 @@ class IdError(WorkingMemError, ValueError):
 
 
 class ThreadNotFoundError(WorkingMemError, LookupError):
-    """No thread has this id. Create it with `threads.create`, or append a message to it."""
+    """No thread has this id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"no thread {thread_id!r}", remedy="create it with threads.create(), or append a message to it"
-        )
+        remedy = "create it with threads.create(), or append a message to it"
+        super().__init__(f"no thread {thread_id!r}", remedy=remedy)
         self.thread_id = thread_id
 
 
@@ -68,34 +64,32 @@ class ThreadExistsError(WorkingMemError, ValueError):
     """A thread with this id exists; nothing was written."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} exists", remedy="read it with threads.get(), change it with threads.update()"
-        )
+        remedy = "read it with threads.get(), change it with threads.update()"
+        super().__init__(f"thread {thread_id!r} exists", remedy=remedy)
         self.thread_id = thread_id
 
 
 class ThreadOwnershipError(WorkingMemError, PermissionError):
     """The thread belongs to another resource; nothing was read or written.
 
-    The owner is not named, because the caller may not be entitled to know it.
+    The error does not name the owner, because the caller may have no right to know it.
     """
 
     def __init__(self, thread_id: str, resource_id: str) -> None:
-        if resource_id == thread_id:  # what counts where a run names a thread alone
+        remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
+        if resource_id == thread_id:  # as when a run names a thread and no resource
             remedy = (
                 "it has an owner, so pass the owner's user_id (or resource_id) as well, or use a thread of your own"
             )
-        else:
-            remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
         super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}", remedy=remedy)
         self.thread_id = thread_id
         self.resource_id = resource_id
 
 
 class ResourceDeletedError(WorkingMemError, RuntimeError):
-    """A deletion of the resource is under way, or was interrupted; nothing of the write is kept.
+    """The resource is being deleted, or its deletion was interrupted; the write is refused.
 
-    Until `Memory.delete_resource` has returned, every write for the resource is refused.
+    Every write for the resource is refused until `Memory.delete_resource` has returned.
     """
 
     def __init__(self, resource_id: str) -> None:
@@ -111,9 +105,9 @@ class ReadOnlyError(WorkingMemError, PermissionError):
 
 
 class WorkingMemoryValidationError(WorkingMemError, ValueError):
-    """An update was refused; working memory is what it was.
+    """An update was refused; working memory has not changed.
 
-    The message is written for whoever made the update, a model included. `fields` names what the schema objects to.
+    The message is written for people and models that make updates. `fields` names the fields that the schema refuses.
     """
 
     def __init__(self, message: str, fields: tuple[str, ...] = (), *, remedy: str | None = None) -> None:
@@ -134,7 +128,7 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 
 
 class RevisionNotFoundError(WorkingMemError, LookupError):
-    """This revision of working memory is not kept, or never was."""
+    """This revision of working memory is no longer kept, or never existed."""
 
     def __init__(self, revision: int) -> None:
         super().__init__(f"revision {revision} is not kept", remedy="working_memory.revisions() lists those that are")
@@ -161,8 +155,8 @@ class EmbeddingSizeError(WorkingMemError, ValueError):
 class RedisConnectionError(WorkingMemError, ConnectionError):
     """Redis cannot be reached, refused the login, closed the connection, or did not reply in time.
 
-    A write whose reply was lost may have happened. `repeats` is how often memory may repeat by itself what failed,
-    `timed_out` tells whether somebody has waited in vain.
+    A write whose reply was lost may have happened. `repeats` is how often memory may repeat the command by itself;
+    `timed_out` tells whether the call waited for its whole timeout.
     """
 
     def __init__(self, message: str, *, remedy: str | None = None, repeats: int = 0, timed_out: bool = False) -> None:
@@ -172,7 +166,7 @@ class RedisConnectionError(WorkingMemError, ConnectionError):
 
 
 class OutcomeUnknownError(RedisConnectionError):
-    """The reply to a write was lost. It may have taken effect, or may not: look, and repeat it if it has not."""
+    """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

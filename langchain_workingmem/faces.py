@@ -1,4 +1,4 @@
-"""The faces of a memory: what it looks like to agents, graphs, chains and models. Each is imported when it is asked for."""
+"""The methods of `Memory` that adapt it to LangChain and LangGraph. Each imports its module when it is called."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Faces:
         trust_client_ids: bool = False,
         name: str | None = None,
     ) -> list[BaseTool]:
-        """Return tools for `bind_tools`, ToolNode, `create_agent` or bare `invoke`; they are sync and async.
+        """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
         `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
         LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
-        cannot choose them. What a tool refuses it says to the model, instead of raising. `trust_client_ids=True`: context and
-        configurable may name somebody else than the authenticated user. Beside the tools of another memory, `name="team"`
-        makes them `update_working_memory_team` and so on.
+        cannot choose them. A tool that refuses a call returns the reason to the model instead of raising it.
+        `trust_client_ids=True`: context and configurable may name another user than the authenticated one. `name="team"`
+        makes the names `update_working_memory_team` and so on, for use beside the tools of another memory.
         """
         from langchain_workingmem.tools import memory_tools
 
@@ -60,21 +60,20 @@ class Faces:
     def load_node(
         self, *, into: str = "messages", read_only: bool = False, trust_client_ids: bool = False
     ) -> RunnableLambda[Any, dict[str, Any]]:
-        """Return a StateGraph node that shows memory to the model node behind it; sync and async.
+        """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
-        `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, the new
-        messages, with memory in front of the user's last words; what memory adds leaves at the next turn, and is never
-        saved. stream_mode="messages" carries what the node loads.
-        Another name puts a `MemoryContext` into that channel of your state, and touches no message.
-        Ids come from the run, as those of `tools` do; `config["configurable"]["memory"]` restricts a single call. Two round
-        trips.
+        `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, then the
+        new messages, with memory before the user's last words. What memory adds is removed at the next turn, and never saved.
+        stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
+        channel of your state, and changes no message. Ids come from the run, as those of `tools` do;
+        `config["configurable"]["memory"]` restricts a single call. Two round trips.
         """
         from langchain_workingmem.nodes import load_node
 
         return load_node(self.turn, into=into, read_only=read_only, trust_client_ids=trust_client_ids)
 
     def save_node(self, *, trust_client_ids: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
-        """Return a StateGraph node that saves the turn: the messages from what the user said last on.
+        """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
         One round trip; safe under retry policies, because saving is idempotent.
         """
@@ -92,7 +91,7 @@ class Faces:
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the run, as those of `tools` do; `top_k` may be passed with a call as well.
+        Ids that are not bound here come from the run, as those of `tools` do; a call may pass `top_k` as well.
         """
         from langchain_workingmem.retriever import SemanticRecallRetriever
 
@@ -109,11 +108,11 @@ class Faces:
     def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.
 
-        What it shows is what `HistoryOptions` says, `last_messages` first of all; everything is kept. With `resource_id` left
-        out it is that of the user whom a LangGraph server has authenticated, else the thread's owner counts, and a new
-        thread owns itself; nothing but this one thread is read or written. Pass this method to RunnableWithMessageHistory
-        as the factory, with `history_factory_config=memory.config_specs` to name the user in the config as well. A config
-        that names somebody else than the authenticated user raises `IdError`; a factory of your own may pass whom it likes.
+        `HistoryOptions`, above all `last_messages`, say what it shows; every message is kept. Without `resource_id` it is the
+        user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
+        thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
+        `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
+        than the authenticated one raises `IdError`; your own factory may pass any user.
         """
         from langchain_workingmem.chat_history import RedisChatMessageHistory
         from langchain_workingmem.ids import owner_of_session
@@ -125,19 +124,23 @@ class Faces:
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """Return the ids that RunnableWithMessageHistory takes from `config["configurable"]` for `chat_history`."""
-        from langchain_workingmem.chat_history import config_specs
+        from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-        return config_specs()
+        thread = "The thread to remember; its thread_id elsewhere."
+        user = "The user who owns the thread; None: the authenticated user, else the thread's present owner."
+        return [
+            ConfigurableFieldSpec("session_id", str, "Session id", thread, is_shared=True),
+            ConfigurableFieldSpec("resource_id", str, "Resource id", user, is_shared=True),
+        ]
 
     def doctor(self) -> Diagnosis:
-        """Look at the server, the indexes, the vectors and the model, and say what is wrong and what helps.
+        """Check the server, the indexes, the vectors and the model, and say what is wrong and what helps.
 
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
-        settings (all of the newest 1,000 threads, their newest 100; the finding says whether that was everything), and
-        whether the embedding model fits. Nothing is changed, and no right but to read is needed: what this user of Redis
-        may not see is "unknown", a server that cannot be reached is a finding, not an exception, and indexes that the first
-        use will make are no fault.
-        About eight round trips, and one call of the embedding model.
+        settings (of the newest 1,000 threads, their newest 100; the finding says whether these are all), and whether the
+        embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
+        "unknown". A server that cannot be reached is a finding, not an exception. Indexes that do not exist before the first
+        use are no fault. About eight round trips, and one call of the embedding model.
         """
         from langchain_workingmem._redis.doctor import diagnose
 

@@ -1,9 +1,8 @@
-"""Where a face takes its ids from: one resolver, one order. Never from what a model writes."""
+"""Where tools, nodes, middleware and retrievers take their ids from. A model never chooses them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.keys import check_id
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import Scope
 
-_NOBODY = "'user_id' in config['configurable']"  # empty where a LangGraph server authenticates nobody
+_NAMES = ("resource_id", "user_id")  # they mean the same
 
 
-def both(ids: Ids) -> tuple[str, str]:
-    """Return both ids; raise `IdError` that says how to pass the thread's, when it is missing.
+def required_ids(ids: Ids) -> tuple[str, str]:
+    """Return thread_id and resource_id; raise `IdError` when the first is missing.
 
-    A thread alone has to own itself: the resource is that of the same name, and where somebody owns the thread, whatever is
-    done with these ids is refused by the server.
+    A thread without a resource has to own itself: the resource then has the id of the thread. If the thread has another
+    owner, the server refuses what is done with these ids.
     """
     thread_id = check_id(ids.thread_id, "thread_id")
     return thread_id, thread_id if ids.resource_id is None else check_id(ids.resource_id, "resource_id")
@@ -38,105 +37,103 @@ def resolve(
 ) -> Ids:
     """Find the ids of a run.
 
-    What was passed comes from the program, and counts. Else the resource is the user whom a LangGraph server has
-    authenticated; a run that names somebody else raises `IdError`, because clients write what it says, unless
-    `trust_client_ids`. Without such a user it is what the `context` of the run (attribute or key) names, or
-    `config["configurable"]`; `user_id` means `resource_id` in both, and where one place has
-    both they must agree. The thread is looked for in the same two places.
-    What is found nowhere stays None; `both` says what that means.
+    Ids that are passed come from the program, and win. Else the resource is the user that a LangGraph server has
+    authenticated. A run that names another user raises `IdError`, because clients write these names, unless
+    `trust_client_ids`. Without an authenticated user the resource comes from the `context` of the run (attribute or key), then
+    from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
+    agree. The thread comes from the same two. What is found nowhere stays None.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
-    places = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
+    sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
     if thread_id is None:
-        thread_id = next((id for place in places.values() if (id := _look(place, "thread_id")) is not None), None)
+        found = (_id(source, "thread_id") for source in sources.values())
+        thread_id = next((id for id in found if id is not None), None)
     if resource_id is None:
-        user, named = _authenticated(runtime, configurable), _named(places, runtime)
+        user, named = _authenticated(runtime, configurable), _named(sources, runtime)
         if user is not None and not trust_client_ids:
             for where, id in named.items():
-                _check_speaker(user, id, where)
+                _check_user(user, id, where)
             resource_id = user
         else:
-            _check_names(places)
+            _check_names(sources)
             resource_id = next(iter(named.values()), user)
     return Ids(thread_id, resource_id)
 
 
 def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | None:
-    """Find whose a chat history is: as `resolve` does, but that None means whoever owns the thread.
+    """Find the owner of a chat history as `resolve` does; None means the present owner of the thread.
 
-    Only the running graph says who is authenticated. `from_config`: RunnableWithMessageHistory has read the id there.
+    Only the running graph knows the authenticated user. `from_config`: RunnableWithMessageHistory has read the id there.
     """
-    runtime = _runtime()
-    user = _authenticated(runtime, None)
+    user = _authenticated(_runtime(), None)
     if resource_id is None:
         return user
     if from_config and user is not None:
-        _check_speaker(user, resource_id, "'resource_id' in config['configurable']")
+        _check_user(user, resource_id, "'resource_id' in config['configurable']")
     return resource_id
 
 
 def thread_of(config: RunnableConfig) -> str | None:
-    """Find the conversation of a run, whoever speaks."""
+    """Find the thread of a run, for any user."""
     return resolve(config, trust_client_ids=True).thread_id
 
 
-def searched(ids: Ids, scope: Scope) -> Ids:
-    """Leave out the conversation where it does not matter: all of a user's are searched from within anybody's."""
+def scoped_ids(ids: Ids, scope: Scope) -> Ids:
+    """Drop thread_id when the scope is "resource"."""
     if ids.is_thread_alone:
-        return Ids(*both(ids))
-    return ids if scope == "thread" else replace(ids, thread_id=None)
+        return Ids(*required_ids(ids))
+    return ids if scope == "thread" else Ids(None, ids.resource_id)
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return who is authenticated, None when nobody is.
+    """Return the id of the authenticated user, None without one.
 
-    The server makes an object of the user, after it has dropped whatever a client has sent under that name. A client's JSON
-    has no attributes, so `langgraph_auth_user` is safe to read where there is no runtime; `langgraph_auth_user_id`, a
-    str, is not.
+    The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
+    attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is not.
     """
-    users = (getattr(getattr(runtime, "server_info", None), "user", None), _get(configurable, "langgraph_auth_user"))
+    users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
     return next((str(identity) for identity in identities if identity), None)
 
 
-def _check_speaker(user: str, named: str, where: str) -> None:
-    if named != user:  # neither is quoted: the one is somebody else's, the other may be read by somebody else
+def _check_user(user: str, named: str, where: str) -> None:
+    if named != user:  # the text quotes neither: both may be ids of other people than its reader
         raise IdError(
-            f"{where} names somebody else than the user whom the LangGraph server has authenticated",
-            remedy="leave it out, or pass trust_client_ids=True where a service speaks for its users, with a check of your "
-            "own that it may",
+            f"{where} names another user than the one that the LangGraph server has authenticated",
+            remedy="leave it out, or pass trust_client_ids=True in a service that acts for its users and checks that it may",
         )
 
 
-def _named(places: Mapping[str, Any], runtime: Any) -> dict[str, str]:
-    """Find whom a run names, by where; the first counts most."""
+def _named(sources: Mapping[str, Any], runtime: Any) -> dict[str, str]:
+    """Find the users that a run names, by where it does; the first one wins."""
     found = {
-        f"{name!r} in {place}": id
-        for place, values in places.items()
-        for name in ("resource_id", "user_id")
-        if (id := _look(values, name)) is not None
+        f"{name!r} in {where}": id
+        for where, source in sources.items()
+        for name in _NAMES
+        if (id := _id(source, name)) is not None
     }
-    if getattr(runtime, "server_info", None) is not None and found.get(_NOBODY) == "":
-        del found[_NOBODY]
+    nobody = "'user_id' in config['configurable']"  # empty where a LangGraph server has no authentication
+    if getattr(runtime, "server_info", None) is not None and found.get(nobody) == "":
+        del found[nobody]
     return found
 
 
-def _check_names(places: Mapping[str, Any]) -> None:
-    for place, values in places.items():
-        if len({id for name in ("resource_id", "user_id") if (id := _look(values, name))}) > 1:
+def _check_names(sources: Mapping[str, Any]) -> None:
+    for where, source in sources.items():
+        if len({id for name in _NAMES if (id := _id(source, name))}) > 1:
             raise IdError(
-                f"'resource_id' and 'user_id' in {place} name different users",
+                f"'resource_id' and 'user_id' in {where} name different users",
                 remedy="they mean the same, pass one of them",
             )
 
 
-def _get(place: Any, name: str) -> Any:
-    return place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
+def _value(source: Any, name: str) -> Any:
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
 
-def _look(place: Any, name: str) -> str | None:
-    value = _get(place, name)
+def _id(source: Any, name: str) -> str | None:
+    value = _value(source, name)
     # LangGraph Studio and some clients send UUIDs as objects
     return value if value is None or isinstance(value, str) else str(value)
 
@@ -147,5 +144,5 @@ def _runtime() -> Any:
 
     try:
         return get_runtime()
-    except (RuntimeError, KeyError):  # outside of a run; in a run that is no graph's
+    except (RuntimeError, KeyError):  # outside of a run; in a run that is not a graph's
         return None

@@ -1,4 +1,4 @@
-"""Threads of other programs, as records for `Memory.import_resource`."""
+"""Convert threads of other programs into records for `Memory.import_resource`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    ToolMessage,
-    message_to_dict,
-    messages_from_dict,
-)
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import wrong_type
 from langchain_workingmem.users import UNREADABLE, header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langchain_core.messages import BaseMessage
 
 Record = dict[str, Any]
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
@@ -31,13 +27,10 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
     """Turn lists of `messages_to_dict`, by thread id, into records.
 
     A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
-    summaries are left out. Such lists contain no times: the time of a message is that of its import.
+    summaries are left out. Such lists contain no times: each message gets the time of the import.
     """
     if not isinstance(threads, Mapping):
-        raise OptionError(
-            f"threads is of type {type(threads).__name__}",
-            remedy="pass a dict of thread ids and lists of messages_to_dict",
-        )
+        raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
     yield header()
     for thread_id, messages in threads.items():
         _check_list(messages, f"thread {thread_id!r}", "a list of messages_to_dict")
@@ -46,10 +39,8 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
             try:
                 (message,) = messages_from_dict([dict(given)])
             except UNREADABLE as error:
-                raise OptionError(
-                    f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})",
-                    remedy="pass lists of messages_to_dict",
-                ) from error
+                seen = f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})"
+                raise OptionError(seen, remedy="pass lists of messages_to_dict") from error
             message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
             if is_storable(message):
                 yield _record(thread_id, message, None)
@@ -58,8 +49,8 @@ def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterat
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
     """Turn the `conversations.json` of a ChatGPT data export, read by `json.load`, into records.
 
-    Each conversation becomes a thread, with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
-    hides (system prompts, custom instructions, thoughts) are left out. Tool calls and their results become LangChain's. An
+    Each conversation becomes a thread with the branch that was shown last. Ids, titles and times stay. Messages that ChatGPT
+    hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of LangChain. An
     image becomes a note with its name, because the export keeps images in other files.
     """
     _check_list(conversations, "conversations", "the list that json.load(file) returns")
@@ -68,18 +59,13 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
         try:
             yield from list(_thread(conversation))
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
-            raise OptionError(
-                f"conversation {number} is not a valid ChatGPT conversation ({error!r})",
-                remedy="pass the list of conversations.json",
-            ) from error
+            seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
+            raise OptionError(seen, remedy="pass the list of conversations.json") from error
 
 
 def _check_list(value: Any, name: str, wanted: str) -> None:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise OptionError(
-            f"{name} is of type {type(value).__name__}",
-            remedy=f"pass {wanted}",
-        )
+        raise wrong_type(value, name, f"pass {wanted}")
 
 
 def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:

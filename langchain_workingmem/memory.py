@@ -1,4 +1,4 @@
-"""`Memory`: message history, semantic recall, working memory and one turn of an agent, over one Redis."""
+"""`Memory`: message history, semantic recall, working memory and the turns of agents, on one Redis."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis.core import Core, SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.history import History
@@ -50,7 +52,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 
 class MemoryArguments(TypedDict, total=False):
-    """What `Memory.embedded` takes beside the path; `Memory` describes them."""
+    """The arguments of `Memory.embedded` beside the path; `Memory` describes them."""
 
     embeddings: Embeddings | str | None
     history: HistoryOptions | None
@@ -68,30 +70,32 @@ class MemoryArguments(TypedDict, total=False):
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix `a`. One
-    object serves sync and async callers, threads and event loops. Nothing is connected to before the first use.
+    Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix
+    `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:
-        redis_url: redis://, rediss://, unix:// or redis+sentinel://; without it the environment's REDIS_URL, else
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; None: the environment's REDIS_URL, else
             redis://localhost:6379.
-        client: A redis-py client (also of a cluster) to use for sync calls instead; never closed here.
+        client: A redis-py client (also of a cluster) to use for sync calls instead; memory never closes it.
         async_client: The same for async calls, bound to the event loop that it was made for.
-        embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or whatever
+        embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or any name that
             `init_embeddings` of langchain knows. It turns recall on.
         history: What a turn shows of the thread.
         recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
             False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
-        key_prefix: In front of every key; memories with different prefixes do not see each other.
-        ttl: How long after the last write a thread expires, with all that is its own; None: threads stay.
-        create_index: False: attach only, as a Redis user that may not create indexes.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log" nodes and
-            tools go on when Redis is away, too; a circuit breaker keeps them from waiting for it (docs/reliability.md).
-        timeout: How long to wait for each reply, and for a connection while all are in use; `socket_timeout` and `timeout` in
-            the URL win. What failed is repeated where that is
-            safe, so a call may wait twice (docs/reliability.md).
-        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL wins.
+        key_prefix: The start of every key; memories with different prefixes do not see each other.
+        ttl: How long after the last write a thread expires with all its data; None: threads stay.
+        create_index: False: use existing indexes only, as a Redis user without the right to create them.
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log", nodes
+            and tools also go on when Redis is away, and a circuit breaker keeps them from waiting for it
+            (docs/reliability.md).
+        timeout: How long to wait for each reply, and for a connection while all are in use. `socket_timeout` and `timeout`
+            in the URL override it. A failed command is repeated where that is safe, so a call may wait twice
+            (docs/reliability.md).
+        connect_timeout: How long to wait for a connection, at most `timeout`; `socket_connect_timeout` in the URL
+            overrides it.
     """
 
     def __init__(
@@ -112,11 +116,9 @@ class Memory(Faces, SetUpOnEntry):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
-        # redis-py and numpy: who only imports `Memory` need not wait for them
+        # these import redis-py and numpy, which would make the import of `Memory` slow
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
-        from langchain_workingmem.chat_models import chat_model
-        from langchain_workingmem.embeddings import embedding_model
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -131,13 +133,13 @@ class Memory(Faces, SetUpOnEntry):
             if given is not None:
                 check_type(given, kind, name)
         if recalling is not None and embeddings is None:
-            raise OptionError(
-                "recall needs an embedding model",
-                remedy="pass embeddings=..., an object or a name such as 'local'",
-            )
+            remedy = "pass embeddings=..., an object or a name such as 'local'"
+            raise OptionError("recall needs an embedding model", remedy=remedy)
         model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
+        if title and isinstance(title.model, str):
+            title = replace(title, model=chat_model_by_name(title.model))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self.history_options = history or HistoryOptions()
@@ -145,7 +147,7 @@ class Memory(Faces, SetUpOnEntry):
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
-            title=replace(title, model=chat_model(title.model)) if title and title.model is not None else title,
+            title=title,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -168,11 +170,11 @@ class Memory(Faces, SetUpOnEntry):
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:
-        """Start a private Redis and return a memory on it; needs the extra `embedded`, and 40 to 150 ms.
+        """Start a private Redis in 40 to 150 ms and return a memory on it; needs the extra `embedded`.
 
-        `path` is a directory that keeps the data; None is a temporary one, gone with its last user. Several processes
-        may open the same path and share one server, which lives as long as any of them, or until `close`. One that
-        died is started again, with its data, by whoever misses it first.
+        `path` is a directory that keeps the data; None is a temporary one, deleted after its last user. Processes that open
+        the same path share one server. It runs until each of them has ended or called `close`. If it dies, the next call
+        starts it again with its data.
         """
         from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -187,8 +189,6 @@ class Memory(Faces, SetUpOnEntry):
         memory.core.runner.revive = memory.core.async_runner.revive = server.start
         return memory
 
-    # ------------------------------------------------------------------ one turn
-
     def context(
         self,
         messages: Iterable[MessageLikeRepresentation] | str,
@@ -200,18 +200,20 @@ class Memory(Faces, SetUpOnEntry):
         last_messages: int | None = None,
         **arguments: Unpack[RecallArguments],
     ) -> MemoryContext:
-        """Assemble what a model is shown at this turn; nothing is written.
+        """Assemble what the model is shown in this turn; nothing is written.
 
-        `messages` are the new ones, all of the conversation, or a str as the user's message; those without an id get one.
-        `.messages` holds the history and them, on the branch that they say, such that every provider accepts it, but that
-        the first may be an answer, which Bedrock and Gemini refuse: middleware and load node begin with the user. The last
-        message of the user is what recall looks for. In front of its words stand, in a copy that is never saved, what is
-        recalled, dated, labelled, escaped, and working memory, with how to update it unless `read_only`; with
-        placement="system", or without such a message, they are blocks in `.system` for the end of your system prompt.
-        Two round trips, one without recall; a third, and a second call of the embedding model, when a question is the
-        first to name one of several authors. `recall=False` recalls nothing, `last_messages` counts instead of that of
-        `HistoryOptions`, 0: no history. The other arguments are those of `recall.search`; recall is bounded by `top_k` and
-        `max_tokens` together.
+        `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id get
+        one. `.messages` holds the history and the new messages, on the branch that the new messages define, in a form that
+        providers accept. But the first one may be an answer, which Bedrock and Gemini refuse; middleware and load node always
+        begin with the user. Recall searches for the last message of the user.
+
+        Recalled messages (with dates and labels, escaped) and working memory are put before the words of that message, in a
+        copy that is never saved. Working memory comes with the instructions to update it, unless `read_only`. With
+        placement="system", or without a user's message, they are blocks in `.system`, for the end of your system prompt.
+
+        `recall=False` turns recall off; `last_messages` replaces that of `HistoryOptions`, 0: no history. The other arguments
+        are those of `recall.search`; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one without
+        recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
         """
         plan = self.turn.context(
             messages,
@@ -252,11 +254,11 @@ class Memory(Faces, SetUpOnEntry):
     ) -> list[BaseMessage]:
         """Save the messages of a turn, and return those that are stored. One round trip, atomic, safe to repeat.
 
-        What is said of `history.append` holds here too; beyond it, the list is the conversation. Pass the turn, or all of the
-        conversation: messages without ids that the thread has already are recognised by what they say, blanks at both ends
-        ignored, and stored once. What contradicts the list, an answer that was regenerated or what followed a question that was
-        edited, is superseded: it stays stored, and nothing shows it but `history.messages(superseded=True)`. So is what the
-        list that `context` was asked with, in this process, has left behind.
+        It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole conversation:
+        messages without ids that the thread holds already are recognised by their text, without blanks at both ends, and
+        stored once. Stored messages that contradict the list, such as an answer that was regenerated or what followed an
+        edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
+        holds for what contradicts the list that this process passed to `context` for this turn.
         """
         return self.core.run(self.turn.save(messages, thread_id, resource_id))
 
@@ -265,8 +267,6 @@ class Memory(Faces, SetUpOnEntry):
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
         return await self.core.arun(self.turn.save(messages, thread_id, resource_id))
-
-    # ------------------------------------------------------------------ all of a user's data
 
     def delete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
         """Call `memory.users.delete`."""
@@ -308,10 +308,8 @@ class Memory(Faces, SetUpOnEntry):
         """Async twin of `import_resource`."""
         return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
 
-    # ------------------------------------------------------------------ life
-
     def setup(self) -> None:
-        """Create the indexes now rather than at first use. Idempotent; one embedding the very first time."""
+        """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
         self.core.run(self._setup())
 
     async def asetup(self) -> None:
@@ -324,21 +322,21 @@ class Memory(Faces, SetUpOnEntry):
         except EmbeddingError as error:
             if self.core.on_error == "raise":
                 raise
-            _log.warning("%s; the index of vectors is made when the model works", error)
+            _log.warning("%s; the index of vectors is created when the model works", error)
 
     def close(self) -> None:
-        """Close what was opened here: the sync connections, and the embedded server unless others use it."""
+        """Close the sync connections, and the embedded server unless others use it."""
         self.core.runner.close()
         if self._server is not None:
             self.core.runner.revive = self.core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop, and all that `close` does."""
+        """Close the connections of the running event loop, then do what `close` does."""
         await self.core.async_runner.aclose()
         self.close()
 
     def __repr__(self) -> str:
-        on = {"recall": self.core.state.recall, "working memory": self.core.state.working_memory}
-        parts = ", ".join(["history", *(name for name, options in on.items() if options)])
-        return f"<Memory {self.core.state.keys.prefix!r}: {parts}>"
+        state = self.core.state
+        parts = {"history": True, "recall": state.recall, "working memory": state.working_memory}
+        return f"<Memory {state.keys.prefix!r}: {', '.join(name for name, is_on in parts.items() if is_on)}>"

@@ -1,4 +1,4 @@
-"""Memory for a StateGraph: a node before the model, and one behind it."""
+"""Memory for a StateGraph: a node before the model, and one after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem._text.copies import from_memory, is_from_memory, with_given_name, without_memory
 from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.ids import both, resolve
+from langchain_workingmem.ids import required_ids, resolve
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
@@ -26,100 +26,93 @@ from langchain_workingmem.turn import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.turn import Turn
 
 
 def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
-    """Build the node that shows memory; `Memory.load_node` says how."""
+    """Build the node that shows memory; `Memory.load_node` describes it."""
+    core = turn.core
 
-    def gathered(
-        messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str
-    ) -> Plan[Gathered]:
-        call = PerCall.of(config).within(turn.history, turn.core.state.recall)
-        saves = call.saves and not read_only
-        found = yield from turn.gather(
-            messages,
-            thread_id,
-            resource_id,
-            kind=kind_of(config),
-            recall=call.recall,
-            last_messages=call.last_messages,
-        )
+    def gather(messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[Gathered]:
+        call = PerCall.of(config)
+        found = yield from call.gather(turn, messages, thread_id, resource_id, kind_of(config))
+        if read_only or not call.saves:
+            return found
         branch = found.branch
-        left = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
-        if left and saves:  # at an interrupt: what the model may not be shown as it is leaves the channel here
-            yield from save_messages(turn.core, left, thread_id, resource_id, branch=branch)
+        earlier = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
+        if (
+            earlier
+        ):  # turns that were left at an interrupt: the model may not be shown them as they are, so they are removed
+            yield from save_messages(core, earlier, thread_id, resource_id, branch=branch)
             branch = branch.without_changes()
-        if saves:
-            note_branch(turn.core.state, thread_id, messages, branch)
+        note_branch(core.state, thread_id, messages, branch)
         return found
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        ids = both(resolve(config, trust_client_ids=trust_client_ids))
-        gathering = gathered(messages, config, *ids)
+        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
+        gathering = gather(messages, config, *ids)
         note = "the graph goes on without memory"
-        found = yield from turn.core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
-        hidden = read_only or PerCall.of(config).read_only
-        context = turn.assemble(found, messages, read_only=hidden, for_model=True)
+        found = yield from core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
+        shows_only = read_only or PerCall.of(config).read_only
+        context = turn.assemble(found, messages, read_only=shows_only, for_model=True)
         if into != "messages":
             return {into: context}
         own = {message.id for message in messages}
         shown = [message if message.id in own else from_memory(message) for message in context.messages]
         blocks = [from_memory(SystemMessage(text)) for text in context.system]
         prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), shown))
-        rest = shown[len(prompts) :]
-        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *rest]}
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *shown[len(prompts) :]]}
 
-    def load(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return turn.core.run(plan(state, config))
-
-    async def aload(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await turn.core.arun(plan(state, config))
-
-    return RunnableLambda(load, aload, name="load_memory")
+    return _node(core, plan, "load_memory")
 
 
 def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
-    """Build the node that saves the turn; `Memory.save_node` says how."""
+    """Build the node that saves the turn; `Memory.save_node` describes it."""
+    core = turn.core
 
-    def saved(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
+    def save(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
         asked = question(messages)
-        branch = noted_branch(turn.core.state, thread_id, asked) or Branch(kind=kind_of(config))
-        branch = replace(branch, question=branch.question or _id(asked))
-        yield from save_messages(turn.core, to_save(messages, branch), thread_id, resource_id, branch=branch)
-        note_saved_branch(turn.core.state, thread_id, asked, branch)
+        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind_of(config))
+        branch = replace(branch, question=branch.question or (asked and asked.id) or "")
+        yield from save_messages(core, to_save(messages, branch), thread_id, resource_id, branch=branch)
+        note_saved_branch(core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        ids = both(resolve(config, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
-            yield from turn.core.with_fallback(saved(state, config, *ids), None, "the turn is not saved", ids[0])
-        turn.core.state.forget_shown_messages(ids[0])
+            yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved", ids[0])
+        core.state.forget_shown_messages(ids[0])
         return {}
 
-    def save(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return turn.core.run(plan(state, config))
-
-    async def asave(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await turn.core.arun(plan(state, config))
-
-    return RunnableLambda(save, asave, name="save_memory")
+    return _node(core, plan, "save_memory")
 
 
-def _id(message: BaseMessage | None) -> str:
-    return (message.id or "") if message else ""
+def _node(
+    core: Core, plan: Callable[[Any, RunnableConfig], Plan[dict[str, Any]]], name: str
+) -> RunnableLambda[Any, dict[str, Any]]:
+    def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return core.run(plan(state, config))
+
+    async def arun(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return await core.arun(plan(state, config))
+
+    return RunnableLambda(run, arun, name=name)
 
 
 def _messages(state: Any) -> list[BaseMessage]:
-    """Return the state without what memory has put there."""
+    """Return the messages of a state without those that memory has added."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
     return [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
 
 
 def kind_of(config: RunnableConfig) -> Kind:
-    """Tell whose the messages of a run are: a checkpointer's state, those of one call, or a part of an outer graph's."""
+    """Tell what the messages of a run are: a checkpointer's state, the list of one call, or a part of an outer state."""
     configurable = config.get("configurable", {})
     if "|" in configurable.get("checkpoint_ns", ""):
         return "part"

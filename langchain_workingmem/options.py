@@ -1,4 +1,4 @@
-"""Options: frozen, and checked when they are made, so that a mistake shows where it stands."""
+"""The options of a memory: frozen dataclasses, checked when they are made, and the checks that other modules share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem._documents.schemas import schema_of
@@ -14,8 +14,6 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
@@ -23,40 +21,53 @@ Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
+T = TypeVar("T")
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
-EMBEDDING_TIMEOUT = timedelta(seconds=30)  # and a second for each text
-CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection: whoever is there accepts it at once
-MOST_HITS = 100_000  # of one recall: the server refuses to look for many times more
+EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
+CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
+MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 _ALIASES = {"user": "human", "assistant": "ai"}
-LARGEST = 2**53  # that a number of Lua holds exactly
+LARGEST = 2**53  # the largest integer that Lua holds exactly
 WIDEST = 10_000  # messages on one side of a hit
-# Search 2.10 refuses none of these, and the server dies of them: of an m of a million, say
+# Search 2.10 accepts larger numbers, but some of them, such as m=1_000_000, crash the server
 MOST_LINKS, MOST_CANDIDATES = 512, 4096
 
 
-def one_of(value: object, choices: Iterable[object], name: str) -> None:
-    """Raise `OptionError` unless the value is one of the choices."""
+def one_of(value: T, choices: Iterable[object], name: str) -> T:
+    """Return the value; raise `OptionError` unless it is one of the choices."""
     if value not in (known := tuple(choices)):
         raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
+    return value
 
 
-def at_least(value: object, least: int, name: str) -> None:
-    """Raise `OptionError` unless the value is an int of at least `least`."""
-    if isinstance(value, int) and abs(value) > LARGEST:  # which Python may not even be able to print
-        raise OptionError(
-            f"{name} is a number of {value.bit_length()} bits",
-            remedy=f"use an int of at least {least}, and a smaller one",
-        )
+def at_least(value: object, least: int, name: str) -> int:
+    """Return the value; raise `OptionError` unless it is an int of at least `least`."""
+    if isinstance(value, int) and abs(value) > LARGEST:  # Python may refuse to print a larger one
+        seen, remedy = f"{name} is a number of {value.bit_length()} bits", f"use a smaller int of at least {least}"
+        raise OptionError(seen, remedy=remedy)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
+    return value
 
 
-def check_type(value: object, kind: type[Any], name: str) -> None:
-    """Raise `OptionError` unless the value is of that kind."""
+def at_most(value: int, most: int, name: str) -> None:
+    """Raise `OptionError` when the value is larger."""
+    if value > most:
+        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
+
+
+def check_type(value: T, kind: type[Any], name: str) -> T:
+    """Return the value; raise `OptionError` unless it has that type."""
     if not isinstance(value, kind):
-        raise OptionError(f"{name} is of type {type(value).__name__}", remedy=f"pass {kind.__name__}(...)")
+        raise wrong_type(value, name, f"pass {kind.__name__}(...)")
+    return value
+
+
+def wrong_type(value: object, name: str, remedy: str) -> OptionError:
+    """Return the error for a value of another type than wanted."""
+    return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)
 
 
 def check_time(value: object, name: str) -> None:
@@ -66,31 +77,10 @@ def check_time(value: object, name: str) -> None:
 
 
 def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
-    """Freeze a list, or raise `OptionError` for what is none; a str is no list of strings."""
+    """Return the values as a tuple; raise `OptionError` for a str, and for what is not a list."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
     return tuple(values)
-
-
-def at_most(value: int, most: int, name: str) -> None:
-    """Raise `OptionError` when the value is larger."""
-    if value > most:
-        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
-
-
-MODEL_REMEDY = "check the name and its API key, or pass the model as an object"
-
-
-def check_model_name(name: str, argument: str) -> None:
-    """Refuse "provider/model": a colon is meant. Behind the colon a slash is a part of the name."""
-    if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
-        return
-    provider, _, model = name.partition("/")
-    raise OptionError(
-        f"{argument}={name!r}",
-        remedy=f"a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider of that "
-        f"model, such as {f'huggingface:{name}'!r}",
-    )
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:
@@ -98,37 +88,34 @@ def check_ttl(ttl: timedelta | None) -> int | None:
     if ttl is None:
         return None
     if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        raise OptionError(
-            f"ttl={shown(ttl)}", remedy="use a timedelta of at least a millisecond, or None for threads that stay"
-        )
+        remedy = "use a timedelta of at least a millisecond, or None for threads that stay"
+        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
     return ttl // timedelta(milliseconds=1)
 
 
 def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
     """Return message types; "user" and "assistant" are understood."""
     given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
+    if not given:
+        raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
     for role in given:
         one_of(role, (*get_args(Role), *_ALIASES), name)
-    types = tuple(_ALIASES.get(role, role) for role in given)
-    if not types:
-        raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
-    return types
+    return tuple(_ALIASES.get(role, role) for role in given)
 
 
 def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the messages before and after a hit."""
-    both = isinstance(message_range, int)
-    pair = (message_range, message_range) if both else as_tuple(message_range, "message_range")
+    """Return the numbers of messages before and after a hit."""
+    is_int = isinstance(message_range, int)
+    pair = (message_range, message_range) if is_int else as_tuple(message_range, "message_range")
     if len(pair) != 2:
         raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
     for number in pair:
-        at_least(number, 0, "message_range")
-        at_most(number, WIDEST, "message_range")
+        at_most(at_least(number, 0, "message_range"), WIDEST, "message_range")
     return pair[0], pair[1]
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """Return a similarity, or raise `OptionError` for what is none."""
+    """Return a similarity, or raise `OptionError` if it is none."""
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if threshold is not None and not (is_number and 0 <= threshold <= 1):
         raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")
@@ -137,54 +124,45 @@ def check_threshold(threshold: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Who speaks in which conversation, as far as it is known."""
+    """The thread and the user of a run, None where they are not known."""
 
     thread_id: str | None = None
     resource_id: str | None = None
 
     @property
     def is_thread_alone(self) -> bool:
-        """Tell whether a thread is known and no user."""
+        """Tell whether a thread is known, but no user."""
         return self.thread_id is not None and self.resource_id is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryOptions:
-    """Which of a thread's messages a turn is shown.
+    """Which of a thread's messages a turn shows.
 
-    What counts is what was said: the user's messages, and the answers without tool calls. Tool calls and results of the
-    turns that are shown come along. A history that would begin with an answer grows to its question. Its beginning moves in
-    steps, so that the prompt keeps its prefix from turn to turn, which providers bill at a fraction: a turn shows at least
-    `last_messages` and fewer than `last_messages + step`.
+    `last_messages` counts the user's messages and the answers without tool calls. Tool calls and results of the turns that
+    are shown come with them. A history that would begin with an answer grows to its question. A turn shows at least
+    `last_messages` and fewer than `last_messages + step`: its beginning moves in steps, so that the prompt keeps its prefix
+    from turn to turn, which providers bill at a fraction.
     """
 
     last_messages: int | None = 10  # None: all of them, 0: none
-    step: int | None = (
-        None  # messages by which the beginning moves; None: as many as `last_messages`, 1: exactly the last ones
-    )
-    max_tokens: int | None = (
-        None  # first tool traffic leaves, the oldest first, then the oldest turns; never the newest one's words
-    )
+    step: int | None = None  # messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones
+    # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
+    max_tokens: int | None = None
     token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
     exclude_tools: bool | Sequence[str] = False  # True: every tool call and its result; or the tools' names
     roles: Sequence[str] | None = None  # message types to show, None: all
 
     def __post_init__(self) -> None:
-        if self.last_messages is not None:
-            at_least(self.last_messages, 0, "last_messages")
-        if self.step is not None:
-            at_least(self.step, 1, "step")
-        if self.max_tokens is not None:
-            at_least(self.max_tokens, 1, "max_tokens")
+        for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
+            if (value := getattr(self, name)) is not None:
+                at_least(value, least, name)
         if self.token_counter != "approximate" and not callable(self.token_counter):
-            raise OptionError(
-                f"token_counter={shown(self.token_counter)}",
-                remedy="use 'approximate' or a function of a list of messages",
-            )
+            remedy = "use 'approximate' or a function of a list of messages"
+            raise OptionError(f"token_counter={shown(self.token_counter)}", remedy=remedy)
         if not isinstance(self.exclude_tools, bool):
-            object.__setattr__(
-                self, "exclude_tools", as_tuple(self.exclude_tools, "exclude_tools", "tool names, or a bool")
-            )
+            names = as_tuple(self.exclude_tools, "exclude_tools", "tool names, or a bool")
+            object.__setattr__(self, "exclude_tools", names)
         if self.roles is not None:
             object.__setattr__(self, "roles", check_roles(self.roles))
 
@@ -193,9 +171,9 @@ class HistoryOptions:
 class IndexOptions:
     """How vectors are indexed. A change needs `memory.recall.reindex()`.
 
-    "flat" compares with every message of the resource, which is exact and, up to about 100,000 messages of one
-    resource, faster than "hnsw" (0.21 against 0.34 ms at 50,000 messages of 100 resources) at a sixteenth of the
-    cost of writing. "float16" halves the memory.
+    "flat" compares with every message of the resource. It is exact, writes at a sixteenth of the cost of "hnsw", and is
+    faster up to about 100,000 messages of one resource (0.21 against 0.34 ms at 50,000 messages of 100 resources).
+    "float16" halves the memory.
     """
 
     algorithm: Literal["flat", "hnsw"] = "flat"
@@ -210,30 +188,23 @@ class IndexOptions:
         one_of(self.distance, ("cosine", "ip", "l2"), "distance")
         one_of(self.dtype, ("float32", "float16"), "dtype")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
-            at_least(getattr(self, name), 1, name)
-            at_most(getattr(self, name), most, name)
+            at_most(at_least(getattr(self, name), 1, name), most, name)
 
     def attributes(self, dims: int) -> dict[str, Any]:
-        """Describe the vector field in redisvl's words."""
-        found: dict[str, Any] = {
-            "dims": dims,
-            "algorithm": self.algorithm,
-            "distance_metric": self.distance,
-            "datatype": self.dtype,
-        }
-        if self.algorithm == "hnsw":
-            found |= {"m": self.m, "ef_construction": self.ef_construction, "ef_runtime": self.ef_runtime}
-        return found
+        """Describe the vector field in the terms of redisvl."""
+        own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
+        found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance, "datatype": self.dtype}
+        return found | {name: getattr(self, name) for name in own}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HybridWeights:
-    """What counts how much in hybrid recall; the defaults were tuned on the development data of docs/recall.md."""
+    """Weights of hybrid recall, 0 to 1; the defaults were tuned on the development data of docs/recall.md."""
 
-    dense: float = 0.7  # of similarity, 0 to 1; the rest is for the words of the question (BM25)
-    neighbours: float = 0.2  # of the score of the message before, and of the one behind, added to a message's own
-    author: float = 0.3  # added to the messages of an author whom the question names
-    length: float = 0.1  # off the score per ln(tokens / 64) of longer messages
+    dense: float = 0.7  # of similarity; the rest is for the words of the question (BM25)
+    neighbours: float = 0.2  # share of the score of the messages before and after it that is added to a message's own
+    author: float = 0.3  # added to the messages of an author that the question names
+    length: float = 0.1  # subtracted per ln(tokens / 64) of longer messages
 
     def __post_init__(self) -> None:
         for weight in fields(self):
@@ -243,10 +214,10 @@ class HybridWeights:
 
 
 class RecallArguments(TypedDict, total=False):
-    """What one recall may be given beside the ids; what is left out comes from `RecallOptions`.
+    """The arguments of one recall beside the ids; what is left out comes from `RecallOptions`.
 
-    `since` and `until` are inclusive. `metadata` compares keys that are named in `RecallOptions(filterable=...)`: they are looked up
-    in a message's `additional_kwargs`, in `additional_kwargs["metadata"]` and in `response_metadata`.
+    `since` and `until` are inclusive. `metadata` compares keys that `RecallOptions(filterable=...)` names. They are read from
+    a message's `additional_kwargs`, `additional_kwargs["metadata"]` and `response_metadata`.
     """
 
     scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
@@ -263,30 +234,25 @@ class RecallArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
-    """What semantic recall searches, and what it brings back."""
+    """What semantic recall searches, and what it returns."""
 
     top_k: int = 4  # hits
-    message_range: int | tuple[int, int] = 1  # messages around a hit: n on both sides, or (before, after)
+    message_range: int | tuple[int, int] = 1  # messages around a hit: n on each side, or (before, after)
     scope: Scope = "resource"  # all threads of the resource, or the one thread
-    threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, the floor of a known model
+    threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, that of a known model
     max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
-    placement: Placement = (
-        "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
-    )
-    embedding_timeout: timedelta = (
-        EMBEDDING_TIMEOUT  # of an async call of the model, which has a second more for each text
-    )
-    embedding_cache_size: int = 1000  # texts whose vectors are kept in memory, 64 MiB of both at most; 0: none
+    placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
+    embedding_timeout: timedelta = EMBEDDING_TIMEOUT  # of an async call of the model, plus a second for each text
+    embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
 
     def __post_init__(self) -> None:
-        at_least(self.top_k, 1, "top_k")
-        at_most(self.top_k, MOST_HITS, "top_k")
+        at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
         check_range(self.message_range)
         one_of(self.scope, get_args(Scope), "scope")
         check_threshold(self.threshold)
@@ -309,8 +275,8 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
     the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
-    `template` and `instructions` may be functions of the ids, for users who differ: called at every read and update, so they
-    must be cheap and always say the same of the same ids. A function makes a template, never free text.
+    `template` and `instructions` may be functions of the ids, so that they differ between users. They are called at every
+    read and update: they must be fast, and return the same for the same ids. A function makes a template, never free text.
     """
 
     template: str | Callable[[Ids], str] | None = None
@@ -318,10 +284,8 @@ class WorkingMemoryOptions:
     scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
-    placement: Placement = (
-        "question"  # where a turn shows it: in front of the user's words, or behind your system prompt
-    )
-    instructions: str | Callable[[Ids], str] | None = None  # in the prompt, in place of ours about what to remember
+    placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
+    instructions: str | Callable[[Ids], str] | None = None  # what to remember, in the prompt; None: the default ones
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
     tools: Sequence[str] = ("update",)  # that `memory.tools()` gives: "get", "update", "clear"
@@ -330,15 +294,9 @@ class WorkingMemoryOptions:
         if self.template is not None and self.schema is not None:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
         if not _is_text(self.template):
-            raise OptionError(
-                f"template is of type {type(self.template).__name__}",
-                remedy="pass a function of the ids, Markdown as a str, or a schema",
-            )
+            raise wrong_type(self.template, "template", "pass a function of the ids, Markdown as a str, or a schema")
         if not _is_text(self.instructions):
-            raise OptionError(
-                f"instructions is of type {type(self.instructions).__name__}",
-                remedy="pass a str, or a function of the ids",
-            )
+            raise wrong_type(self.instructions, "instructions", "pass a str, or a function of the ids")
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
             one_of(self.mode, get_args(Mode), "mode")
@@ -352,20 +310,20 @@ class WorkingMemoryOptions:
 
     @cached_property
     def format(self) -> Format:
-        """Return what reads and writes the document; where each user has a template, what is common to all of them."""
+        """Return what reads and writes the document; with a template per user, what all of them share."""
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode)
         if callable(self.template):
-            return self.along(DEFAULT_TEMPLATE)
+            return self.format_for(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
 
     @property
     def is_personal(self) -> bool:
-        """Tell whether template or instructions depend on who asks."""
+        """Tell whether template or instructions depend on the ids."""
         return callable(self.template) or callable(self.instructions)
 
-    def along(self, template: str | None) -> Format:
-        """Return what reads and writes the document of somebody whose template was asked for by `template_for`."""
+    def format_for(self, template: str | None) -> Format:
+        """Return what reads and writes the document of a user; `template` is what `template_for` returned."""
         return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
 
     def template_for(self, ids: Ids) -> str | None:
@@ -380,7 +338,7 @@ class WorkingMemoryOptions:
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether a value is a text, or something that makes one of ids; a class is none."""
+    """Tell whether a value is a text or a function that makes one; a class is neither."""
     return value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type))
 
 
@@ -395,12 +353,12 @@ def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never touched. Without a `model` the agent's own makes titles, in
-    `MemoryMiddleware`; whatever else saves a turn makes none then, and the log says so once.
+    A title that a person gave, before or meanwhile, is never changed. Without a `model`, `MemoryMiddleware` uses the model of
+    its agent; other ways to save a turn then make no title, which is logged once.
     """
 
     model: BaseChatModel | str | None = None  # or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows
-    instructions: str | None = None  # the system prompt, in place of ours; "{max_chars}" stands for the number
+    instructions: str | None = None  # system prompt instead of the default; "{max_chars}" becomes the number
     min_messages: int = 2  # in the thread before a title is made
     max_chars: int = 80
 
@@ -408,7 +366,4 @@ class TitleOptions:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
         if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
-            raise OptionError(
-                f"model is of type {type(self.model).__name__}",
-                remedy="pass a chat model, or its name such as 'openai:gpt-4o-mini'",
-            )
+            raise wrong_type(self.model, "model", "pass a chat model, or its name such as 'openai:gpt-4o-mini'")

@@ -1,9 +1,9 @@
-"""What a single call may say about memory: `config["configurable"]["memory"]`, which clients write, so it only restricts."""
+"""What one call may restrict: `config["configurable"]["memory"]`. Clients write it, so it lifts no restriction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -17,24 +17,31 @@ from langchain_workingmem.options import (
     check_threshold,
     check_type,
     one_of,
+    wrong_type,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.history import Kind
     from langchain_workingmem.options import HistoryOptions, RecallOptions
+    from langchain_workingmem.turn import Gathered, Turn
 
 Recall: TypeAlias = "Literal[False] | Mapping[str, Any] | None"
+
+_PATH = "config['configurable']['memory']"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerCall:
-    """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` has them.
+    """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
 
-    They add to what middleware, nodes and options say, and lift nothing: `{"read_only": False}` and `{"persist": True}` change
-    nothing, a number that is larger than that of the options is an `OptionError`, as is an unknown key.
+    They add to what middleware, nodes and options say: `{"read_only": False}` and `{"persist": True}` change nothing. An
+    unknown key, or a number that is larger than that of the options, raises `OptionError`.
     """
 
     read_only: bool = False  # show memory, write nothing, give no tools that write
@@ -46,16 +53,16 @@ class PerCall:
     def __post_init__(self) -> None:
         for name in ("read_only", "persist"):
             if not isinstance(given := getattr(self, name), bool):
-                raise OptionError(f"{_WHERE}[{name!r}]={shown(given)}", remedy="use True or False")
+                raise OptionError(f"{_PATH}[{name!r}]={shown(given)}", remedy="use True or False")
         if self.last_messages is not None:
             at_least(self.last_messages, 0, "last_messages")
         if isinstance(self.recall, Mapping):
-            object.__setattr__(self, "recall", _checked(self.recall))
+            _check_keys(self.recall, _CHECKS, f"{_PATH}['recall']")
+            asked = {name: _CHECKS[name](value, name) for name, value in self.recall.items() if value is not None}
+            object.__setattr__(self, "recall", asked)
         elif self.recall is not None and self.recall is not False:
-            raise OptionError(
-                f"{_WHERE}['recall']={shown(self.recall)}",
-                remedy=f"use False, or a dict with some of {', '.join(_CHECKS)}",
-            )
+            remedy = f"use False, or a dict with some of {', '.join(_CHECKS)}"
+            raise OptionError(f"{_PATH}['recall']={shown(self.recall)}", remedy=remedy)
 
     @classmethod
     def of(cls, config: RunnableConfig | None) -> PerCall:
@@ -63,11 +70,10 @@ class PerCall:
         given = ((config or {}).get("configurable") or {}).get("memory")
         if given is None:
             return _NOTHING
+        keys = [field.name for field in fields(cls)]
         if not isinstance(given, Mapping):
-            raise OptionError(
-                f"{_WHERE} is of type {type(given).__name__}", remedy=f"use a dict with some of {', '.join(_KEYS)}"
-            )
-        _check_keys(given, _KEYS, _WHERE)
+            raise wrong_type(given, _PATH, f"use a dict with some of {', '.join(keys)}")
+        _check_keys(given, keys, _PATH)
         return cls(**given)
 
     @property
@@ -79,49 +85,39 @@ class PerCall:
         """Return the same, or raise `OptionError` where it asks for more than the options give."""
         if self.last_messages is not None:
             _at_most(self.last_messages, history.last_messages, "last_messages")
-        if not self.recall or recall is None:  # where recall is off, whoever asks for it hears so from the plan
+        if not self.recall or recall is None:  # asking for a recall that is off fails later, in `Turn.gather`
             return self
-        asked = dict(self.recall)
+        asked = self.recall
         for name, most in (("top_k", recall.top_k), ("max_tokens", recall.max_tokens)):
             _at_most(asked.get(name, 0), most, name)
         for wide, widest in zip(asked.get("message_range", (0, 0)), check_range(recall.message_range), strict=True):
             _at_most(wide, widest, "message_range")
         if recall.threshold is not None and asked.get("threshold", 1) < recall.threshold:
-            raise OptionError(
-                f"{_WHERE}['threshold']={asked['threshold']}",
-                remedy=f"the options say {recall.threshold}, and a call may only raise it",
-            )
+            remedy = f"the options say {recall.threshold}, and a call may only raise it"
+            raise OptionError(f"{_PATH}['threshold']={asked['threshold']}", remedy=remedy)
         if asked.get("scope") == "resource" and recall.scope == "thread":
-            raise OptionError(
-                f"{_WHERE}['scope']='resource'", remedy="the options say 'thread', and a call may only narrow it"
-            )
-        return replace(self, recall=asked)
+            remedy = "the options say 'thread', and a call may only narrow it"
+            raise OptionError(f"{_PATH}['scope']='resource'", remedy=remedy)
+        return self
+
+    def gather(
+        self, turn: Turn, messages: Sequence[BaseMessage], thread_id: str, resource_id: str, kind: Kind
+    ) -> Plan[Gathered]:
+        """Plan what `Turn.gather` does, within these restrictions."""
+        call = self.within(turn.history, turn.core.state.recall)
+        return turn.gather(
+            messages, thread_id, resource_id, kind=kind, recall=call.recall, last_messages=call.last_messages
+        )
 
 
 def _at_most(value: int, most: int | None, name: str) -> None:
     if most is not None and value > most:
-        raise OptionError(f"{_WHERE}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
+        raise OptionError(f"{_PATH}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
 
 
-def _check_keys(given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...], where: str) -> None:
+def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> None:
     if unknown := [key for key in given if key not in known]:
-        raise OptionError(f"{where} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
-
-
-def _checked(recall: Mapping[str, Any]) -> dict[str, Any]:
-    """Check arguments of recall; None leaves one out."""
-    _check_keys(recall, _CHECKS, f"{_WHERE}['recall']")
-    return {name: _CHECKS[name](value, name) for name, value in recall.items() if value is not None}
-
-
-def _count(value: Any, name: str) -> int:
-    at_least(value, 1, name)
-    return int(value)
-
-
-def _filters(value: Any, name: str) -> dict[str, Any]:
-    check_type(value, Mapping, name)
-    return dict(value)
+        raise OptionError(f"{path} has unknown keys {unknown}", remedy=f"use some of {', '.join(known)}")
 
 
 def _time(value: Any, name: str) -> datetime:
@@ -130,28 +126,19 @@ def _time(value: Any, name: str) -> datetime:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise OptionError(
-            f"{name}={shown(value)}", remedy="use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
-        ) from None
+        remedy = "use a datetime, or one in ISO 8601 such as '2025-12-31T12:00:00+00:00'"
+        raise OptionError(f"{name}={shown(value)}", remedy=remedy) from None
 
 
-def _scope(value: Any, name: str) -> Scope:
-    one_of(value, get_args(Scope), name)
-    scope: Scope = value
-    return scope
-
-
-_WHERE = "config['configurable']['memory']"
-_KEYS = tuple(field.name for field in fields(PerCall))
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "top_k": _count,
+    "top_k": lambda value, name: at_least(value, 1, name),
     "message_range": lambda value, _: check_range(value),
     "threshold": lambda value, _: check_threshold(value),
-    "max_tokens": _count,
-    "metadata": _filters,
+    "max_tokens": lambda value, name: at_least(value, 1, name),
+    "metadata": lambda value, name: check_type(value, Mapping, name),
     "since": _time,
     "until": _time,
     "roles": check_roles,
-    "scope": _scope,
+    "scope": lambda value, name: one_of(value, get_args(Scope), name),
 }
 _NOTHING = PerCall()

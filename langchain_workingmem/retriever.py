@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_workingmem.ids import resolve, searched
+from langchain_workingmem.ids import resolve, scoped_ids
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
 
 
-# `metadata` is that of the runs, for every retriever
+# in every retriever, `metadata` is that of its runs
 _FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in RecallArguments.__annotations__}
 
 
 class SemanticRecallRetriever(BaseRetriever):
     """Finds earlier messages of a user; `Memory.as_retriever` makes it.
 
-    One document per hit, the best first. `page_content` is the window with its speakers, and no message stands in two
-    documents: a hit in a better one's window is part of that one, unless `top_k` needs it. The metadata holds thread_id, thread_title,
-    message_id, role, similarity, score and stored_at. Two round trips, sync or async.
+    One document per hit, the best first. `page_content` is the window with its speakers. No message is in two documents: a
+    hit in the window of a better one belongs to that document, unless `top_k` needs it. The metadata holds thread_id,
+    thread_title, message_id, role, similarity, score and stored_at. Two round trips, sync or async.
     """
 
     memory: Any = Field(repr=False)
@@ -54,7 +54,7 @@ class SemanticRecallRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """Find documents; ids that are not bound come from the config. `top_k` may be passed."""
+        """Find documents; ids that are not bound come from the config, and `top_k` may be passed."""
         return super().invoke(input, config, ids=self._ids(config), **kwargs)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -80,12 +80,12 @@ class SemanticRecallRetriever(BaseRetriever):
         return list((await self.memory.core.arun(self._plan(query, ids, kwargs))).to_documents())
 
     def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
-        # not the public search, which would be a second retriever run in the trace
+        # the public search would add a second retriever run to the trace
         state = self.memory.core.state
         options = state.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
-        known = searched(ids or self._ids(None), arguments["scope"] or options.scope)
-        asked = Query.of(options, query, thread_id=known.thread_id, resource_id=known.resource_id, **arguments)
+        found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
+        asked = Query.of(options, query, thread_id=found.thread_id, resource_id=found.resource_id, **arguments)
         return search_messages(state, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

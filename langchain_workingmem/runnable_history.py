@@ -1,12 +1,12 @@
-"""How a chat history learns that RunnableWithMessageHistory of langchain-core reads it, and at which step of a run.
+"""Tells a chat history whether RunnableWithMessageHistory of langchain-core reads it, and at which step of a run.
 
-LangChain passes nothing that says so: a history is asked for its messages when a run begins, and again when it ends. So this
-module looks at the frame of the caller: its module, the name of its function, and its local variable `input_messages`. That is
-no public interface. It was tried with langchain-core 1.7.0 to 1.8.2.
+LangChain does not say: it reads a history when a run begins, and again when it ends. So this module looks at the frame of the
+caller: its module, the name of its function, and its local variable `input_messages`. This is no public interface; it works
+with langchain-core 1.7.0 to 1.8.2.
 
-With a version that names its functions differently, histories go on, and the log says so once. But a run may then save too few of
-its messages, or bring back deleted ones, when others write to the thread at the same time. The same happens without a line in the log
-when the class moves to another module.
+In a version that names its functions differently, histories still work, and one warning is logged. But a run may then save
+too few of its messages, or restore deleted ones, when others write to the thread at the same time. If the class moves to
+another module, the same happens without a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDS = {"_exit_history", "_aexit_history"}
 
 
 def is_from_config() -> bool:
-    """Tell whether RunnableWithMessageHistory called the caller of this function: it passes what it has read in the config.
+    """Tell whether RunnableWithMessageHistory called the caller of this function, with ids from the config.
 
     Any module of langchain-core counts, so that ids of a client are checked even if the class moves.
     """
@@ -40,7 +40,7 @@ def is_from_config() -> bool:
 def step_of_run() -> Literal["begins"] | list[BaseMessage] | None:
     """Tell for which step of a run RunnableWithMessageHistory called the caller of this function.
 
-    "begins", or at its end the messages that the run was given, history included. None: another caller, or an unknown version.
+    "begins", or at its end the input of the run with its history. None: another caller, or an unknown version.
     """
     caller = sys._getframe(2)  # noqa: SLF001 - see the docstring of the module
     if _module_of(caller) != _MODULE:
@@ -61,7 +61,7 @@ def _module_of(caller: FrameType) -> str:
 @cache
 def _warn_once(version: str) -> None:
     _log.warning(
-        "langchain-core %s reads chat histories in a way that is not known: when others write to a thread during a run of "
-        "RunnableWithMessageHistory, what the user says in it may be lost; use langchain-core 1.7.0 to 1.8.2, or MemoryMiddleware",
+        "langchain-core %s reads chat histories in an unknown way: when others write to a thread during a run of "
+        "RunnableWithMessageHistory, its messages may be lost; use langchain-core 1.7.0 to 1.8.2, or MemoryMiddleware",
         version,
     )

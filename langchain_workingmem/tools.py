@@ -32,7 +32,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.ids import required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids, as_tuple
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import Query, search_as_run
@@ -145,8 +145,8 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
 
     def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
         if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
-            ids = Ids(*both(ids))
-            yield from check_thread(core.state, *both(ids))
+            ids = Ids(*required_ids(ids))
+            yield from check_thread(core.state, *required_ids(ids))
         return (yield from make(ids, step, **arguments))
 
     def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
@@ -300,7 +300,7 @@ def _changed(
         return make(form, text, seen)
 
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
-    form = options.along(after.template)
+    form = options.format_for(after.template)
     known = state.document_after_step(thread_id, scope_key.key)
     if known is not None and step is not None and form.default_mode == "replace":
         try:
@@ -342,7 +342,7 @@ def _search(core: Core) -> _Parts:
 
     def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
         thread_id = ids.thread_id
-        ids = searched(ids, options.scope)
+        ids = scoped_ids(ids, options.scope)
         shown = core.state.shown_messages(thread_id)
         since, until = _in_utc(since), _in_utc(until)
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)

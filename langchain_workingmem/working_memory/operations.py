@@ -84,7 +84,7 @@ def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes,
     """Return the function that reads stored rows of a working memory; template and instructions are made once."""
     options = state.remembering
     template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
-    form = options.along(template)
+    form = options.format_for(template)
 
     def read(row: Mapping[bytes, bytes]) -> WorkingMemoryState:
         text = row.get(b"document", b"").decode()
@@ -142,7 +142,7 @@ def change_at_scope_key(
     row = yield from _read_row(scope_key)
     read = _reader(state, scope_key)
     before = read(row)
-    form = state.remembering.along(before.template)
+    form = state.remembering.format_for(before.template)
     for attempt in range(1, ATTEMPTS + 1):
         if expected is not None and expected != before.revision:
             if attempt == 1 and (yield from _is_written(state, scope_key, form, make, expected)):

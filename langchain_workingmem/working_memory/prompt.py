@@ -105,7 +105,7 @@ def working_memory_block(
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
     update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
     return render_working_memory(
-        options.along(current.template),
+        options.format_for(current.template),
         current.text,
         options.scope,
         update=None if read_only or options.read_only else update,

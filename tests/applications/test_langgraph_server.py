@@ -183,7 +183,7 @@ def test_naming_somebody_else_is_refused(url: str, talks: tuple[str, str], memor
         Client(url, "omar", user_id="maya").say("my dog", talks[1]),
         Client(url, "desk").say("my dog", context={"user_id": "maya"}),  # in the graph that trusts nobody
     )
-    assert all("IdError" in one and "names somebody else" in one for one in refused), refused
+    assert all("IdError" in one and "names another user" in one for one in refused), refused
     assert memory.threads.list(resource_id="maya") == threads
 
 

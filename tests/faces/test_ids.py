@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langchain_workingmem.errors import IdError
-from langchain_workingmem.ids import both, resolve, searched
+from langchain_workingmem.ids import required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids
 
 
@@ -92,19 +92,19 @@ def test_an_id_that_is_a_uuid_object_becomes_text() -> None:
     assert resolve(configurable(thread_id=id)).thread_id == str(id)
 
 
-@pytest.mark.parametrize("place", ["context", "configurable"])
+@pytest.mark.parametrize("source", ["context", "configurable"])
 @pytest.mark.parametrize("name", ["resource_id", "user_id"])
 @pytest.mark.parametrize("id", ["bob", "ann ", "Ann", UUID(int=7)])
-def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(place: str, name: str, id: Any) -> None:
-    context, config = ({name: id}, {}) if place == "context" else (None, configurable(**{name: id}))
+def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(source: str, name: str, id: Any) -> None:
+    context, config = ({name: id}, {}) if source == "context" else (None, configurable(**{name: id}))
     with pytest.raises(IdError, match=r"leave it out.*trust_client_ids=True") as refusal:
         resolve(config, runtime=server_run("ann", context))
     assert name in str(refusal.value)
-    assert place in str(refusal.value)
+    assert source in str(refusal.value)
     assert not {"bob", "ann", str(UUID(int=7))} & set(re.findall(r"[\w-]+", str(refusal.value)))
 
 
-def test_every_place_is_looked_at_for_somebody_else() -> None:
+def test_every_source_is_checked_for_another_user() -> None:
     with pytest.raises(IdError):
         resolve(configurable(user_id="bob"), runtime=server_run("ann", Context(user_id="ann")))
     with pytest.raises(IdError):
@@ -152,13 +152,13 @@ def test_an_empty_id_is_not_passed_over() -> None:
 
 
 def test_a_thread_alone_has_to_own_itself() -> None:
-    assert both(Ids("t")) == ("t", "t")
-    assert searched(Ids("t"), "resource") == searched(Ids("t"), "thread") == Ids("t", "t")
-    assert searched(Ids("t", "u"), "resource") == Ids(None, "u")
+    assert required_ids(Ids("t")) == ("t", "t")
+    assert scoped_ids(Ids("t"), "resource") == scoped_ids(Ids("t"), "thread") == Ids("t", "t")
+    assert scoped_ids(Ids("t", "u"), "resource") == Ids(None, "u")
     with pytest.raises(IdError, match="thread_id is missing"):
-        both(Ids(None, "u"))
+        required_ids(Ids(None, "u"))
     with pytest.raises(IdError, match="resource_id is empty"):
-        both(Ids("t", ""))
+        required_ids(Ids("t", ""))
 
 
 class State(TypedDict):
@@ -189,11 +189,11 @@ def test_outside_of_a_graph_there_is_no_context() -> None:
     assert resolve(configurable(thread_id="t")) == Ids("t", None)
 
 
-@pytest.mark.parametrize("place", ["configurable", "context"])
-def test_two_names_for_one_user_must_agree(place: str) -> None:
+@pytest.mark.parametrize("source", ["configurable", "context"])
+def test_two_names_for_one_user_must_agree(source: str) -> None:
     both_names = {"thread_id": "t", "resource_id": "jonas", "user_id": "maya"}
-    runtime: Any = Runtime(context=Context(resource_id="jonas", user_id="maya") if place == "context" else None)
-    config: Any = {"configurable": both_names if place == "configurable" else {"thread_id": "t"}}
+    runtime: Any = Runtime(context=Context(resource_id="jonas", user_id="maya") if source == "context" else None)
+    config: Any = {"configurable": both_names if source == "configurable" else {"thread_id": "t"}}
     with pytest.raises(IdError, match="name different users"):
         resolve(config, runtime=runtime)
     agreed: Any = {"configurable": {**both_names, "user_id": "jonas"}}

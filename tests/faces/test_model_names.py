@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langchain_workingmem import Memory, OptionError, TitleOptions
-from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem.chat_models import chat_model_by_name, check_model_name
 from langchain_workingmem.embeddings import embeddings_by_name
-from langchain_workingmem.options import check_model_name
 from langchain_workingmem.store import RedisMemoryStore
 
 
@@ -26,7 +25,7 @@ def test_a_slash_in_place_of_the_colon_is_refused_with_the_name_that_is_meant(na
             make(name)
 
 
-def test_every_place_that_takes_a_name_says_so() -> None:
+def test_every_argument_that_takes_a_name_says_so() -> None:
     with pytest.raises(OptionError, match=r"^embeddings='openai/small'.* use 'openai:small'"):
         Memory(embeddings="openai/small")
     with pytest.raises(OptionError, match=r"^model='openai/gpt-5-mini'.* use 'openai:gpt-5-mini'"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 from uuid import UUID
@@ -21,7 +20,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.options import RecallArguments
 from langchain_workingmem.retriever import SemanticRecallRetriever
 from tests.faces.nodes_samples import Recording
 from tests.helpers.embeddings import WordEmbeddings
@@ -166,10 +165,10 @@ def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
     assert {document.metadata["role"] for document in documents} == {"ai"}
 
 
-def test_it_takes_all_that_a_search_takes() -> None:
-    asked, search = (inspect.signature(one).parameters for one in (Memory.as_retriever, Query.of))
-    told = [name for name, one in search.items() if one.kind is one.KEYWORD_ONLY]
-    assert list(asked) == ["self", *told, "trust_client_ids"]
+def test_it_has_a_field_for_each_argument_of_a_search() -> None:
+    inherited = {*BaseRetriever.model_fields, "memory", "thread_id", "resource_id", "trust_client_ids"}
+    own = {name for name in SemanticRecallRetriever.model_fields if name not in inherited}
+    assert own == {*RecallArguments.__annotations__} - {"metadata"} | {"metadata_filter"}
 
 
 @pytest.mark.parametrize(

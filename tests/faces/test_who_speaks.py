@@ -112,7 +112,7 @@ def test_to_name_somebody_else_in_the_context_is_refused(
     tell(shared, "bob", "of bob")
     before = everything(shared, "bob", "of bob")
     said = refused(name, IdError, {"thread_id": "t", **signed_in("ann")}, context)
-    assert "in the context names somebody else" in said
+    assert "in the context names another user" in said
     assert everything(shared, "bob", "of bob") == before
 
 

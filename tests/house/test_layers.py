@@ -39,7 +39,7 @@ LAYERS = [
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
     {"faces"},
     {"memory"},
-    {"middleware", "cli", "__init__"},
+    {"middleware", "agent_turns", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {

@@ -99,14 +99,14 @@ def test_older_turns_are_shown_as_they_were_said(bench: Bench, saver: InMemorySa
 
 
 def in_the_prompt(bench: Bench) -> Memory:
-    """A memory that stands behind the system prompt."""
+    """A memory that is shown after the system prompt."""
     return bench.recalling(
         recall=RecallOptions(top_k=1, message_range=0, placement="system"),
         working_memory=WorkingMemoryOptions(template="", placement="system"),
     )
 
 
-def test_placement_system_puts_recall_and_then_working_memory_behind_the_prompt(bench: Bench) -> None:
+def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(bench: Bench) -> None:
     memory = in_the_prompt(bench)
     memory.working_memory.update("Ann has a cat", **TURN)
     seed(memory, "my cat is named Molly", thread="pets")
@@ -121,7 +121,7 @@ def test_placement_system_puts_recall_and_then_working_memory_behind_the_prompt(
     assert remembered(model.seen[0]) == ""
 
 
-def test_each_part_has_a_placement_of_its_own(bench: Bench) -> None:
+def test_each_part_has_its_own_placement(bench: Bench) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template="", placement="system"))
     seed(memory, "my cat is named Molly", thread="pets")
     model = Scripted.says("Molly")
@@ -131,7 +131,7 @@ def test_each_part_has_a_placement_of_its_own(bench: Bench) -> None:
     assert "Molly" in remembered(model.seen[0])
 
 
-def test_without_words_of_the_user_memory_stands_behind_the_prompt(bench: Bench) -> None:
+def test_without_words_of_the_user_memory_comes_after_the_prompt(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says("hi")
     bench.run(agent_of(model, memory, system_prompt=PROMPT), {"messages": [AIMessage("Welcome back!")]})

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions, agent_turns
+from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem.agent_turns import AgentTurns, HookCall
 from langchain_workingmem.errors import EmbeddingError, RedisConnectionError
+from langchain_workingmem.history import save_messages
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import (
     Bench,
@@ -63,59 +66,63 @@ def test_tools_that_the_agent_is_given(bench: Bench, chosen: list[str] | None, g
     assert sorted(model.tools[0]) == sorted([*given, "weather"])
 
 
-class Watched(MemoryMiddleware):
-    """Counts how often it begins to save the question beside a call of the model."""
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[HookCall]:
+    """Return the calls of the model beside which a question began to be saved."""
+    calls: list[HookCall] = []
+    save = AgentTurns.save_question
 
-    begun = 0
+    def watched(turns: AgentTurns, call: HookCall) -> Plan[None]:
+        calls.append(call)
+        return save(turns, call)
 
-    def _save_question(self, *arguments: Any) -> Any:
-        self.begun += 1
-        return super()._save_question(*arguments)
+    monkeypatch.setattr(AgentTurns, "save_question", watched)
+    return calls
 
 
 @pytest.mark.parametrize(
     ("options", "call"),
     [({"read_only": True}, {}), ({"persist": False}, {}), ({}, {"read_only": True}), ({}, {"persist": False})],
 )
-def test_where_nothing_is_saved_nothing_runs_beside_the_model(bench: Bench, options: Any, call: Any) -> None:
-    middleware = Watched(bench.memory(), **options)
+def test_where_nothing_is_saved_nothing_runs_beside_the_model(
+    bench: Bench, begun: list[HookCall], options: Any, call: Any
+) -> None:
+    middleware = MemoryMiddleware(bench.memory(), **options)
     bench.run(create_agent(Scripted.says("hi"), [], middleware=[middleware]), ask("q"), configured("t", memory=call))
-    assert middleware.begun == 0
+    assert begun == []
 
 
-def test_a_question_is_saved_beside_one_call_of_the_model(bench: Bench) -> None:
+def test_a_question_is_saved_beside_one_call_of_the_model(bench: Bench, begun: list[HookCall]) -> None:
     model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "sunny")
-    middleware = Watched(bench.memory())
+    middleware = MemoryMiddleware(bench.memory())
     bench.run(create_agent(model, [weather], middleware=[middleware]), ask("weather?"))
-    assert middleware.begun == 1
+    assert len(begun) == 1
 
 
-def test_a_question_that_is_stored_is_saved_beside_no_call_of_the_model(bench: Bench) -> None:
+def test_a_question_that_is_stored_is_saved_beside_no_call_of_the_model(bench: Bench, begun: list[HookCall]) -> None:
     memory = bench.memory()
     seed(memory, "hello", "hi", "weather?")
     given = {"messages": [HumanMessage("hello"), AIMessage("hi"), HumanMessage("weather?")]}  # sent again, without ids
     model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "sunny")
-    middleware = Watched(memory)
+    middleware = MemoryMiddleware(memory)
     bench.run(create_agent(model, [weather], middleware=[middleware]), given)
-    assert middleware.begun == 0
+    assert begun == []
     assert stored(memory)[:4] == ["human: hello", "ai: hi", "human: weather?", "ai: weather#a-0"]
 
 
-class Buggy(MemoryMiddleware):
-    """Fails once, by a mistake of its own, when it saves."""
-
-    failed = False
-
-    def _saving(self, *arguments: Any) -> Any:
-        if not self.failed:
-            self.failed = True
-            raise KeyError("a bug")
-        return super()._saving(*arguments)
-
-
-def test_a_bug_beside_the_model_is_in_the_log_and_costs_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_beside_the_model_is_in_the_log_and_costs_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = bench.memory()
-    bench.run(create_agent(Scripted.says("hi"), [], middleware=[Buggy(memory)]), ask("q"))
+    bugs = [KeyError("a bug")]
+
+    def save(*arguments: Any, **options: Any) -> Plan[list[BaseMessage]]:
+        if bugs:
+            raise bugs.pop()
+        return save_messages(*arguments, **options)
+
+    monkeypatch.setattr(agent_turns, "save_messages", save)
+    bench.run(create_agent(Scripted.says("hi"), [], middleware=[MemoryMiddleware(memory)]), ask("q"))
     (record,) = caplog.records
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)

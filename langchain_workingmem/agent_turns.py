@@ -1,0 +1,225 @@
+"""The turns of an agent while they run: what `MemoryMiddleware` keeps between its hooks, and the plans that read and save."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langchain_workingmem._redis.process_cache import Recent
+from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
+from langchain_workingmem.ids import required_ids, resolve, thread_of
+from langchain_workingmem.nodes import kind_of
+from langchain_workingmem.percall import PerCall
+from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
+from langchain_workingmem.working_memory import read_working_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_workingmem._engine.breaker import Part
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.options import Ids, OnError
+
+_log = logging.getLogger("langchain_workingmem")
+
+Key: TypeAlias = "tuple[Ids, str]"  # the second says which agent of a run
+MOST_TURNS = 256  # that are kept; one that is dropped is read again
+
+outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """What one call of a hook knows: the conversation as it is now, its ids, and what the config of the run says."""
+
+    messages: Sequence[BaseMessage]
+    ids: Ids
+    namespace: str  # LangGraph's name for the agent within its run
+    limits: PerCall
+    kind: Kind
+    is_nested: bool  # the agent runs inside a tool of another agent
+
+    @classmethod
+    def of(
+        cls, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, trust_client_ids: bool
+    ) -> HookCall:
+        """Find the ids as `resolve` does, and read the rest from the config."""
+        ids = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
+        is_nested = _is_nested(namespace, config)
+        kind: Kind = "part" if is_nested else kind_of(config)
+        return cls(messages, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
+
+    @property
+    def key(self) -> Key:
+        """Return what the turn is kept under."""
+        return self.ids, self.namespace
+
+
+def _is_nested(namespace: str, config: RunnableConfig) -> bool:
+    """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
+
+    The middleware of the other one says so. Without one, LangGraph's usual name for the node of the tools does.
+    """
+    if (outer := outer_thread.get()) is not None:
+        return outer == thread_of(config)
+    return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn:
+    """What is known during one turn. It is no part of the agent's state, because all of a state is streamed to clients."""
+
+    question: str | None  # id of the message that the turn answers
+    gathered: Gathered
+    branch: Branch  # what is still to be written about the list that the run began with
+    saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
+
+    @classmethod
+    def of(cls, call: HookCall, gathered: Gathered | None = None) -> AgentTurn:
+        """Begin a turn with what was gathered; None: nothing is known of the thread."""
+        asked = question(call.messages)
+        branch = gathered.branch if gathered else Branch(kind=call.kind)
+        return cls(asked.id if asked else None, gathered or Gathered(""), branch)
+
+    def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a state that the thread does not hold yet, under their id or another one."""
+        fresh = to_save(messages, self.branch, self.gathered.seqs)
+        return [message for message in fresh if self.saved.get(message.id or "") != message]
+
+    def with_saved(self, messages: Sequence[BaseMessage]) -> AgentTurn:
+        """Remember that messages and the branch are saved."""
+        known = {message.id: message for message in messages if message.id}
+        branch = replace(self.branch.without_changes(), question=self.branch.question or self.question or "")
+        return replace(self, branch=branch, saved={**self.saved, **known})
+
+
+class AgentTurns:
+    """The turns of one middleware that are running, and their plans."""
+
+    def __init__(self, plans: Turn, *, persist: bool) -> None:
+        self._plans = plans
+        self._core = plans.core
+        self._persist = persist
+        self._turns: Recent[Key, AgentTurn] = Recent(MOST_TURNS)
+        self._begun: Recent[Key, Sequence[BaseMessage]] = Recent(MOST_TURNS)
+
+    def begin(self, call: HookCall) -> None:
+        """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
+        self._turns.pop(call.key)
+        self._begun.put(call.key, [*call.messages])
+
+    def find(self, call: HookCall) -> AgentTurn | None:
+        """Return the turn of these messages; a summary may have removed its question from them."""
+        found = self._turns.get(call.key)
+        asked = question(call.messages)
+        return found if found and (asked is None or asked.id == found.question) else None
+
+    def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
+        """Keep a turn for the hooks that follow."""
+        self._turns.put(call.key, turn)
+        return turn
+
+    def forget(self, call: HookCall) -> AgentTurn | None:
+        """Drop the turn, and return what was known."""
+        return self._turns.pop(call.key)
+
+    def end(self, call: HookCall) -> None:
+        """Drop the turn, and what the model was shown in it."""
+        self.forget(call)
+        self._core.state.forget_shown_messages(call.ids.thread_id)
+
+    def saves(self, call: HookCall) -> bool:
+        """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
+        return self._persist and call.limits.saves and not call.is_nested
+
+    def saves_question(self, call: HookCall, turn: AgentTurn) -> bool:
+        """Tell whether this is the first model call of a turn, and there is something to save during it."""
+        return not turn.saved and self.saves(call) and (turn.branch.has_changes or bool(turn.unsaved(call.messages)))
+
+    def prepare(self, call: HookCall) -> Plan[AgentTurn]:
+        """Gather what the store knows, once a turn; later only read working memory."""
+        before = self.find(call)
+        thread_id = call.ids.thread_id
+        try:
+            if before is not None:
+                refreshing = self._refresh(before, call)
+                return self.keep(call, (yield from self._core.with_breaker(refreshing, thread_id, "within")))
+            messages = self._begun.pop(call.key) or call.messages
+            gathering = call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind)
+            part: Part = "within" if call.is_nested else "begins"
+            gathered = yield from self._core.with_breaker(gathering, thread_id, part)
+        except (IdError, OptionError, ThreadOwnershipError):
+            raise  # a mistake of the program or of the client: it fails the same way every time
+        except WorkingMemError as error:
+            if self._core.on_error == "raise":
+                raise
+            _log.warning("the agent answers without memory: %s", error)
+            return self.keep(call, before or AgentTurn.of(call))
+        if call.is_nested:  # the outer conversation is not that of an agent in a tool
+            gathered = replace(gathered, stored=[])
+        return self.keep(call, AgentTurn.of(call, gathered))
+
+    def _refresh(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:
+        if before.gathered.working_memory is None:
+            return before
+        state = yield from read_working_memory(self._core.state, *required_ids(call.ids))
+        return replace(before, gathered=replace(before.gathered, working_memory=state))
+
+    def save(self, call: HookCall, *, on_error: OnError | None = None) -> Plan[None]:
+        """Save what is new; no round trip when nothing is."""
+        if not self.saves(call):
+            return
+        before = self.find(call)
+        turn = before or AgentTurn.of(call)
+        fresh = turn.unsaved(call.messages)
+        if not fresh and not turn.branch.has_changes:
+            return
+        on_error = on_error or self._core.on_error
+        try:
+            ids = required_ids(call.ids)
+            plan = save_messages(self._core, fresh, *ids, on_error=on_error, branch=turn.branch, title_model=turn.model)
+            yield from self._core.with_breaker(plan, ids[0], "within")
+        except WorkingMemError as error:
+            if on_error == "raise":
+                raise
+            _log.warning("the turn is not saved: %s", error)
+            return
+        if before is not None:
+            self._core.state.add_shown_messages(ids[0], [message.id for message in fresh if message.id])
+            self.keep(call, turn.with_saved(fresh))
+
+    def save_question(self, call: HookCall) -> Plan[None]:
+        """Save the user's message before it is answered; what fails here is tried again after the answer."""
+        try:
+            yield from self.save(call, on_error="raise")
+        except WorkingMemError as error:
+            _log.info("the question is saved after the answer: %s", error)
+        except Exception:  # noqa: BLE001 - a bug is logged, and raised when it is tried again
+            _log.exception("saving the question during the model call failed; it is saved after the answer")
+
+    def fail(self, call: HookCall, error: Exception) -> Plan[None]:
+        """Save the turn so far, and forget it, because it may never go on.
+
+        A turn that the provider refuses is stored as refused: else it is sent, and refused, with every later question.
+        """
+        yield from self.save(call, on_error="log")
+        turn = self.forget(call)
+        if turn is None or not self.saves(call) or not is_refusal(error):
+            return
+        ids = [turn.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(call.messages)]
+        try:
+            owner = required_ids(call.ids)
+            refusing = refuse_messages(self._core.state, *owner, [id for id in ids if is_utf8(id)])
+            yield from self._core.with_breaker(refusing, owner[0], "within")
+        except WorkingMemError as failure:
+            _log.warning("a question that the provider has refused is sent again: %s", failure)
