@@ -25,10 +25,7 @@ class Trace:
     def enter(self, effect: Enter) -> Any:
         """Begin a run; None without a listener."""
         start = self._start(effect, CallbackManager)
-        if start is None:
-            return None
-        self._open.append(start())
-        return self._open[-1]
+        return start and self._opened(start())
 
     def leave(self, effect: Leave) -> None:
         """End a run."""
@@ -38,10 +35,7 @@ class Trace:
     async def aenter(self, effect: Enter) -> Any:
         """Async twin of `enter`."""
         start = self._start(effect, AsyncCallbackManager)
-        if start is None:
-            return None
-        self._open.append(await start())
-        return self._open[-1]
+        return start and self._opened(await start())
 
     async def aleave(self, effect: Leave) -> None:
         """Async twin of `leave`."""
@@ -54,6 +48,10 @@ class Trace:
             return None
         start = manager.on_retriever_start if effect.kind == "retriever" else manager.on_chain_start
         return partial(start, {"name": effect.name}, effect.input, name=effect.name)
+
+    def _opened(self, run: Any) -> Any:
+        self._open.append(run)
+        return run
 
     def _manager(self, kind: Any) -> Any:
         if self._open:

@@ -148,7 +148,7 @@ def _word(part: str | Mapping[Any, Any]) -> str:
 
 
 def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str]]:
-    """Separate the user's words from the memory in front of them: return the messages, and the texts of memory."""
+    """Separate the user's words from the memory in front of them; return the messages, and the texts of memory."""
     own, front = [], []
     for message in messages:
         original = message.additional_kwargs.get(ORIGINAL)
