@@ -135,10 +135,10 @@ class Runner(_Base["SyncClient"]):
         return None
 
     def _send(self, effect: effects.Send) -> list[Any]:
-        client, replies = self.client, list[Any]()
-        for commands in _trips(client, effect):
-            replies += self._call(client, commands, at_most_once=effect.at_most_once)
-        return replies
+        client, commands, once = self.client, effect.commands, effect.at_most_once
+        if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
+            return [reply for one in commands for reply in self._call(client, [one], at_most_once=once)]
+        return self._call(client, commands, at_most_once=once)
 
     def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
         client, count = self.client, 1
@@ -294,10 +294,10 @@ class AsyncRunner(_Base["AsyncClient"]):
         return None
 
     async def _send(self, effect: effects.Send) -> list[Any]:
-        client, replies = await self.client(), list[Any]()
-        for commands in _trips(client, effect):
-            replies += await self._call(client, commands, at_most_once=effect.at_most_once)
-        return replies
+        client, commands, once = await self.client(), effect.commands, effect.at_most_once
+        if effect.in_order and isinstance(client, AsyncRedisCluster):  # its nodes work in parallel
+            return [reply for one in commands for reply in await self._call(client, [one], at_most_once=once)]
+        return await self._call(client, commands, at_most_once=once)
 
     async def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
         client, count = await self.client(), 1
@@ -348,13 +348,6 @@ class AsyncRunner(_Base["AsyncClient"]):
         self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
-
-
-def _trips(client: object, effect: effects.Send) -> Sequence[Sequence[Command]]:
-    """Divide commands into round trips: one each where the order counts in a cluster, whose nodes work in parallel."""
-    if effect.in_order and isinstance(client, RedisCluster | AsyncRedisCluster):
-        return [[command] for command in effect.commands]
-    return [effect.commands]
 
 
 def _cancellations() -> int:
