@@ -42,10 +42,7 @@ class EmbeddedRedis:
         start_timeout: timedelta = timedelta(seconds=10),
     ) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
-            raise OptionError(
-                f"path is {path!r}",
-                remedy="give the name of a directory, or None for a temporary one",
-            )
+            raise OptionError(f"path is {path!r}", remedy="give the name of a directory, or None for a temporary one")
         # not checked by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
             raise OptionError(f"appendfsync is {appendfsync!r}", remedy=f"use one of {', '.join(allowed)}")
@@ -55,7 +52,7 @@ class EmbeddedRedis:
         self._appendfsync = appendfsync
         self._start_timeout = start_timeout
         self._mutex = threading.Lock()
-        self._claim: tuple[Path, int] | None = None  # the directory without links, and its lock
+        self._claim: tuple[Path, int] | None = None  # the resolved path of the directory, and its lock
         self._release: weakref.finalize[[int], EmbeddedRedis] | None = None
         self._url: str | None = None
 

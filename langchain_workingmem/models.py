@@ -55,8 +55,7 @@ class Thread(_Shown):
     updated_at: datetime
     message_count: int
     clone_of: str | None = None
-    # the clone is still being written, or its writer died: clone with its id again, or delete it
-    unfinished: bool = False
+    unfinished: bool = False  # an incomplete clone; if its writer died, clone with its id again, or delete it
 
     def _picture(self) -> Picture:
         cells = _thread_row(self)
@@ -124,7 +123,7 @@ class StoredMessage:
     seq: int  # position in the thread: assigned by the server, rising, never reused
     stored_at: datetime  # strictly rising within a thread
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
-    refused: bool = False  # a provider refused it, so no model is shown it again
+    refused: bool = False  # a provider refused it, so models no longer receive it
     upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
 
 
@@ -295,7 +294,7 @@ class WorkingMemoryDiff(_Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext(_Shown):
-    """What a model is shown at one turn."""
+    """The input of the model for one turn."""
 
     messages: list[BaseMessage]  # the history and the new messages; memory may be in front of a copy of the question
     system: list[str]  # blocks to put after your own system prompt, in this order; empty with placement="question"

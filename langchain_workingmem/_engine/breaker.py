@@ -1,4 +1,4 @@
-"""The circuit breaker of a memory: after Redis has failed, agents that can do without it do not wait for it each time."""
+"""The circuit breaker: after Redis has failed, agents continue without memory and do not wait for Redis in each call."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a call is to the turn of its thread: its first question to memory, a later one, or not known to be in a turn.
+# The position of a call in the turn of its thread: the first call, a later one, or a call outside of any known turn.
 Part: TypeAlias = Literal["begins", "within", "alone"]
 
 PAUSE = 5.0  # seconds until one call is let through again
-LONGEST_TURN = 60.0  # seconds; a turn that takes longer, or goes on after an interrupt, may ask again
-_MOST_TURNS = 10_000  # that are kept in mind
+LONGEST_TURN = 60.0  # seconds; after them, for example after an interrupt, a turn may ask Redis again
+_MOST_TURNS = 10_000  # limit of `_lost`
 _log = logging.getLogger("langchain_workingmem")
 
 
 class Breaker:
-    """Closed while Redis answers; open after it has failed, and then one call every few seconds is let through.
+    """Closed while Redis answers. Open after a failure: then one call every `pause` seconds may ask Redis.
 
-    A turn that went without memory once goes on without it: none of its later calls is let through, however long its
-    tools take, so that a turn waits for a silent server once. Any reply of Redis closes the breaker.
+    A turn that has continued without memory once does so until its end, so that each turn waits for a silent server at most
+    once. Any reply of Redis closes the breaker.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, pause: float = PAUSE) -> None:
         self.clock = clock
         self.pause = pause
-        self._since: float | None = None  # open since then
-        self._next = 0.0  # when a call is let through again
-        self._lost: dict[str | None, float] = {}  # threads whose turns go without memory, and since when
+        self._since: float | None = None  # the time of the failure; None: closed
+        self._next = 0.0  # the time when a call may ask Redis again
+        self._lost: dict[str | None, float] = {}  # the threads whose turns are without memory, and since when
         self._lock = Lock()
 
     @property
     def open_for(self) -> float | None:
-        """Return for how many seconds it has been open, None while it is closed."""
+        """The seconds since it has opened; None while it is closed."""
         since = self._since
         return None if since is None else self.clock() - since
 
     def admits(self, thread_id: str | None, part: Part) -> bool:
-        """Tell whether a call may ask Redis now."""
+        """Return whether a call may ask Redis now."""
         with self._lock:
             if part == "begins":
                 self._lost.pop(thread_id, None)
@@ -56,20 +56,18 @@ class Breaker:
             return False
 
     def fail(self, thread_id: str | None, part: Part) -> None:
-        """Open: Redis did not answer this call."""
+        """Open, because Redis did not answer this call."""
         with self._lock:
             now = self.clock()
             if self._since is None:
                 self._since = now
-                _log.warning(
-                    "Redis has failed: it is asked again every %g s, until then agents go without memory", self.pause
-                )
+                _log.warning("Redis has failed: agents continue without memory, and ask again every %g s", self.pause)
             self._next = now + self.pause
             self._lose(thread_id, part, now)
 
     def close(self) -> None:
-        """Close: Redis has answered somebody."""
-        if self._since is None:  # nearly always
+        """Close, because Redis has answered."""
+        if self._since is None:
             return
         with self._lock:
             self._since = None
@@ -77,7 +75,7 @@ class Breaker:
         _log.warning("Redis answers again")
 
     def _lose(self, thread_id: str | None, part: Part, since: float) -> None:
-        if part == "alone":  # nobody would say when its turn is over
+        if part == "alone":  # the end of its turn is not known
             return
         if len(self._lost) >= _MOST_TURNS:
             self._lost.clear()

@@ -1,4 +1,4 @@
-"""The runners of a `Memory` or a store: for a URL, or for clients that stay their owner's."""
+"""Makes the two runners of a `Memory` or a store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def runners(
     connect_timeout: timedelta,
     embedder: Embedder,
 ) -> tuple[Runner, AsyncRunner]:
-    """Make the runners for a URL (None: the environment's), or for clients that stay their owner's."""
+    """Make the runners for a URL (None: REDIS_URL of the environment, or localhost), or for clients of the caller."""
     check_time(timeout, "timeout")
     check_time(connect_timeout, "connect_timeout")
     given = client is not None or async_client is not None
@@ -40,16 +40,14 @@ def runners(
         )
     url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
 
-    def connect(make: Callable[[str, timedelta, timedelta], T], missing: str) -> T:
+    def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
         if url is None:
-            calls = "sync" if missing == "client" else "async"
-            raise OptionError(
-                f"no client for {calls} calls", remedy=f"pass {missing}=... as well, or a redis_url instead of clients"
-            )
+            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(f"no client for {calls} calls", remedy=remedy)
         return make(url, timeout, connect_timeout)
 
-    # not partial, which would show the URL, with its password, in its repr
+    # not partial, whose repr shows the URL with its password
     return (
-        Runner(lambda: connect(clients.sync_client, "client"), embedder, borrowed=client),
-        AsyncRunner(lambda: connect(clients.async_client, "async_client"), embedder, borrowed=async_client),
+        Runner(lambda: connect(clients.sync_client, "sync", "client"), embedder, borrowed=client),
+        AsyncRunner(lambda: connect(clients.async_client, "async", "async_client"), embedder, borrowed=async_client),
     )

@@ -1,15 +1,14 @@
-"""The effects of a storage plan, and `send`, the way that plans reach Redis.
+"""The effects that plans yield, and `send`, with which plans call Redis.
 
-A plan is a generator: it yields effects, is sent their results, and returns a model. `io.runners` performs the
-effects, once for sync and once for async callers, so the operation itself is written a single time. One `Send`
-is one round trip; an error of the connection or of the embedding model is thrown into the plan at its `yield`.
+A plan is a generator: it yields effects, receives their results, and returns a record. `runners` performs the effects for
+sync and for async callers, so each operation is written once. One `Send` is one round trip. Errors of Redis and of the
+models are thrown into the plan at its `yield`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -33,16 +32,16 @@ Command: TypeAlias = "tuple[Argument, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One pipeline to Redis. Its result holds a reply per command; a refused command's is a `RedisReplyError`."""
+    """One pipeline to Redis. The result is one reply per command; a refused command gives a `RedisReplyError`."""
 
     commands: Sequence[Command]
-    at_most_once: bool = False  # not again after a lost reply: to do it twice would do harm, or give another answer
-    in_order: bool = False  # also in a cluster, whose nodes work at the same time: there one trip per command
+    at_most_once: bool = False  # do not repeat after a lost reply: a second run does harm or gives another answer
+    in_order: bool = False  # keep the order in a cluster too, with one trip per command: its nodes work in parallel
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One step through all keys of a pattern, on every node. Its result: the keys, and the next step, None at the end."""
+    """One step through all keys of a pattern, on every node. The result is the keys and the next step, None at the end."""
 
     pattern: str
     node: int = 0
@@ -51,11 +50,11 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """One call of the embedding model. Its result is a float array of shape (texts, dimensions)."""
+    """One call of the embedding model. The result is a float array of shape (texts, dimensions)."""
 
     texts: Sequence[str]
-    query: bool = False  # models may embed a question otherwise than a document
-    fresh: bool = False  # ask the model, whatever is remembered
+    query: bool = False  # the texts are questions, which some models embed differently
+    fresh: bool = False  # do not read the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,12 @@ class Pause:
     """Wait before the next effect."""
 
     seconds: float
-    jitter: bool = False  # wait for a random part of that time, so that rivals do not meet again
+    jitter: bool = False  # wait for a random part of the time, so that competing writers do not meet again
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Tell whoever watches how far a long operation has come."""
+    """Report the progress of a long operation to the caller."""
 
     done: int
     total: int
@@ -76,21 +75,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Take the next item of what the caller has passed, an iterator or an async one. Its result is (item,), () at the end."""
+    """Take the next item of an iterator of the caller. The result is (item,), or () at the end."""
 
     source: Iterator[Any] | AsyncIterator[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Hand items to the caller of `stream` while the plan goes on."""
+    """Give items to the caller of `stream` while the plan continues."""
 
     items: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One call of a chat model. Its result is the answer, an AIMessage."""
+    """One call of a chat model. The result is its answer, an AIMessage."""
 
     model: BaseChatModel
     messages: Sequence[BaseMessage]
@@ -98,21 +97,21 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Run a plan in the background; nobody waits for it but `close`."""
+    """Run a plan in the background; only `close` waits for it."""
 
     plan: Generator[Any, Any, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something long to do that needs no server. Its result is what the call returns; no event loop waits for it."""
+    """A long computation without I/O. The result is what the call returns; the async runner uses a thread."""
 
     call: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Begin a run that callbacks and LangSmith see. Its result is for `Leave`."""
+    """Begin a run for callbacks and LangSmith. The result is for `Leave`."""
 
     kind: Literal["chain", "retriever"]
     name: str
@@ -121,7 +120,7 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """End a run, with what came out of it or with the error that ended it."""
+    """End a run with its output or its error."""
 
     run: Any
     output: Any = None
@@ -129,24 +128,33 @@ class Leave:
 
 
 Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Work | Enter | Leave"
+T = TypeVar("T")
+Plan: TypeAlias = Generator[Effect, Any, T]
+
+PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
+FEW = 2  # repeats for a caller that can go on without memory
+IMPATIENT = 0.3  # seconds of failures, after which nothing is repeated for such a caller
+LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
 _NO_SEARCH = (
     "use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
     "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
     "listings, pass create_index=False"
 )
-
-T = TypeVar("T")
-Plan: TypeAlias = Generator[Effect, Any, T]
+SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
 
 
-PAUSES = (0.05, 0.25, 1.0)  # seconds before a `Send` is repeated: a restart takes no longer, a caller may wait as long
-FEW = 2  # repeats for a caller who can do without
-LONG = 100_000  # characters or bytes that are worked on for some milliseconds; a thread of its own costs 0.1
-IMPATIENT = 0.3  # seconds that failing may take him: behind that nothing is repeated
+def as_eval(command: Command) -> Command:
+    """Replace the digest of a script call by its source, for a server that does not know the script."""
+    return ("EVAL", SCRIPT_SOURCES[command[1]], *command[2:])
+
+
+def advance(plan: Plan[Any], outcome: Any) -> Effect:
+    """Give a plan the outcome of its effect, a result or an error, and return its next effect."""
+    return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
 def _persist(effect: Send | Scan) -> Plan[Any]:
-    """Perform an effect, and again after a pause, as often as the error says that this makes sense and does no harm."""
+    """Perform an effect, and repeat it after pauses while the error allows it and a repeat does no harm."""
     for failures, seconds in enumerate(PAUSES):
         try:
             return (yield effect)
@@ -158,47 +166,45 @@ def _persist(effect: Send | Scan) -> Plan[Any]:
 
 
 def scan(step: Scan) -> Plan[tuple[list[bytes], Scan | None]]:
-    """Take a step through the keys, again when the connection fails: return the keys, and the next step."""
+    """Take one step through the keys, with repeats; return the keys and the next step."""
     return (yield from _persist(step))  # type: ignore[no-any-return]
 
 
 def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Command], Command]) -> Plan[None]:
-    """Send what was refused with a code again, changed, and where the order counts what stands behind it.
+    """Send the commands that were refused with this code again, changed, and replace their replies.
 
-    The replies take the places of the old ones.
+    With `in_order`, all commands after the first refused one are sent again too.
     """
-    lost = [place for place, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == code]
-    if not lost:
+    refused = [at for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == code]
+    if not refused:
         return
     commands = effect.commands
-    places = range(lost[0], len(commands)) if effect.in_order else lost
-    again = [change(commands[place]) if place in lost else commands[place] for place in places]
-    for place, reply in zip(places, (yield from _persist(replace(effect, commands=again))), strict=True):
-        replies[place] = reply
+    positions = range(refused[0], len(commands)) if effect.in_order else refused
+    again = [change(commands[at]) if at in refused else commands[at] for at in positions]
+    for at, reply in zip(positions, (yield from _persist(replace(effect, commands=again))), strict=True):
+        replies[at] = reply
 
 
 def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
-    """Run a plan for somebody who can do without it: little is repeated, and nothing after a timeout.
+    """Run a plan for a caller that can go on without memory: few repeats, and none after a timeout.
 
-    What is left of the pauses mends a connection that the server closed while it was idle.
+    The few that are left replace a connection that the server closed while it was idle.
     """
     spent = 0.0
-    step: Callable[[], Effect] = partial(next, plan)
+    outcome: Any = None
     try:
         while True:
-            try:
-                effect = step()
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+            effect = advance(plan, outcome)
             began = clock()
             try:
-                step = partial(plan.send, (yield effect))
-            except RedisConnectionError as error:
-                spent += clock() - began
-                error.repeats = 0 if error.timed_out or spent > IMPATIENT else min(error.repeats, FEW)
-                step = partial(plan.throw, error)
+                outcome = yield effect
             except WorkingMemError as error:
-                step = partial(plan.throw, error)
+                outcome = error
+                if isinstance(error, RedisConnectionError):
+                    spent += clock() - began
+                    error.repeats = 0 if error.timed_out or spent > IMPATIENT else min(error.repeats, FEW)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
     finally:
         plan.close()
 
@@ -206,10 +212,9 @@ def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
 def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    When the connection fails they are sent again, unless they are sent `at_most_once`. A server that was restarted has
-    forgotten our scripts; those calls are repeated with their source, and where the order counts, what stands behind
-    them. A server that runs somebody's script for too long refuses everything as BUSY, and has done nothing of it: that is
-    sent again as well. A server without Search raises `RedisCapabilityError`.
+    When the connection fails, they are sent again, except with `at_most_once`. Two refusals mean that nothing was done, so
+    these commands are always sent again: NOSCRIPT (a restarted server has lost our scripts; they are sent as source), and
+    BUSY (the server runs a long script of another client). `RedisCapabilityError` if the server has no Search.
     """
     effect = Send(commands, at_most_once, in_order)
     replies: list[Any] = list((yield from _persist(effect)))
@@ -236,72 +241,68 @@ def send(*commands: Command, at_most_once: bool = False, in_order: bool = False)
 
 
 def compute(call: Callable[[], T], size: int) -> Plan[T]:
-    """Work on so many characters or bytes: at once if they are few, else where an event loop does not wait for it."""
+    """Do work on `size` characters or bytes: at once if they are few, else without blocking an event loop."""
     if size > LONG:
         return (yield Work(call))  # type: ignore[no-any-return]
     return call()
 
 
 def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
-    """Run plans side by side: what they send at once is one round trip, what they embed at once one call.
+    """Run plans side by side: simultaneous commands share one round trip, simultaneous texts one call of the model.
 
-    Embedding goes first, so a plan that embeds before it writes has written nothing when the model fails for another
-    one. The first error ends them all.
+    Embedding goes first, so that when the model fails, a plan that embeds before it writes has written nothing. The first
+    error ends all plans.
     """
     running = list(plans)
     results: list[Any] = [None] * len(running)
     waiting: dict[int, Effect] = {}
 
-    def go_on(place: int, step: Callable[[], Effect]) -> None:
+    def resume(number: int, outcome: Any) -> None:
         try:
-            waiting[place] = step()
+            waiting[number] = running[number].send(outcome)
         except StopIteration as done:
-            waiting.pop(place, None)
-            results[place] = done.value
+            waiting.pop(number, None)
+            results[number] = done.value
 
     try:
-        for place, plan in enumerate(running):
-            go_on(place, partial(next, plan))
+        for number in range(len(running)):
+            resume(number, None)
         while waiting:
-            merged, parts = _merged(waiting)
+            merged, parts = _merge(waiting)
             reply = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
-            for place, part in parts.items():
-                go_on(place, partial(running[place].send, reply if part is None else reply[part]))
+            for number, part in parts.items():
+                resume(number, reply if part is None else reply[part])
     finally:
         for plan in running:
             plan.close()
     return results
 
 
-def _merged(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | None]]:
-    """Join the effects of one kind, and say which part of the reply goes to which plan; None: all of it."""
+def _merge(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | None]]:
+    """Join effects of one kind; return also which part of the reply belongs to which plan, None for all of it."""
     for query in (False, True):
-        texts = {
-            place: effect.texts
-            for place, effect in waiting.items()
-            if isinstance(effect, Embed) and effect.query is query
-        }
+        texts = {at: each.texts for at, each in waiting.items() if isinstance(each, Embed) and each.query is query}
         if texts:
-            return Embed(list(chain(*texts.values())), query), _parts(texts)
-    sends = {place: effect for place, effect in waiting.items() if isinstance(effect, Send)}
+            return Embed(list(chain(*texts.values())), query), _slices(texts)
+    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send)}
     if sends:
-        commands = {place: effect.commands for place, effect in sends.items()}
+        commands = {number: effect.commands for number, effect in sends.items()}
         at_most_once = any(effect.at_most_once for effect in sends.values())
         in_order = any(effect.in_order for effect in sends.values())
-        return Send(list(chain(*commands.values())), at_most_once, in_order), _parts(commands)
-    place, effect = next(iter(waiting.items()))
-    return effect, {place: None}
+        return Send(list(chain(*commands.values())), at_most_once, in_order), _slices(commands)
+    number, effect = next(iter(waiting.items()))
+    return effect, {number: None}
 
 
-def _parts(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
-    ends = list(accumulate(map(len, shares.values()), initial=0))
-    return {place: slice(*span) for place, span in zip(shares, pairwise(ends), strict=True)}
+def _slices(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
+    ends = accumulate(map(len, shares.values()), initial=0)
+    return {number: slice(*span) for number, span in zip(shares, pairwise(ends), strict=True)}
 
 
 def traced(
     kind: Literal["chain", "retriever"], name: str, input: Any, plan: Plan[T], output: Callable[[T], Any]
 ) -> Plan[T]:
-    """Let callbacks and LangSmith see a plan as a run; it costs nothing where nobody looks."""
+    """Show a plan as a run to callbacks and LangSmith. Without a listener, `output` is not called."""
     run = yield Enter(kind, name, input)
     try:
         result = yield from plan
@@ -311,11 +312,3 @@ def traced(
     if run is not None:
         yield Leave(run, output(result))
     return result
-
-
-SCRIPT_SOURCES: dict[Argument, str] = {}
-
-
-def as_eval(command: Command) -> Command:
-    """Turn a call by digest into a call by source, for a server that does not know the script."""
-    return ("EVAL", SCRIPT_SOURCES[command[1]], *command[2:])

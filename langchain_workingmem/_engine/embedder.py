@@ -1,4 +1,4 @@
-"""The embedding model behind an LRU cache, for sync and async callers alike."""
+"""Calls the embedding model, and keeps its vectors in an LRU cache."""
 
 from __future__ import annotations
 
@@ -25,62 +25,56 @@ if TYPE_CHECKING:
     Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 
-SECONDS_A_TEXT = 1.0  # what a large model on a slow processor may need
-MOST_BYTES = 64 * 2**20  # of texts and vectors that are kept; a text may have hundreds of megabytes
-NEARLY = 1e-6  # how far numbers of two vectors may lie apart that are the same
+SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
+MOST_BYTES = 64 * 2**20  # of cached texts and vectors; one text may have hundreds of megabytes
+_TOLERANCE = 1e-6  # between the numbers of two equal vectors
 
 
 class Embedder:
-    """Embeds texts; each distinct text is sent to the model once while the cache remembers it: `cache_size` texts, and `MOST_BYTES`.
+    """Embeds texts, with a cache of at most `cache_size` vectors and `MOST_BYTES`.
 
-    A text may be a question and later a document, which models may embed differently. Those that do not are asked once for
-    both: a model whose class says so (`embeds_alike = True`), or one whose two vectors of the first such text are equal.
+    Models may embed questions and documents differently. If the class says `embeds_alike = True`, or if both vectors of the
+    first text that comes as both are equal, a text is embedded once for both.
     """
 
     def __init__(self, embeddings: Embeddings | None, cache_size: int, timeout: timedelta = EMBEDDING_TIMEOUT) -> None:
         self.embeddings = embeddings
         self._timeout = timeout.total_seconds()
         self._size = cache_size
-        self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()
-        self._bytes = 0  # of the texts and vectors in it
+        self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()  # by (is a question, text)
+        self._bytes = 0  # of the cache
         self._lock = Lock()
-        said = getattr(embeddings, "embeds_alike", None)
-        self._alike: bool | None = (
-            said if isinstance(said, bool) else None
-        )  # questions and documents; None: not known yet
+        declared = getattr(embeddings, "embeds_alike", None)
+        self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
 
     def embed(self, effect: Embed) -> Vectors:
-        """Return an array of shape (texts, dimensions). Whatever the model raises becomes `EmbeddingError`."""
+        """Return an array of shape (texts, dimensions). Any error of the model becomes `EmbeddingError`."""
         known, missing = self._look_up(effect)
         if missing:
             model = self._model
             try:
-                fresh = (
-                    [model.embed_query(text) for text in missing] if effect.query else model.embed_documents(missing)
-                )
+                ask, embed = model.embed_query, model.embed_documents
+                fresh = [ask(text) for text in missing] if effect.query else embed(missing)
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
         return np.stack([known[text] for text in effect.texts])
 
     async def aembed(self, effect: Embed) -> Vectors:
-        """Async twin of `embed`, but that a model is not waited for without end. A sync call cannot leave a model."""
+        """Async twin of `embed`, with a timeout, which a sync call of a model cannot have."""
         known, missing = self._look_up(effect)
         if missing:
             model = self._model
             seconds = self._timeout + SECONDS_A_TEXT * len(missing)
             try:
                 async with asyncio.timeout(seconds) as waiting:
-                    fresh = (
-                        [await model.aembed_query(text) for text in missing]
-                        if effect.query
-                        else await model.aembed_documents(missing)
-                    )
+                    ask, embed = model.aembed_query, model.aembed_documents
+                    fresh = [await ask(text) for text in missing] if effect.query else await embed(missing)
             except Exception as error:  # a model may raise anything
                 if waiting.expired():
                     raise EmbeddingError(
                         f"the embedding model did not answer within {seconds:g} s",
-                        remedy="see what keeps it, or give it more time with RecallOptions(embedding_timeout=...)",
+                        remedy="check the model, or give it more time with RecallOptions(embedding_timeout=...)",
                     ) from error
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
@@ -110,12 +104,13 @@ class Embedder:
         return effect.query and not self._alike, text
 
     def _compare(self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str]) -> None:
-        """Learn from the first text that was embedded both ways whether that makes a difference."""
+        """Learn whether questions and documents have equal vectors, from the first text that came as both."""
         pairs = ((known[text], self._cache.get((not effect.query, text))) for text in texts)
+        # every model may embed an empty text as zeros
         one, other = next(((one, other) for one, other in pairs if other is not None and one.any()), (None, None))
         if one is None or other is None:
             return
-        self._alike = one.shape == other.shape and bool(np.allclose(one, other, rtol=0, atol=NEARLY))
+        self._alike = one.shape == other.shape and bool(np.allclose(one, other, rtol=0, atol=_TOLERANCE))
         if self._alike:
             self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
             self._bytes = sum(_size(text, vector) for (_, text), vector in self._cache.items())
@@ -123,41 +118,38 @@ class Embedder:
     def _keep(
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
+        """Check the vectors of the model, add them to `known`, and cache them."""
         try:
-            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
-                # copies: a row of the model's array would keep all of it alive
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
+                # copies: a row of the model's array would keep the whole array in memory
                 rows = [np.array(vector, dtype=np.float32) for vector in fresh]
         except (TypeError, ValueError, OverflowError) as error:
             raise _failure(error) from error
         if len(rows) != len(texts):
-            raise EmbeddingError(
-                f"the embedding model gave {len(rows)} vectors for {len(texts)} texts", remedy="check the model"
-            )
-        sizes = {row.shape for row in (*rows, *known.values())}
+            seen = f"the embedding model gave {len(rows)} vectors for {len(texts)} texts"
+            raise EmbeddingError(seen, remedy="check the model")
+        shapes = {row.shape for row in (*rows, *known.values())}
         with self._lock:
-            # a model has one size: when it gives another, nobody knows yet which of them was the mistake
-            doubtful = any({vector.shape} != sizes for vector in islice(self._cache.values(), 1))
-            if doubtful:
+            # a model has one size; after a change it is unknown which size is wrong, so these vectors are not cached either
+            has_changed = any({vector.shape} != shapes for vector in islice(self._cache.values(), 1))
+            if has_changed:
                 self._cache.clear()
                 self._bytes = 0
-        if len(sizes) != 1 or min(sizes) == (0,) or len(min(sizes)) != 1:
-            seen = ", ".join(sorted(map(str, sizes)))
-            raise EmbeddingError(
-                f"the embedding model gave vectors of shapes {seen}", remedy="they must be flat and of one size"
-            )
-        if not all(np.isfinite(row).all() for row in rows):
-            raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
-        known.update(zip(texts, rows, strict=True))
-        if doubtful:
-            return
-        with self._lock:
+            if len(shapes) != 1 or len(min(shapes)) != 1 or min(shapes) == (0,):
+                seen = f"the embedding model gave vectors of shapes {', '.join(sorted(map(str, shapes)))}"
+                raise EmbeddingError(seen, remedy="they must be flat and of one size")
+            if not all(np.isfinite(row).all() for row in rows):
+                raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
+            known.update(zip(texts, rows, strict=True))
+            if has_changed:
+                return
             if self._alike is None:
                 self._compare(effect, known, texts)
             for text in texts:
                 self._remember(self._key(effect, text), known[text])
 
     def _remember(self, key: tuple[bool, str], vector: Vectors) -> None:
-        """Keep a vector, and forget the oldest ones."""
+        """Cache a vector, and drop the oldest ones beyond the limits."""
         old = self._cache.pop(key, None)
         if old is not None:
             self._bytes -= _size(key[1], old)
@@ -181,7 +173,7 @@ def _failure(error: Exception) -> EmbeddingError:
 
 
 def name_of(embeddings: Embeddings) -> str:
-    """Name a model such that another model has another name, as far as it tells."""
+    """Return the model's own name, else the name of its class."""
     for attribute in ("model", "model_name", "model_id"):
         if isinstance(name := getattr(embeddings, attribute, None), str) and name:
             return name

@@ -1,4 +1,4 @@
-"""Keeps one private Redis server running as long as its data directory has users.
+"""Keeps one private Redis server running while its data directory has users.
 
     python -I -S guardian.py <directory> <socket> keep|remove <command> [<argument> ...]
 
@@ -55,10 +55,10 @@ def is_current(directory: Path, users: int) -> bool:
         return False
 
 
-def ask(socket_path: Path, command: str) -> str:
-    """Return the server's reply to a command of the inline protocol, or "" without a reply within a second."""
+def ask(socket_path: Path, command: str, *, seconds: float = 1) -> str:
+    """Return the server's reply to a command of the inline protocol, "" without a reply within some seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1)
+        connection.settimeout(seconds)
         try:
             connection.connect(os.fsencode(socket_path))
             connection.sendall(f"{command}\r\n".encode())
@@ -68,7 +68,7 @@ def ask(socket_path: Path, command: str) -> str:
 
 
 def log(line: str) -> None:
-    """Write a line to the log, which is standard error."""
+    """Write a line to standard error, which is the log."""
     os.write(2, f"{line}\n".encode())
 
 
@@ -102,10 +102,10 @@ def identity(pid: int) -> str | None:
 
 
 def stop_orphan(lock: int) -> None:
-    """Wait until no server holds `server.lock`, and end one that has outlived its guardian.
+    """Wait until no server holds `server.lock`, and end a server that has outlived its guardian.
 
-    Linux ends a server with its guardian (see `run_server`); other systems need this. Only a process with the identity
-    of that server gets a signal. Otherwise this waits, and the log says so.
+    Linux ends a server with its guardian (see `run_server`); other systems need this. Only the process with the identity in
+    `server.lock` gets a signal; if there is none, the log says so and this waits.
     """
     if locked(lock):
         return
@@ -149,7 +149,7 @@ def run_server(command: list[str], lock: int) -> int:
 
 
 def watch(server: int, users: int, directory: Path, wake: int) -> str:
-    """Wait for the end, and return its cause: "died", "told" to stop, "moved" (the directory) or "unused"."""
+    """Wait for the end, and return its cause: the server "died", the directory was "moved" or is "unused", or "sigterm"."""
     while True:
         if os.waitpid(server, os.WNOHANG)[0]:
             return "died"
@@ -158,11 +158,11 @@ def watch(server: int, users: int, directory: Path, wake: int) -> str:
         if locked(users):
             return "unused"
         if select.select([wake], [], [], POLL_SECONDS)[0] and signal.SIGTERM in os.read(wake, 512):
-            return "told"
+            return "sigterm"
 
 
 def write_out(directory: Path, socket_path: Path) -> None:
-    """Sync the append-only files to the disk every second, without end."""
+    """Sync the append-only files to the disk every second, for ever."""
     while True:
         time.sleep(1)
         for path in directory.glob("appendonlydir/*.aof"):
@@ -179,7 +179,7 @@ def write_out(directory: Path, socket_path: Path) -> None:
 
 
 def stop(server: int) -> None:
-    """Tell the server, our child, to write out its data and end, and wait for it."""
+    """End the server, our child, and wait until it has written out its data."""
     os.kill(server, signal.SIGTERM)
     if not _within_limit(lambda: os.waitpid(server, os.WNOHANG)[0] != 0):
         os.kill(server, signal.SIGKILL)
@@ -187,7 +187,7 @@ def stop(server: int) -> None:
 
 
 def clean_up(directory: Path, socket_path: Path, *, remove: bool) -> None:
-    """Remove what the next start does not need."""
+    """Remove the socket, and with `remove` the directory."""
     socket_path.unlink(missing_ok=True)
     if socket_path.parent != directory:  # the path was too long for a socket
         (directory / "redis.sock").unlink(missing_ok=True)
@@ -225,7 +225,7 @@ def main(directory: Path, socket_path: Path, command: list[str], *, remove: bool
 
     end = watch(server, users, directory, wake)
     if end == "moved":
-        # Another server may own these paths by now: SIGKILL prevents that ours cleans them up.
+        # Another server may use these paths now: SIGKILL keeps ours from removing them.
         os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)
     elif end != "died":

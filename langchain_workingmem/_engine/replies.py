@@ -1,4 +1,4 @@
-"""What comes back from Redis: raw replies, refusals with their remedies, and errors of the way there."""
+"""Reads replies of Redis, and turns errors of redis-py into ours, with remedies and without passwords."""
 
 from __future__ import annotations
 
@@ -6,26 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from redis import exceptions as redis_errors
 from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
 from redis.client import NEVER_DECODE
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
-from redis.exceptions import (
-    ConnectionError as ConnectionLost,
-)
-from redis.exceptions import (
-    TimeoutError as TimedOut,
-)
 from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem._engine.effects import PAUSES
@@ -34,10 +17,17 @@ from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionErro
 if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command, Scan
 
-# Replies come as bytes whatever a borrowed client was told to do: vectors are not text.
-RAW = {NEVER_DECODE: True}
-ERRORS = (RedisError, RedisClusterException)  # redis-py does not count the latter among its own
-_CODES = {NoScriptError: "NOSCRIPT", ReadOnlyError: "READONLY", OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
+RAW = {NEVER_DECODE: True}  # bytes from every client, also from a borrowed one that decodes: vectors are not text
+# redis-py does not derive the second from the first
+ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException)
+_LOGIN = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
+_LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException)
+_CODES = {  # redis-py removes the code from replies that have their own class
+    redis_errors.NoScriptError: "NOSCRIPT",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.NoPermissionError: "NOPERM",
+}
 _REMEDIES = {
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
@@ -45,18 +35,16 @@ _REMEDIES = {
     "MISCONF": "Redis cannot write to its disk, its log says why",
     "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }
-# What may repeat a login: the arguments that redis-py shows of a connection, and those that a server shows of a command
-# which it does not know (HELLO and AUTH carry the password). Nobody can tell where they end.
+# These may contain a password: the arguments that redis-py shows of a connection, and those that a server shows of an
+# unknown command (HELLO and AUTH carry the password). Their end is ambiguous, so both match to the end.
 _ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
-_NO_TURN = "No connection available"  # what a pool says that lets callers wait
-_NO_TURN_SEEN = "every connection to Redis was in use, and none became free in time; nothing was sent"
-_NO_TURN_REMEDY = "allow more with max_connections=... in the URL, or wait longer with Memory(timeout=...)"
+_POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
 _RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
 def raw_options(client: Any, command: Command) -> dict[str, Any]:
-    """Give the options of a command; a cluster must be told where to send one that names no key."""
+    """Return the options of a command; a cluster needs a node for commands without a key."""
     if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
         return {**RAW, "target_nodes": client.get_default_node()}
     return RAW
@@ -68,7 +56,7 @@ def scan_step(scan: Scan) -> Command:
 
 
 def scanned(replies: list[Any], step: Scan, nodes: int) -> tuple[list[bytes], Scan | None]:
-    """Say what a step has found, and which is the next: on this node, or on the next one."""
+    """Return the keys of a step, and the next step on this node or on the next one."""
     (reply,) = replies
     if isinstance(reply, Exception):
         raise reply
@@ -84,71 +72,62 @@ def checked(replies: list[Any]) -> list[Any]:
 
 
 def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
-    """Return what Redis refused as a reply; raise what went wrong on the way there.
+    """Return what Redis refused, as a reply; raise every other error.
 
-    On a client of our `own` that may be repeated, unless it is `unsure` whether something happened that must happen
-    once. Whoever lends a client decides himself what it repeats.
+    An error on a client of our `own` allows repeats; the owner of a borrowed client configures its repeats. `unsure`: the
+    command must run only once, and may have run.
     """
-    words, cause = said(error), _shown(error)
-    if isinstance(error, AuthenticationError | AuthorizationError):
-        raise RedisConnectionError(
-            f"Redis refused the login ({words})", remedy="check the user and password in the URL"
-        ) from cause
-    if isinstance(error, ConnectionLost | TimedOut | RedisClusterException):
-        if words.startswith(_NO_TURN):
-            raise RedisConnectionError(_NO_TURN_SEEN, remedy=_NO_TURN_REMEDY, timed_out=True) from cause
-        # who was silent once may have been behind a dead connection; who is silent twice keeps his caller waiting
+    text, cause = _safe_text(error), _safe_cause(error)
+    if isinstance(error, _LOGIN):
+        remedy = "check the user and password in the URL"
+        raise RedisConnectionError(f"Redis refused the login ({text})", remedy=remedy) from cause
+    if isinstance(error, _LOST):
+        if text.startswith(_POOL_EMPTY):
+            raise RedisConnectionError(
+                "every connection to Redis was in use, and none became free in time; nothing was sent",
+                remedy="allow more with max_connections=... in the URL, or wait longer with Memory(timeout=...)",
+                timed_out=True,
+            ) from cause
+        # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = _timed_out(error)
         repeats = (1 if timed_out else len(PAUSES)) if own else 0
-        if unsure and not isinstance(error, BusyLoadingError):
-            raise OutcomeUnknownError(
-                f"the reply of Redis was lost ({words})",
-                remedy="the call may have taken effect, so look before you repeat it",
-                repeats=repeats,
-                timed_out=timed_out,
-            ) from cause
-        raise RedisConnectionError(
-            f"Redis cannot be reached ({words})",
-            remedy="check that it runs and that the URL is right",
-            repeats=repeats,
-            timed_out=timed_out,
-        ) from cause
-    if isinstance(error, ResponseError):
+        kind, seen, remedy = RedisConnectionError, "cannot be reached", "check that it runs and that the URL is right"
+        if unsure and not isinstance(error, redis_errors.BusyLoadingError):
+            kind, remedy = OutcomeUnknownError, "the call may have taken effect, so look before you repeat it"
+            seen = "did not reply before the connection was lost"
+        raise kind(f"Redis {seen} ({text})", remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
+    if isinstance(error, redis_errors.ResponseError):
         return [reply_of(error)]
-    raise RedisConnectionError(
-        f"the Redis client failed ({type(error).__name__}: {words})", remedy="see the cause in the traceback"
-    ) from cause
+    seen = f"the Redis client failed ({type(error).__name__}: {text})"
+    raise RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
 
 
-def said(error: BaseException) -> str:
-    """Give the words of an error without the arguments of connections and commands, of which one may be the password."""
-    words = _COMMAND_ARGUMENTS.sub("", str(error))
-    return words if isinstance(error, ResponseError) else _ARGUMENTS.sub("", words)
+def _safe_text(error: BaseException) -> str:
+    """Return the message without the arguments of connections and commands, which may contain the password."""
+    text = _COMMAND_ARGUMENTS.sub("", str(error))
+    return text if isinstance(error, redis_errors.ResponseError) else _ARGUMENTS.sub("", text)
 
 
-def _shown(error: BaseException) -> BaseException | None:
-    """Give an error back as a cause that a traceback may show; None where it, or what led to it, says too much."""
+def _safe_cause(error: BaseException) -> BaseException | None:
+    """Return the error as a cause for the traceback; None if it or one of its causes may contain the password."""
     one: BaseException | None = error
     while one is not None:
-        if isinstance(one, ERRORS) and said(one) != str(one):
+        if isinstance(one, ERRORS) and _safe_text(one) != str(one):
             return None
         one = one.__cause__ or one.__context__
     return error
 
 
 def _timed_out(error: BaseException) -> bool:
-    """Tell whether somebody was silent, whatever redis-py has made of that in a handshake or on the way to a master."""
+    """Return whether the cause is a timeout, also in a handshake or on the way to a master."""
     if isinstance(error, MasterNotFoundError | AsyncMasterNotFoundError):
         return "TimeoutError" in str(error)
-    return isinstance(error, TimedOut) or isinstance(error.__cause__, TimedOut)
+    return any(isinstance(one, redis_errors.TimeoutError) for one in (error, error.__cause__))
 
 
-def reply_of(error: ResponseError) -> RedisReplyError:
-    """Give back the reply as the server wrote it, and the remedy where there is one.
-
-    redis-py takes the code off those replies that have a class of their own.
-    """
-    code = _CODES.get(type(error))
-    text = f"{code} {said(error)}" if code else said(error)
+def reply_of(error: redis_errors.ResponseError) -> RedisReplyError:
+    """Return the reply as the server wrote it, with a remedy if there is one."""
+    code, text = _CODES.get(type(error)), _safe_text(error)
+    text = f"{code} {text}" if code else text
     remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
-    return RedisReplyError(f"{text}; {remedy}" if remedy else text, remedy=remedy)
+    return RedisReplyError(text, remedy=remedy)

@@ -1,4 +1,4 @@
-"""The runners: the only code that performs the effects of a plan, once for sync and once for async callers."""
+"""The runners perform the effects of plans: `Runner` for sync callers, `AsyncRunner` for async callers."""
 
 from __future__ import annotations
 
@@ -9,180 +9,167 @@ import random
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
-from redis.exceptions import (
-    ConnectionError as ConnectionLost,
-)
+from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine import clients
-from langchain_workingmem._engine.effects import (
-    Ask,
-    Effect,
-    Embed,
-    Emit,
-    Enter,
-    Later,
-    Leave,
-    Pause,
-    Plan,
-    Progress,
-    Pull,
-    Scan,
-    Send,
-    Work,
-)
+from langchain_workingmem._engine import clients, effects
+from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem.errors import (
-    ModelError,
-    WorkingMemError,
-)
+from langchain_workingmem.errors import ModelError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
-    from langchain_workingmem._engine.breaker import Breaker
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.effects import Command, Effect, Plan
     from langchain_workingmem._engine.embedder import Embedder
+
+    Watcher = Callable[[int, int], object] | None
 
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
+ClientT = TypeVar("ClientT")
 _THREADS = 4
 
 
-class Runner:
+@dataclass(eq=False, repr=False)
+class _Base(Generic[ClientT]):
+    """What both runners hold. A borrowed client belongs to the caller, who closes it."""
+
+    connect: Callable[[], ClientT]
+    embedder: Embedder
+    borrowed: ClientT | None = None
+    revive: Callable[[], None] | None = field(default=None, init=False)  # restarts the embedded server if it died
+    breaker: Breaker = field(default_factory=Breaker, init=False)  # is closed when Redis answers
+
+
+@dataclass(eq=False, repr=False)
+class Runner(_Base["SyncClient"]):
     """Runs plans for sync callers."""
 
-    def __init__(
-        self, connect: Callable[[], SyncClient], embedder: Embedder, *, borrowed: SyncClient | None = None
-    ) -> None:
-        self._connect = connect
-        self._embedder = embedder
-        self._borrowed = borrowed
-        self.revive: Callable[[], None] | None = None  # starts a server that is ours and has died
-        self.breaker: Breaker | None = None  # learns here that Redis answers
-        self._own: SyncClient | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._lock = Lock()
+    _own: SyncClient | None = field(default=None, init=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
 
     @property
     def client(self) -> Any:  # redis-py types its commands for direct callers only
-        """Return the client, made at the first use."""
-        if self._borrowed is not None:
-            return self._borrowed
+        """The client, made at the first use."""
+        if self.borrowed is not None:
+            return self.borrowed
         with self._lock:
             if self._own is None:
-                self._own = self._connect()
+                self._own = self.connect()
             return self._own
 
-    def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
-        """Drive a plan to its result."""
-        trace = Trace()
+    def run(self, plan: Plan[T], progress: Watcher = None) -> T:
+        """Run a plan and return its result."""
+        trace, outcome = Trace(), None
         try:
-            effect = next(plan)
             while True:
-                effect = _advance(plan, self._outcome(effect, progress, trace))
+                outcome = self._outcome(advance(plan, outcome), progress, trace)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
-        """Drive a plan, and yield what it emits on the way."""
-        trace = Trace()
+        """Run a plan and yield the items that it emits."""
+        trace, outcome = Trace(), None
         try:
-            effect = next(plan)
             while True:
-                if isinstance(effect, Emit):
+                effect = advance(plan, outcome)
+                if isinstance(effect, effects.Emit):
                     yield from effect.items
-                effect = _advance(plan, self._outcome(effect, None, trace))
+                outcome = self._outcome(effect, None, trace)
         except StopIteration:
             return
         finally:
             plan.close()
 
-    def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+    def _outcome(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
         try:
             return self._perform(effect, progress, trace)
         except WorkingMemError as error:
             return error
 
-    def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+    def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
         match effect:
-            case Send():
-                return _answered(self.breaker, self._send(effect))
-            case Scan():
-                return _answered(self.breaker, self._scan(effect))
-            case Pull(source):
+            case effects.Send():
+                return self._send(effect)
+            case effects.Scan():
+                return self._scan(effect)
+            case effects.Pull(source):
                 return tuple(islice(cast("Iterator[Any]", source), 1))
-            case Embed():
-                return self._embedder.embed(effect)
-            case Pause():
+            case effects.Embed():
+                return self.embedder.embed(effect)
+            case effects.Pause():
                 time.sleep(_seconds(effect))
-            case Progress(done, total) if progress is not None:
+            case effects.Progress(done, total) if progress is not None:
                 progress(done, total)
-            case Ask(model, messages):
+            case effects.Ask(model, messages):
                 try:
                     return model.invoke(messages)
                 except Exception as error:  # a model may raise anything
-                    raise _no_answer(error) from error
-            case Later(plan):
+                    raise _model_error(error) from error
+            case effects.Later(plan):
                 with self._lock:
                     self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
-                    self._pool.submit(_logged, self.run, plan)
-            case Work(call):
+                    self._pool.submit(self.run, plan).add_done_callback(_log_failure)
+            case effects.Work(call):
                 return call()
-            case Enter():
+            case effects.Enter():
                 return trace.enter(effect)
-            case Leave():
+            case effects.Leave():
                 trace.leave(effect)
         return None
 
-    def _send(self, effect: Send) -> list[Any]:
-        client, commands = self.client, effect.commands
-        if effect.in_order and isinstance(client, RedisCluster):
-            return [
-                reply
-                for command in commands
-                for reply in self._pipeline(client, [command], at_most_once=effect.at_most_once)
-            ]
-        return self._pipeline(client, commands, at_most_once=effect.at_most_once)
+    def _send(self, effect: effects.Send) -> list[Any]:
+        client, commands, once = self.client, effect.commands, effect.at_most_once
+        if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
+            return [reply for one in commands for reply in self._call(client, [one], at_most_once=once)]
+        return self._call(client, commands, at_most_once=once)
 
-    def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
-        client = self.client
-        if not isinstance(client, RedisCluster):
-            return scanned(self._pipeline(client, [scan_step(effect)]), effect, 1)
-        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
-        node = client.get_redis_connection(nodes[effect.node])
-        return scanned(self._pipeline(node, [scan_step(effect)]), effect, len(nodes))
+    def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
+        client, count = self.client, 1
+        if isinstance(client, RedisCluster):
+            nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+            client, count = client.get_redis_connection(nodes[effect.node]), len(nodes)
+        return scanned(self._call(client, [scan_step(effect)]), effect, count)
 
-    def _pipeline(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
-        own, unsure = self._borrowed is None, False
+    def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
+        """Send commands in one round trip."""
+        own, unsure = self.borrowed is None, False
         try:
             if at_most_once and own:
                 clients.reach(client)
             unsure = at_most_once
             if len(commands) == 1:
-                return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-            pipe = client.pipeline(transaction=False)  # `execute` gives the connection back, as leaving a `with` would
-            for command in commands:
-                pipe.execute_command(*command, **RAW)
-            return checked(pipe.execute(raise_on_error=False))
+                replies = [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            else:
+                pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
+                for command in commands:
+                    pipe.execute_command(*command, **RAW)
+                replies = checked(pipe.execute(raise_on_error=False))
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 self.revive()
-            return refused(error, own=own, unsure=unsure)
+            replies = refused(error, own=own, unsure=unsure)
+        self.breaker.close()
+        return replies
 
     def close(self) -> None:
-        """Wait for what runs in the background, and close the client that was made here."""
+        """Wait for background plans, and close the client that was made here."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -191,30 +178,27 @@ class Runner:
             self._own = None
 
 
-class AsyncRunner:
-    """Runs plans for async callers; each event loop has a client of its own, closed when the loop is shut down."""
+@dataclass(eq=False, repr=False)
+class AsyncRunner(_Base["AsyncClient"]):
+    """Runs plans for async callers. Each event loop has its own client, which is closed when the loop shuts down."""
 
-    def __init__(
-        self, connect: Callable[[], AsyncClient], embedder: Embedder, *, borrowed: AsyncClient | None = None
-    ) -> None:
-        self._connect = connect
-        self._embedder = embedder
-        self._borrowed = borrowed
-        self.revive: Callable[[], None] | None = None
-        self.breaker: Breaker | None = None
-        self._own: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        # One pool for each loop: a process that was forked has loops of its own, but none of the threads.
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+    _own: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]] = field(
+        default_factory=dict, init=False
+    )
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    # One pool for each loop: a forked process has its own loops, but none of the threads.
+    _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = field(
+        default_factory=WeakKeyDictionary, init=False
+    )
 
     async def client(self) -> Any:
         """Return the client of the running loop, made at the first use."""
-        if self._borrowed is not None:
-            return self._borrowed
+        if self.borrowed is not None:
+            return self.borrowed
         loop = asyncio.get_running_loop()
         if loop not in self._own:
             self._forget_closed_loops()
-            client = self._connect()
+            client = self.connect()
             keeper = self._keep_open(loop, client)
             self._own[loop] = (client, keeper)
             await anext(keeper)
@@ -223,8 +207,8 @@ class AsyncRunner:
     async def _keep_open(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> AsyncGenerator[None]:
         """Close a client when its event loop ends, and forget both.
 
-        A loop that shuts down closes the async generators that it has seen; nothing else tells us in time, and a
-        connection that outlives its loop can only be closed with "Event loop is closed".
+        A loop that shuts down closes its async generators. No other hook runs before the loop is closed, and a connection
+        that is closed after its loop raises "Event loop is closed".
         """
         try:
             yield
@@ -234,40 +218,38 @@ class AsyncRunner:
             await clients.aclose(client)
 
     def _forget_closed_loops(self) -> None:
-        """Forget loops that were closed without a shutdown: their clients refer to them, and would keep them for ever."""
+        """Forget loops that were closed without a shutdown: their clients refer to them and keep them in memory."""
         for loop in [loop for loop in list(self._own) if loop.is_closed()]:
             self._own.pop(loop, None)
-        for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
-            self._tasks.discard(task)
+        self._tasks.difference_update([task for task in list(self._tasks) if task.get_loop().is_closed()])
 
-    async def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
-        """Drive a plan to its result."""
-        trace = Trace()
+    async def run(self, plan: Plan[T], progress: Watcher = None) -> T:
+        """Run a plan and return its result."""
+        trace, outcome = Trace(), None
         try:
-            effect = next(plan)
             while True:
-                effect = _advance(plan, await self._outcome(effect, progress, trace))
+                outcome = await self._outcome(advance(plan, outcome), progress, trace)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
             plan.close()
 
     async def stream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
-        """Drive a plan, and yield what it emits on the way."""
-        trace = Trace()
+        """Run a plan and yield the items that it emits."""
+        trace, outcome = Trace(), None
         try:
-            effect = next(plan)
             while True:
-                if isinstance(effect, Emit):
+                effect = advance(plan, outcome)
+                if isinstance(effect, effects.Emit):
                     for item in effect.items:
                         yield item
-                effect = _advance(plan, await self._outcome(effect, None, trace))
+                outcome = await self._outcome(effect, None, trace)
         except StopIteration:
             return
         finally:
             plan.close()
 
-    async def _outcome(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+    async def _outcome(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
         before = _cancellations()
         try:
             outcome = await self._perform(effect, progress, trace)
@@ -278,74 +260,75 @@ class AsyncRunner:
             raise asyncio.CancelledError
         return outcome
 
-    async def _perform(self, effect: Effect, progress: Callable[[int, int], object] | None, trace: Trace) -> Any:
+    async def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
         match effect:
-            case Send():
-                return _answered(self.breaker, await self._send(effect))
-            case Scan():
-                return _answered(self.breaker, await self._scan(effect))
-            case Pull(source):
+            case effects.Send():
+                return await self._send(effect)
+            case effects.Scan():
+                return await self._scan(effect)
+            case effects.Pull(source):
                 return await _next(source)
-            case Embed():
-                return await self._embedder.aembed(effect)
-            case Pause():
+            case effects.Embed():
+                return await self.embedder.aembed(effect)
+            case effects.Pause():
                 await asyncio.sleep(_seconds(effect))
-            case Progress(done, total) if progress is not None:
+            case effects.Progress(done, total) if progress is not None:
                 progress(done, total)
-            case Ask(model, messages):
+            case effects.Ask(model, messages):
                 try:
                     return await model.ainvoke(messages)
                 except Exception as error:  # a model may raise anything
-                    raise _no_answer(error) from error
-            case Later(plan):
-                # a context of its own: what runs later is no part of the run that it came from
-                task = asyncio.get_running_loop().create_task(_alogged(self.run, plan), context=contextvars.Context())
+                    raise _model_error(error) from error
+            case effects.Later(plan):
+                # an empty context: a background plan is no part of the run that started it
+                task = asyncio.get_running_loop().create_task(self.run(plan), context=contextvars.Context())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            case Work(call):
+                task.add_done_callback(_log_failure)
+            case effects.Work(call):
                 return await self._in_thread(call)
-            case Enter():
+            case effects.Enter():
                 return await trace.aenter(effect)
-            case Leave():
+            case effects.Leave():
                 await trace.aleave(effect)
         return None
 
-    async def _send(self, effect: Send) -> list[Any]:
-        client, commands = await self.client(), effect.commands
-        if effect.in_order and isinstance(client, AsyncRedisCluster):
-            return [
-                reply
-                for command in commands
-                for reply in await self._pipeline(client, [command], at_most_once=effect.at_most_once)
-            ]
-        return await self._pipeline(client, commands, at_most_once=effect.at_most_once)
+    async def _send(self, effect: effects.Send) -> list[Any]:
+        client, commands, once = await self.client(), effect.commands, effect.at_most_once
+        if effect.in_order and isinstance(client, AsyncRedisCluster):  # its nodes work in parallel
+            return [reply for one in commands for reply in await self._call(client, [one], at_most_once=once)]
+        return await self._call(client, commands, at_most_once=once)
 
-    async def _scan(self, effect: Scan) -> tuple[list[bytes], Scan | None]:
-        client = await self.client()
-        if not isinstance(client, AsyncRedisCluster):
-            return scanned(await self._pipeline(client, [scan_step(effect)]), effect, 1)
-        nodes = (await client.initialize()).get_primaries()
-        return scanned(await self._pipeline(nodes[effect.node], [scan_step(effect)]), effect, len(nodes))
+    async def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
+        client, count = await self.client(), 1
+        if isinstance(client, AsyncRedisCluster):
+            nodes = (await client.initialize()).get_primaries()
+            client, count = nodes[effect.node], len(nodes)
+        return scanned(await self._call(client, [scan_step(effect)]), effect, count)
 
-    async def _pipeline(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
-        own, unsure = self._borrowed is None, False
+    async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
+        """Send commands in one round trip."""
+        own, unsure = self.borrowed is None, False
         try:
             if at_most_once and own:
                 await clients.areach(client)
             unsure = at_most_once
             if len(commands) == 1:
-                return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-            pipe = client.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command, **RAW)
-            return checked(await pipe.execute(raise_on_error=False))
+                replies = [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            else:
+                pipe = client.pipeline(transaction=False)
+                for command in commands:
+                    pipe.execute_command(*command, **RAW)
+                replies = checked(await pipe.execute(raise_on_error=False))
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
-            return refused(error, own=own, unsure=unsure)
+            replies = refused(error, own=own, unsure=unsure)
+        self.breaker.close()
+        return replies
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        """Run a call in a thread of ours: sync models that hang keep those of the loop, which `to_thread` would wait for."""
+        """Run a call in a thread of our own: `to_thread` may wait for threads of the loop that hanging models occupy."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
@@ -355,21 +338,16 @@ class AsyncRunner:
     def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         pool = self._pools.pop(loop, None)
         if pool is not None:
-            pool.shutdown(wait=False)  # what runs in it is finished, and its threads end then
+            pool.shutdown(wait=False)  # the threads finish their work and end
 
     async def aclose(self) -> None:
-        """Wait for what this loop runs in the background, and close its client; other loops close theirs at their end."""
+        """Wait for the background plans of this loop, and close its client; other loops close theirs at their end."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop))
+        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
         entry = self._own.pop(loop, None)
         self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
-
-
-def _advance(plan: Plan[Any], outcome: Any) -> Effect:
-    """Give a plan what came of its effect, an error included, and return the next."""
-    return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
 def _cancellations() -> int:
@@ -377,32 +355,18 @@ def _cancellations() -> int:
     return task.cancelling() if task is not None else 0
 
 
-def _answered(breaker: Breaker | None, replies: T) -> T:
-    if breaker is not None:
-        breaker.close()
-    return replies
-
-
-def _no_answer(error: Exception) -> ModelError:
+def _model_error(error: Exception) -> ModelError:
     seen = f"the chat model failed ({type(error).__name__}: {error})"
     return ModelError(seen, remedy="check the model, its key and its network")
 
 
-def _logged(run: Callable[[Plan[None]], None], plan: Plan[None]) -> None:
-    try:
-        run(plan)
-    except Exception:  # noqa: BLE001 - nobody waits for it: the log is all there is
-        _log.exception("what ran in the background has failed")
+def _log_failure(done: Future[None] | asyncio.Task[None]) -> None:
+    """Log why a background plan failed: no caller waits for it."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.error("a background plan has failed", exc_info=error)
 
 
-async def _alogged(run: Callable[[Plan[None]], Awaitable[None]], plan: Plan[None]) -> None:
-    try:
-        await run(plan)
-    except Exception:  # noqa: BLE001 - likewise
-        _log.exception("what ran in the background has failed")
-
-
-def _seconds(pause: Pause) -> float:
+def _seconds(pause: effects.Pause) -> float:
     return random.uniform(0, pause.seconds) if pause.jitter else pause.seconds  # noqa: S311 - no secret
 
 

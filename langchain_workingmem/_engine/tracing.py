@@ -1,7 +1,8 @@
-"""Runs that callbacks and LangSmith see."""
+"""The runs of plans that callbacks and LangSmith receive."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -9,55 +10,56 @@ from langchain_core.runnables.config import ensure_config, var_child_runnable_co
 from langsmith.utils import tracing_is_enabled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_workingmem._engine.effects import Enter, Leave
 
 
 class Trace:
-    """The runs inside one plan: each is a child of the one around it, the outermost of whatever calls us."""
+    """The runs inside one plan: each is a child of the run around it, the outermost of the run that calls us."""
 
     def __init__(self) -> None:
         self._open: list[Any] = []
-        self._is_seen = True
+        self._has_listener = True
 
     def enter(self, effect: Enter) -> Any:
-        """Begin a run; None when nobody looks."""
-        manager = self._manager(CallbackManager)
-        if manager is None or not manager.handlers:
-            return None
-        start = manager.on_retriever_start if effect.kind == "retriever" else manager.on_chain_start
-        self._open.append(start({"name": effect.name}, effect.input, name=effect.name))
-        return self._open[-1]
+        """Begin a run; None without a listener."""
+        start = self._start(effect, CallbackManager)
+        return start and self._opened(start())
 
     def leave(self, effect: Leave) -> None:
         """End a run."""
         if effect.run is not None:
-            self._open.remove(effect.run)
-            end, value = _end(effect)
-            end(value)
+            self._end(effect)()
 
     async def aenter(self, effect: Enter) -> Any:
         """Async twin of `enter`."""
-        manager = self._manager(AsyncCallbackManager)
-        if manager is None or not manager.handlers:
-            return None
-        start = manager.on_retriever_start if effect.kind == "retriever" else manager.on_chain_start
-        self._open.append(await start({"name": effect.name}, effect.input, name=effect.name))
-        return self._open[-1]
+        start = self._start(effect, AsyncCallbackManager)
+        return start and self._opened(await start())
 
     async def aleave(self, effect: Leave) -> None:
         """Async twin of `leave`."""
         if effect.run is not None:
-            self._open.remove(effect.run)
-            end, value = _end(effect)
-            await end(value)
+            await self._end(effect)()
+
+    def _start(self, effect: Enter, kind: Any) -> Callable[[], Any] | None:
+        manager = self._manager(kind)
+        if manager is None or not manager.handlers:
+            return None
+        start = manager.on_retriever_start if effect.kind == "retriever" else manager.on_chain_start
+        return partial(start, {"name": effect.name}, effect.input, name=effect.name)
+
+    def _opened(self, run: Any) -> Any:
+        self._open.append(run)
+        return run
 
     def _manager(self, kind: Any) -> Any:
         if self._open:
             return self._open[-1].get_child()
-        if self._is_seen:
-            self._is_seen = var_child_runnable_config.get() is not None or bool(tracing_is_enabled())
-        if not self._is_seen:
-            return None  # the usual case outside of a chain, and configuring a manager is not free
+        if self._has_listener:
+            self._has_listener = var_child_runnable_config.get() is not None or bool(tracing_is_enabled())
+        if not self._has_listener:
+            return None  # the usual case outside of a chain; configuring a manager takes time
         config = ensure_config()
         return kind.configure(
             inheritable_callbacks=config.get("callbacks"),
@@ -65,10 +67,10 @@ class Trace:
             inheritable_metadata=config.get("metadata"),
         )
 
-
-def _end(effect: Leave) -> tuple[Any, Any]:
-    run = effect.run
-    is_retriever = hasattr(run, "on_retriever_end")
-    if effect.error is not None:
-        return (run.on_retriever_error if is_retriever else run.on_chain_error), effect.error
-    return (run.on_retriever_end if is_retriever else run.on_chain_end), effect.output
+    def _end(self, effect: Leave) -> Callable[[], Any]:
+        run = effect.run
+        self._open.remove(run)
+        kind = "retriever" if hasattr(run, "on_retriever_end") else "chain"
+        if effect.error is not None:
+            return partial(getattr(run, f"on_{kind}_error"), effect.error)
+        return partial(getattr(run, f"on_{kind}_end"), effect.output)

@@ -121,8 +121,8 @@ class Target:
             misused("--url and --dir: pass one of them")
         path = (self.directory or home()).expanduser()
         if not make and not path.is_dir():
-            msg = f"there is no memory in {path}: pass --url or --dir, set REDIS_URL, or begin with `workingmem chat`"
-            raise OptionError(msg)
+            remedy = "pass --url or --dir, set REDIS_URL, or begin with `workingmem chat`"
+            raise OptionError(f"there is no memory in {path}", remedy=remedy)
         return path
 
     @contextmanager
@@ -162,8 +162,8 @@ class Target:
                 model = memory.core.state.model
                 if stored.get("model", model) != model and not other_model:
                     raise OptionError(
-                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}: "
-                        "pass that model, or change all vectors with `workingmem reindex`"
+                        f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}",
+                        remedy="pass that model, or change all vectors with `workingmem reindex`",
                     )
                 yield memory
 
@@ -204,7 +204,7 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     """Return a thread, which must exist."""
     found = memory.threads.get(thread, resource_id=resource)
     if found is None:
-        raise OptionError(f"there is no thread {thread!r}: `workingmem threads` lists the threads")
+        raise OptionError(f"there is no thread {thread!r}", remedy="`workingmem threads` lists the threads")
     return found
 
 

@@ -27,7 +27,7 @@ UPDATE = "update_working_memory"
 QUOTES = 3  # at most in an answer
 LINE = '  - The user said: "'
 
-_TOLD = re.compile(r"(?:please\s+)?(?:remember|note|keep in mind)(?:\s+that)?[\s:,]+(?P<fact>.+)", re.IGNORECASE)
+_REMEMBER = re.compile(r"(?:please\s+)?(?:remember|note|keep in mind)(?:\s+that)?[\s:,]+(?P<fact>.+)", re.IGNORECASE)
 _FACT = re.compile(
     r"(?:my|our)\s.+\s(?:is|are|was|were|has|have)\s.+|call me\s.+|i(?:['’]m| am| was| live| work| like| love| hate| have| prefer)\s.+",  # noqa: RUF001
     re.IGNORECASE,
@@ -107,9 +107,9 @@ def _document(shown: str) -> str:
 def _facts(said: str) -> list[str]:
     found = []
     for sentence in re.split(r"(?<=[.!?])\s+|\n+", said.strip()):
-        told = _TOLD.fullmatch(sentence)
-        fact = told["fact"] if told else sentence
-        if (told or _FACT.fullmatch(fact)) and not fact.endswith("?"):
+        request = _REMEMBER.fullmatch(sentence)
+        fact = request["fact"] if request else sentence
+        if (request or _FACT.fullmatch(fact)) and not fact.endswith("?"):
             found.append(fact.rstrip(".! "))
     return found
 

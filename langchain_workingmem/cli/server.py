@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +17,10 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.cli.base import AsJson, Target, tell, worded
 from langchain_workingmem.cli.output import show
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.models import Diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _CHECK_SECONDS = 1.0  # between two checks that the server runs
 
@@ -39,13 +39,13 @@ def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    with EmbeddedRedis(directory) as server, _port(server, port):
+    with EmbeddedRedis(directory) as server, _port(server.path, port) as reopen:
         typer.echo(server.url if port is None else f"redis://127.0.0.1:{port}")
         tell(f"Redis runs in {server.path}{'' if directory else ', a temporary directory'}; Ctrl-C ends it")
         while True:
             time.sleep(_CHECK_SECONDS)
             server.start()  # if it died
-            _listen(server, port)
+            reopen()
 
 
 def _end(*_: Any) -> None:
@@ -53,39 +53,19 @@ def _end(*_: Any) -> None:
 
 
 @contextmanager
-def _port(server: EmbeddedRedis, port: int | None) -> Iterator[None]:
-    """Open a port, and close it at the end, unless it was open before."""
-    import redis
+def _port(directory: Path | None, port: int | None) -> Iterator[Callable[[], object]]:
+    """Open a port, and close it at the end, unless it was open before. Yields a function that opens it again."""
+    if directory is None or port is None:
+        yield lambda: None
+        return
+    from langchain_workingmem._engine.server import close_port, open_port  # fails on Windows
 
-    was_open = _listen(server, port)
+    was_open = open_port(directory, port)
     try:
-        yield
+        yield partial(open_port, directory, port)
     finally:
         if not was_open:
-            with suppress(redis.RedisError), redis.Redis.from_url(server.url) as client:
-                client.config_set("port", 0)
-
-
-def _listen(server: EmbeddedRedis, port: int | None) -> bool:
-    """Open a port, and return whether it was open before."""
-    import redis
-
-    if port is None:
-        return True
-    with redis.Redis.from_url(server.url, decode_responses=True) as client:
-        before = int(client.config_get("port")["port"])
-        if before == port:
-            return True
-        if before:
-            msg = f"the Redis of this directory listens on port {before} already: use it, or end the program that opened it"
-            raise RedisConnectionError(msg)
-        try:
-            client.config_set("bind", "127.0.0.1")
-            client.config_set("port", port)
-        except redis.ResponseError as error:
-            msg = f"port {port} of 127.0.0.1 cannot be opened ({error}): choose another one"
-            raise RedisConnectionError(msg) from error
-    return False
+            close_port(directory)
 
 
 def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None:

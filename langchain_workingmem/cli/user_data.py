@@ -72,7 +72,7 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
     if isinstance(whole, list) and thread is not None:
         whole = {thread: whole}
     if isinstance(whole, list):
-        raise OptionError(f"{name} is a list of messages: pass --thread, the id for their thread")
+        raise OptionError(f"{name} is a list of messages", remedy="pass --thread, the id for their thread")
     return from_langchain(whole)
 
 
@@ -90,7 +90,8 @@ def export(
         header, first = next(records), next(records, None)
         if first is None:
             raise OptionError(
-                f"nothing is stored for resource {resource!r}: `workingmem threads` lists the threads of all resources"
+                f"nothing is stored for resource {resource!r}",
+                remedy="`workingmem threads` lists the threads of all resources",
             )
         with writing(output) as file:
             for record in chain((header, first), records):

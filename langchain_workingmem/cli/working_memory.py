@@ -93,7 +93,8 @@ def set_(
             names = ("text", "a JSON object")
             raise OptionError(
                 f"working memory holds {names[is_object(before)]}, and the content is {names[is_object(given)]}, which its "
-                "program could not read; nothing was changed: to replace it, run `workingmem working-memory clear` first"
+                "program could not read; nothing was changed",
+                remedy="to replace it, run `workingmem working-memory clear` first",
             )
         return options.format.apply(before, given, mode)
 

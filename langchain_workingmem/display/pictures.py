@@ -6,6 +6,7 @@ import json
 import reprlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from langchain_workingmem._text.copies import ORIGINAL
 from langchain_workingmem._text.rendering import ROLES
 from langchain_workingmem.display.safe import cut
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-ORIGINAL = "langchain_workingmem_original"  # the same key as in plans.windows, which is a layer above
 BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
@@ -148,7 +148,7 @@ def _word(part: str | Mapping[Any, Any]) -> str:
 
 
 def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str]]:
-    """Separate the user's words from the memory in front of them: return the messages, and the texts of memory."""
+    """Separate the user's words from the memory in front of them; return the messages, and the texts of memory."""
     own, front = [], []
     for message in messages:
         original = message.additional_kwargs.get(ORIGINAL)

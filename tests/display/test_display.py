@@ -22,9 +22,7 @@ from langchain_workingmem import (
     RecallHit,
     RecallResult,
 )
-from langchain_workingmem._text.copies import ORIGINAL as MARK
-from langchain_workingmem._text.copies import with_memory
-from langchain_workingmem.display.pictures import ORIGINAL
+from langchain_workingmem._text.copies import ORIGINAL, with_memory
 from langchain_workingmem.display.safe import clean, cut
 from tests.display.samples import (
     AT,
@@ -211,7 +209,6 @@ def test_a_context_shows_its_parts_in_the_order_of_the_prompt(look: Look) -> Non
 
 @seen
 def test_a_question_is_shown_without_what_memory_put_in_front_of_it(look: Look) -> None:
-    assert ORIGINAL == MARK
     blocks: list[str | dict[str, Any]] = [{"type": "text", "text": "Which hut?"}]
     for content in ("Which hut?", blocks):
         messages: list[BaseMessage] = [with_memory(HumanMessage(content), ["Has a dog."])]

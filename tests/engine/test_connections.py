@@ -353,7 +353,7 @@ async def test_a_sentinel_that_is_none_is_said_to_be_none(garbage: bytes) -> Non
         port = fake.sockets[0].getsockname()[1]
         memory = Memory(f"redis+sentinel://127.0.0.1:{port}/mymaster", timeout=timedelta(seconds=1))
         for call in (memory.threads.aget("t"), asyncio.to_thread(memory.threads.get, "t")):
-            with pytest.raises(RedisConnectionError, match="is none: its answer cannot be read") as caught:
+            with pytest.raises(RedisConnectionError, match="is not a Sentinel: its answer cannot be read") as caught:
                 await call
             assert "s3cret" not in "".join(traceback.format_exception(caught.value))
         await memory.aclose()

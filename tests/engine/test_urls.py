@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
+from langchain_workingmem._engine.effects import Later, Plan, Send
 from langchain_workingmem._engine.urls import check_url, sentinel_parts
 from tests.helpers.examples import examples
 
@@ -137,15 +137,17 @@ def test_a_url_that_works_is_not_refused(url: str) -> None:
 
 
 def test_what_runs_in_the_background_logs_no_password(caplog: pytest.LogCaptureFixture) -> None:
-    from langchain_workingmem._engine.runners import _logged
-
     memory = Memory("redis+sentinel://ann:4711@127.0.0.1:1/service")
 
-    def use(_: Any) -> None:
-        memory.threads.get("t")
+    def later() -> Plan[None]:
+        yield Later(ping())
+
+    def ping() -> Plan[None]:
+        yield Send([("PING",)])
 
     with caplog.at_level(logging.ERROR):
-        _logged(use, None)  # type: ignore[arg-type]
+        memory.core.runner.run(later())
+        memory.close()
     assert "No master found" in caplog.text
     assert "4711" not in caplog.text
     assert "ConnectionPool" not in caplog.text

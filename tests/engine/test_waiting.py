@@ -182,7 +182,7 @@ async def test_a_store_does_not_wait_for_a_hanging_model_either(
 ) -> None:
     store = RedisMemoryStore(server.url, index={"dims": hanging.dims, "embed": hanging}, key_prefix=prefix)
     await store.asetup()
-    monkeypatch.setattr(store._async_runner._embedder, "_timeout", 0.1)
+    monkeypatch.setattr(store._async_runner.embedder, "_timeout", 0.1)
     hanging.hangs = True
     with pytest.raises(EmbeddingError, match="did not answer"):
         await store.aput(("a",), "k", {"text": "hello"})
