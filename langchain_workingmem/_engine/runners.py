@@ -77,7 +77,7 @@ class Runner(_Base["SyncClient"]):
         trace, outcome = Trace(), None
         try:
             while True:
-                outcome = self._outcome(advance(plan, outcome), progress, trace)
+                outcome = self._perform(advance(plan, outcome), progress, trace)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
@@ -91,54 +91,49 @@ class Runner(_Base["SyncClient"]):
                 effect = advance(plan, outcome)
                 if isinstance(effect, effects.Emit):
                     yield from effect.items
-                outcome = self._outcome(effect, None, trace)
+                outcome = self._perform(effect, None, trace)
         except StopIteration:
             return
         finally:
             plan.close()
 
-    def _outcome(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
+    def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
+        """Return the result of an effect; an error of ours is a result, which `advance` throws into the plan."""
         try:
-            return self._perform(effect, progress, trace)
+            match effect:
+                case effects.Send():
+                    return self._send(effect)
+                case effects.Scan():
+                    return self._scan(effect)
+                case effects.Pull(source):
+                    return tuple(islice(cast("Iterator[Any]", source), 1))
+                case effects.Embed():
+                    return self.embedder.embed(effect)
+                case effects.Pause():
+                    time.sleep(_seconds(effect))
+                case effects.Progress(done, total) if progress is not None:
+                    progress(done, total)
+                case effects.Ask():
+                    return _ask(effect)
+                case effects.Later(plan):
+                    with self._lock:
+                        self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
+                        self._pool.submit(self.run, plan).add_done_callback(_log_failure)
+                case effects.Work(call):
+                    return call()
+                case effects.Enter():
+                    return trace.enter(effect)
+                case effects.Leave():
+                    trace.leave(effect)
         except WorkingMemError as error:
             return error
-
-    def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
-        match effect:
-            case effects.Send():
-                return self._send(effect)
-            case effects.Scan():
-                return self._scan(effect)
-            case effects.Pull(source):
-                return tuple(islice(cast("Iterator[Any]", source), 1))
-            case effects.Embed():
-                return self.embedder.embed(effect)
-            case effects.Pause():
-                time.sleep(_seconds(effect))
-            case effects.Progress(done, total) if progress is not None:
-                progress(done, total)
-            case effects.Ask(model, messages):
-                try:
-                    return model.invoke(messages)
-                except Exception as error:  # a model may raise anything
-                    raise _model_error(error) from error
-            case effects.Later(plan):
-                with self._lock:
-                    self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
-                    self._pool.submit(self.run, plan).add_done_callback(_log_failure)
-            case effects.Work(call):
-                return call()
-            case effects.Enter():
-                return trace.enter(effect)
-            case effects.Leave():
-                trace.leave(effect)
         return None
 
     def _send(self, effect: effects.Send) -> list[Any]:
-        client, commands, once = self.client, effect.commands, effect.at_most_once
+        client, commands = self.client, effect.commands
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in self._call(client, [one], at_most_once=once)]
-        return self._call(client, commands, at_most_once=once)
+            return [reply for one in commands for reply in self._call(client, [one], at_most_once=effect.at_most_once)]
+        return self._call(client, commands, at_most_once=effect.at_most_once)
 
     def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
         client, count = self.client, 1
@@ -294,10 +289,12 @@ class AsyncRunner(_Base["AsyncClient"]):
         return None
 
     async def _send(self, effect: effects.Send) -> list[Any]:
-        client, commands, once = await self.client(), effect.commands, effect.at_most_once
+        client, commands = await self.client(), effect.commands
         if effect.in_order and isinstance(client, AsyncRedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in await self._call(client, [one], at_most_once=once)]
-        return await self._call(client, commands, at_most_once=once)
+            return [
+                reply for one in commands for reply in await self._call(client, [one], at_most_once=effect.at_most_once)
+            ]
+        return await self._call(client, commands, at_most_once=effect.at_most_once)
 
     async def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
         client, count = await self.client(), 1
@@ -353,6 +350,13 @@ class AsyncRunner(_Base["AsyncClient"]):
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
+
+
+def _ask(effect: effects.Ask) -> Any:
+    try:
+        return effect.model.invoke(effect.messages)
+    except Exception as error:  # a model may raise anything
+        raise _model_error(error) from error
 
 
 def _model_error(error: Exception) -> ModelError:

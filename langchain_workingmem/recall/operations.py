@@ -238,9 +238,9 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         if not reply:
             continue
         page.titles[thread] = reply[0].decode() or None
-        valid = {int(seq) for seq in reply[1]}
+        existing = {int(seq) for seq in reply[1]}
         for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
-            if row.seq in valid:
+            if row.seq in existing:
                 page.ranks[thread, row.seq] = rank
     return page
