@@ -169,7 +169,7 @@ def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     assert int(ours[1]) > int(ours[4]) > int(table["`import langchain_workingmem`"][1])
 
 
-def test_each_kind_of_message_is_decoded_in_three_ways() -> None:
+def test_each_kind_of_message_is_decoded_in_three_ways(run: Run) -> None:
     table = rows(run("decoding.py", "--calls", 10))
     assert all(float(cell) > 0 for name in ("a question", "its result") for cell in table[name])
     assert len(table["an answer"]) == 3

@@ -114,9 +114,9 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
             [],
             "line 2 is not JSON",
         ),
-        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: its namespace is of type int"),
-        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: belongs to thread None"),
-        (HEADER + b"5", [], "record 2: is of type int"),
+        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: namespace is of type int"),
+        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id is None"),
+        (HEADER + b"5", [], "record 2: the record is of type int"),
         (HEADER + b"\xff", [], "is not UTF-8"),
         (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
         (b"[[]]", ["--format", "chatgpt", "--resource", "maya"], "conversation 0 is not a valid"),
@@ -194,7 +194,7 @@ def test_a_working_memory_that_is_too_large_needs_leave(run: Run, outside: Memor
     lines = HEADER.decode() + json.dumps(record)
     refused = run("import", "-", input=lines)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "record 2: its document has 70,000 bytes" in refused.stderr
+    assert "record 2: document has 70,000 bytes" in refused.stderr
     assert "pass --max-bytes" in refused.stderr
     assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memories\n"
 

@@ -102,7 +102,7 @@ def test_messages_that_are_on_the_branch_again_get_their_vectors_later(memory: M
 
 def test_more_messages_than_one_step_may_hold_are_refused_before_anything_is_asked(by_hand: ByHand) -> None:
     memory = Memory(embeddings=by_hand.model, recall=RecallOptions(index=IndexOptions(algorithm="hnsw")))
-    with pytest.raises(OptionError, match=r"10,002 messages and pieces"):
+    with pytest.raises(OptionError, match=r"10,002 messages and chunks"):
         memory.history.append([HumanMessage("x", id=str(at)) for at in range(5001)], **IDS)
     assert by_hand.steps == []
 

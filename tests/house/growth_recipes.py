@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text import chunks, names, nesting, rendering, unicode
-from langchain_workingmem.errors import RedisReplyError, WorkingMemoryValidationError
+from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
@@ -96,6 +97,13 @@ def refused(call: Callable[[], object]) -> object:
     try:
         return call()
     except WorkingMemoryValidationError as error:
+        return str(error)
+
+
+def search_cursor(text: str) -> object:
+    try:
+        return search.read_cursor(f"1,{text}", re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII))
+    except OptionError as error:
         return str(error)
 
 
@@ -303,6 +311,7 @@ RECIPES: dict[str, Recipe] = {
         unicode.stored_quote(f"{t}\u200b", f"{unicode.visible(t[:100])}?"),
         unicode.stored_quote(f"{t}\u200b", "not there"),
     ),
+    "_redis.queries.read_cursor": search_cursor,
     "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
     "_redis.queries.build_filter": lambda t: (
         search.build_filter(
@@ -376,6 +385,7 @@ RECIPES: dict[str, Recipe] = {
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
+    "_redis.queries._tags",
     "working_memory.prompt.working_memory_block",  # calls render_working_memory
     "_redis.queries.threads_schema",
     "_redis.queries.vectors_schema",

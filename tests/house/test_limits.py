@@ -145,7 +145,7 @@ def test_too_many_messages_for_one_step_are_refused(
 ) -> None:
     assert history.MOST_AT_ONCE[algorithm] == most
     memory = make_memory(embeddings=Constant(), recall=RecallOptions(index=IndexOptions(algorithm=algorithm)))
-    with pytest.raises(OptionError, match=r"too many for one atomic step.*save them in several calls"):
+    with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
         memory.history.append([HumanMessage("hi")] * (most // 2 + 1), **IDS)
     assert commands == []
 
@@ -202,7 +202,7 @@ def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make
         lambda: IndexOptions(m=number),
     ]
     for attempt in tries:
-        with pytest.raises(OptionError, match=r"is a number of .* bits: use an int of at least"):
+        with pytest.raises(OptionError, match=r"is a number of .* bits: use a smaller int of at least"):
             attempt()
 
 

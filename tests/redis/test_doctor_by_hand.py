@@ -19,6 +19,7 @@ HEALTHY: dict[str, Any] = {
     "CONFIG": [b"save", b""],
     "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"indexing", b"0", b"attributes", []],
     "GET": None,
+    "HGET": b"2",
 }
 
 
