@@ -248,7 +248,7 @@ class RecallOptions:
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
     embedding_timeout: timedelta = EMBEDDING_TIMEOUT  # of an async call of the model, plus a second for each text
     embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
-    chunk_tokens: int = 400  # longer texts are embedded in pieces; a hit on any piece is a hit on the message
+    chunk_tokens: int = 400  # longer texts are embedded in chunks; a hit on any chunk is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
 
     def __post_init__(self) -> None:

@@ -249,11 +249,6 @@ def total_of(reply: Any) -> int:
     return int(reply[b"total_results"] if isinstance(reply, dict) else reply[0])
 
 
-def documents_in(reply: Any) -> int:
-    """Return the number of documents in a search reply with content and without scores."""
-    return len(reply[b"results"]) if isinstance(reply, dict) else len(reply) // 2
-
-
 def columns(reply: Any, *, scores: bool = False, content: bool = True) -> tuple[list[bytes], list[float], list[Any]]:
     """Return keys, scores and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
 

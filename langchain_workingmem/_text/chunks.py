@@ -61,7 +61,7 @@ def split(text: str, chunk_tokens: int) -> list[str]:
     return [text[start:end] for start, end in spans(text, chunk_tokens)]
 
 
-def piece(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
+def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
     """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
     found = list(islice(spans(text, chunk_tokens), number + 1))
     return found[number] if number < len(found) else (found[0] if found else (0, 0))

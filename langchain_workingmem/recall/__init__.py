@@ -3,12 +3,10 @@
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.operations import fetch_hits, find_candidates, search_as_run, search_messages
 from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
     "Query",
-    "Ranked",
     "Recall",
     "fetch_hits",
     "find_candidates",

@@ -40,11 +40,11 @@ class Recall:
         `additional_kwargs`, in `additional_kwargs["metadata"]` or in `response_metadata`. `max_tokens` (estimated)
         bounds the whole result: hits are added, the best first, with their windows or, when those are too long, alone.
         Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
-        around its best piece, in a copy marked `lc_source`. No other rule of a turn (docs/recall.md) applies.
+        around its best chunk, in a copy marked `lc_source`. No other rule of a turn (docs/recall.md) applies.
         A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
-        is given, when the pieces of a few long messages fill the list of candidates, or, with another call of the
+        is given, when the chunks of a few long messages fill the list of candidates, or, with another call of the
         model, when a question is the first to name one of several authors. Two more when a hit is gone, as after the
         expiry of its thread.
         """

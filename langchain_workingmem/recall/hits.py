@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, piece
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.copies import from_memory
 from langchain_workingmem._text.rendering import message_text, words_in
 from langchain_workingmem.history import with_calls
@@ -184,7 +184,7 @@ def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
     if not hit.ranked.worded:
         return False
     text = words_in(fetched.rows[hit.position].message)
-    start, end = piece(text, chunk_tokens, hit.ranked.piece)
+    start, end = chunk_span(text, chunk_tokens, hit.ranked.chunk)
     words = [word for word in words_of(query.text) if len(word) >= _SUBJECT and word not in _ASKING]
     stems = (word[: max(_SUBJECT, len(word) - 2)] for word in words)
     pattern = re.compile("|".join(rf"\b({re.escape(stem)})" for stem in stems) or r"(?!)")
@@ -333,7 +333,7 @@ def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_token
 def _shortened(
     query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut what is too long: a hit around its best piece; a message before it keeps its end, one after it its beginning.
+    """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning.
 
     The copies are marked so that they are never saved over the original.
     """
@@ -348,7 +348,7 @@ def _shortened(
         text = message_text(row.message)
         start = end = len(text) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = piece(words_in(row.message), chunk_tokens, 0 if hit.question else hit.ranked.piece)
+            start, end = chunk_span(words_in(row.message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
         lean = with_calls(row.message) if isinstance(row.message, AIMessage) else row.message
         data = {"thread_id": row.thread_id, "excerpt": True}
         copy = from_memory(lean, data, content=excerpt(text, size, start, end, words))

@@ -36,7 +36,7 @@ from langchain_workingmem.recall.ranking import (
     rank_hybrid,
     rank_semantic,
     reaches,
-    with_pieces,
+    with_best_chunks,
 )
 from langchain_workingmem.threads import get_thread
 
@@ -92,7 +92,7 @@ def find_candidates(
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
-    The search is repeated deeper when a few messages of many pieces fill the list of candidates, and with another
+    The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
     embedding when the candidates show that the query names an author who was unknown before.
     """
     options = state.recalling
@@ -138,7 +138,7 @@ def find_candidates(
             if is_crowded(ranked, query):
                 ranked = rank(wanted + CANDIDATES)
             if query.max_tokens is not None:
-                ranked = with_pieces(ranked, options.chunk_tokens, near, worded, options.weights.dense)
+                ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
 

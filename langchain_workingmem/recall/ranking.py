@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 SHORT = 64  # tokens up to which length costs nothing
 Scores: TypeAlias = dict[bytes, dict[int, float]]  # thread (encoded as in keys) -> sequence number -> value
-# One piece of a message that a search returned: thread, sequence number, tokens of the whole message, author ("" when
-# unnamed), similarity or BM25 score, number of the piece; bytes as in keys. A tuple, because a turn ranks hundreds.
+# One chunk of a message that a search returned: thread, sequence number, tokens of the whole message, author ("" when
+# unnamed), similarity or BM25 score, number of the chunk; bytes as in keys. A tuple, because a turn ranks hundreds.
 Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes]
 
 
@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
     score: float
     similarity: float
     worded: bool = False  # it has words of the question
-    piece: int = 0  # number of the piece that matched best
+    chunk: int = 0  # number of the chunk that matched best
 
 
 class Floor(NamedTuple):
@@ -67,7 +67,7 @@ def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) ->
 
 
 def best(candidates: Iterable[Candidate]) -> Scores:
-    """Keep the value of each message's best piece."""
+    """Keep the value of each message's best chunk."""
     found: Scores = defaultdict(dict)
     for thread, seq, _, _, value, _ in candidates:
         seqs = found[thread]
@@ -111,7 +111,7 @@ def rank_semantic(dense: Iterable[Candidate], limit: int | None, threshold: floa
     for thread, seq, tokens, _, value, _ in dense:
         if value < threshold or (limit is not None and len(found) >= limit and value < lowest):
             break
-        if (thread, seq) not in found:  # else a worse piece of the same message
+        if (thread, seq) not in found:  # else a worse chunk of the same message
             found[thread, seq] = value, seq, thread, tokens
             lowest = value
     return [
@@ -150,10 +150,10 @@ def rank_hybrid(
     return found
 
 
-def with_pieces(
+def with_best_chunks(
     ranked: list[Ranked], chunk_tokens: int, dense: Iterable[Candidate], words: Iterable[Candidate], weight: float
 ) -> list[Ranked]:
-    """Set the piece of each long message that matches best in both searches together."""
+    """Set the chunk of each long message that matches best in both searches together."""
     found: dict[tuple[bytes, int], dict[bytes, float]] = {
         (one.thread, one.seq): {} for one in ranked if one.tokens > chunk_tokens
     }
@@ -169,4 +169,4 @@ def with_pieces(
     def best_of(chunks: dict[bytes, float]) -> int:
         return int(max(chunks, key=lambda chunk: (chunks[chunk], -int(chunk)), default=b"0"))
 
-    return [one._replace(piece=best_of(found.get(one[:2], {}))) for one in ranked]
+    return [one._replace(chunk=best_of(found.get(one[:2], {}))) for one in ranked]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions, OnError
+    from langchain_workingmem.options import HistoryOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,6 @@ class Turn:
         new: Sequence[BaseMessage],
         thread_id: str,
         resource_id: str,
-        on_error: OnError | None = None,
         *,
         kind: Kind = "list",
         recall: Literal[False] | Mapping[str, Any] | None = None,
@@ -101,8 +100,7 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        on_error = on_error or self.core.on_error
-        plan = gather(state, new, thread_id, resource_id, history, query, kind, on_error)
+        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error)
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(

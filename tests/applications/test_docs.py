@@ -166,7 +166,7 @@ def test_every_public_method_is_in_the_reference(part: str, reference: set[str],
 
 def test_fields_are_described_by_the_comments_beside_them(site: Path) -> None:
     options = (site / "reference" / "options.html").read_text()
-    assert "longer texts are embedded in pieces" in options
+    assert "longer texts are embedded in chunks" in options
 
 
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:

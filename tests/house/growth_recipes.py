@@ -155,12 +155,12 @@ def fetched(text: str) -> Fetched:
     )
 
 
-def ranked(piece: int = 0) -> Ranked:
-    return Ranked(b"t", 2, 100, 0.9, 0.9, worded=True, piece=piece)
+def ranked(chunk: int = 0) -> Ranked:
+    return Ranked(b"t", 2, 100, 0.9, 0.9, worded=True, chunk=chunk)
 
 
-def hit(piece: int = 0) -> Found:
-    return Found(ranked(piece), (b"t", 2))
+def hit(chunk: int = 0) -> Found:
+    return Found(ranked(chunk), (b"t", 2))
 
 
 def sizes(text: str) -> Sizes:
@@ -195,7 +195,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.chunks.keep_ends": lambda t: chunks.keep_ends(t, len(t) // 2),
     "_text.chunks.spans": lambda t: list(chunks.spans(t, 100)),
     "_text.chunks.split": lambda t: chunks.split(t, 100),
-    "_text.chunks.piece": lambda t: chunks.piece(t, 100, 10**6),
+    "_text.chunks.chunk_span": lambda t: chunks.chunk_span(t, 100, 10**6),
     "_text.chunks.excerpt": lambda t: (
         chunks.excerpt(t, 25, len(t), len(t)),
         chunks.excerpt(t, 25, 0, len(t), [t[:10].lower(), "a", "b"]),
@@ -328,7 +328,6 @@ RECIPES: dict[str, Recipe] = {
         "i", search.build_filter(not_thread_ids=parts(unicode.to_utf8(t))), *parts(t)
     ),
     "_redis.queries.total_of": lambda t: search.total_of(reply(t)),
-    "_redis.queries.documents_in": lambda t: search.documents_in(reply(t)),
     "_redis.queries.sorted_search": lambda t: search.sorted_search(
         "i", search.build_filter(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, after=(1, t), fields=parts(t)
     ),

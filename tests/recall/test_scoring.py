@@ -22,7 +22,7 @@ from langchain_workingmem.recall.ranking import (
     rank_hybrid,
     rank_semantic,
     reaches,
-    with_pieces,
+    with_best_chunks,
 )
 
 DEFAULT = HybridWeights()
@@ -220,6 +220,6 @@ def test_the_floor_is_higher_where_no_word_was_found() -> None:
 def test_the_piece_is_that_of_both_searches() -> None:
     ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
     dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
-    assert [found.piece for found in with_pieces(ranked, 400, dense, [], 0.7)] == [2, 0]
-    assert [found.piece for found in with_pieces(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
-    assert with_pieces(ranked, 1000, dense, [], 0.7) is ranked
+    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [], 0.7)] == [2, 0]
+    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
+    assert with_best_chunks(ranked, 1000, dense, [], 0.7) is ranked

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, excerpt, keep_ends, piece, split
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, keep_ends, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
 
@@ -71,12 +71,12 @@ WORDS = "one two three four five six seven eight nine ten "
 def test_a_piece_is_found_again_by_its_number() -> None:
     text = WORDS * 40
     pieces = split(text, 20)
-    assert [text[slice(*piece(text, 20, number))] for number in range(len(pieces))] == pieces
+    assert [text[slice(*chunk_span(text, 20, number))] for number in range(len(pieces))] == pieces
 
 
 def test_a_piece_that_is_not_there_any_more_is_the_first() -> None:
-    assert piece("short", 20, 7) == (0, 5)
-    assert piece(" ", 20, 0) == (0, 0)
+    assert chunk_span("short", 20, 7) == (0, 5)
+    assert chunk_span(" ", 20, 0) == (0, 0)
 
 
 def test_a_text_that_fits_is_no_excerpt() -> None:
