@@ -33,6 +33,17 @@ class WorkingMemError(Exception):
         super().__init__(f"{seen}: {remedy}" if remedy and remedy not in seen else seen)
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Constructors take other arguments than the message, so pickle and copy do not call them.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[WorkingMemError], args: tuple[object, ...], attributes: dict[str, object]) -> WorkingMemError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
 
 class OptionError(WorkingMemError, ValueError):
     """An option or argument that cannot work; the message names the ones that do."""

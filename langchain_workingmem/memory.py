@@ -70,7 +70,7 @@ class MemoryArguments(TypedDict, total=False):
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`. Every method that does I/O has an async twin with the prefix
+    Parts: `threads`, `history`, `recall`, `working_memory`, `users`. Every method that does I/O has an async twin with the prefix
     `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:

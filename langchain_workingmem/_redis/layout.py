@@ -1,4 +1,4 @@
-"""The version of the storage layout: stored in a new database, and checked before the first command of a process."""
+"""The version of the storage layout: stored in a new database, and checked before the first command of a `Memory` or store."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
         (stored,) = yield from send(read)
     if stored is None and (yield from _is_new(state.keys)):
         # HSETNX: another process may have written a version meanwhile
-        _, stored = yield from send(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
+        written, stored = yield from attempt(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
+        if isinstance(written, RedisReplyError) and stored is None:
+            return  # a user who may only read, and there is nothing to read
     elif stored is None:
         (stored,) = yield from send(read)
     compare_layout(state.keys, stored)
@@ -76,8 +78,8 @@ def compare_layout(keys: Keys, stored: bytes | None) -> None:
         raise OptionError(
             f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
             f"{LAYOUT}; nothing was changed",
-            remedy="export with the version that wrote them (`workingmem export`), then import under another "
-            "key_prefix or into another database",
+            remedy="export with the version that wrote them (`workingmem export`), then import under another key_prefix or into "
+            f"another database; if only the key {keys.layout!r} is lost, write it again: HSET {keys.layout} version {LAYOUT}",
         )
 
 

@@ -2,12 +2,13 @@
 
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.operations import fetch_hits, find_candidates, search_as_run, search_messages
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
     "Query",
     "Recall",
+    "check_argument_names",
     "fetch_hits",
     "find_candidates",
     "reindex_messages",

@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
 
 
+def check_argument_names(arguments: Mapping[str, Any]) -> None:
+    """Raise `TypeError`, as Python does, for an argument that recall does not take."""
+    if unknown := arguments.keys() - RecallArguments.__optional_keys__:
+        known = ", ".join(sorted(RecallArguments.__optional_keys__))
+        msg = f"unexpected keyword arguments {sorted(unknown)}: beside those in the signature, use some of {known}"
+        raise TypeError(msg)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """A checked search of messages."""
@@ -63,10 +71,7 @@ class Query:
         **arguments: Unpack[RecallArguments],
     ) -> Query:
         """Check the arguments of a search; those that are None or missing come from the options."""
-        if unknown := arguments.keys() - RecallArguments.__optional_keys__:
-            known = sorted(RecallArguments.__optional_keys__)
-            msg = f"unexpected keyword arguments {sorted(unknown)}: recall takes {known}"
-            raise TypeError(msg)
+        check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}

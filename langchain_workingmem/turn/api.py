@@ -17,7 +17,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.options import RecallArguments, one_of
-from langchain_workingmem.recall import Query
+from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
     in_order,
     is_users,
@@ -89,6 +89,7 @@ class Turn:
         check_id(resource_id, "resource_id")
         state, options = self.core.state, self.core.state.recall
         given = (recall if isinstance(recall, Mapping) else arguments) or {}
+        check_argument_names(given)
         query = None
         if options is not None and recall is not False:
             asked = question(new)
