@@ -11,6 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 
 pytestmark = pytest.mark.both_faces
@@ -100,3 +101,15 @@ def test_the_doctor_names_another_version_and_changes_nothing(
     assert found["layout"].level == "error"
     assert "storage layout 99" in found["layout"].message
     assert raw.hget(layout, "version") == b"99"
+
+
+def test_a_user_who_may_only_read_writes_no_version(
+    make_memory: Make, server: EmbeddedRedis, layout: str, raw: redis.Redis, prefix: str
+) -> None:
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">hunter2", f"~{prefix}:*", "+@read", "+ping")
+    try:
+        reader = make_memory(redis_url=f"{server.url}?username={prefix}&password=hunter2")
+        assert reader.threads.get("t") is None
+        assert raw.exists(layout) == 0
+    finally:
+        raw.execute_command("ACL", "DELUSER", prefix)
