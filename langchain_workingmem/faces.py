@@ -93,8 +93,10 @@ class Faces:
 
         Ids that are not bound here come from the run, as those of `tools` do; a call may pass `top_k` as well.
         """
+        from langchain_workingmem.recall import check_argument_names
         from langchain_workingmem.retriever import SemanticRecallRetriever
 
+        check_argument_names(arguments)
         fields: dict[str, Any] = {**arguments}
         return SemanticRecallRetriever(
             memory=self,

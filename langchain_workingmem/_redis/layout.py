@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from langchain_workingmem._engine.effects import Effect, Plan, Scan, Send, attempt, scan, send
+from langchain_workingmem._redis.queries import columns
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:
@@ -51,48 +53,50 @@ def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
 
 def check_layout(state: HasLayout) -> Plan[None]:
-    """Check the version in the database; write it into a new database.
+    """Check the version in the database; write it into a new database, and where only its key was lost.
 
-    One round trip, in a new database four. Raises `OptionError` for another version, without any change.
+    One round trip, without the key four or five. Raises `OptionError` for another version, without any change.
     """
     read = ("HGET", state.keys.layout, "version")
     # A failed connection is not tried again here: the plan repeats its command, and this check with it.
     (stored,) = yield Send((read,))
     if isinstance(stored, RedisReplyError):  # BUSY, for example
         (stored,) = yield from send(read)
-    if stored is None and (yield from _is_new(state.keys)):
-        # HSETNX: another process may have written a version meanwhile
-        written, stored = yield from attempt(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
-        if isinstance(written, RedisReplyError) and stored is None:
-            return  # a user who may only read, and there is nothing to read
-    elif stored is None:
-        (stored,) = yield from send(read)
+    if stored is None:
+        stored = yield from _layout_of_a_thread(state.keys)
+        if stored in {None, LAYOUT.encode()}:
+            # HSETNX: another process may have written a version meanwhile
+            _, stored = yield from attempt(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
+            if stored is None:  # the server takes no writes, or not from this user: reading does no harm
+                return
     compare_layout(state.keys, stored)
     state.layout_known = True
 
 
 def compare_layout(keys: Keys, stored: bytes | None) -> None:
     """Raise `OptionError` for another version than ours; without a version it is 1."""
-    version = "1" if stored is None else stored.decode()
+    version = "1" if stored is None else stored.decode(errors="replace")
     if version != LAYOUT:
         raise OptionError(
             f"the keys under {keys.prefix!r} have storage layout {version}, this version of langchain-workingmem uses "
             f"{LAYOUT}; nothing was changed",
-            remedy="export with the version that wrote them (`workingmem export`), then import under another key_prefix or into "
-            f"another database; if only the key {keys.layout!r} is lost, write it again: HSET {keys.layout} version {LAYOUT}",
+            remedy="export with the version that wrote them (`workingmem export`), then import under another "
+            "key_prefix or into another database",
         )
 
 
-def _is_new(keys: Keys) -> Plan[bool]:
-    """Tell whether there is no index of ours, and no thread in one step of SCAN. Two round trips."""
-    try:
-        replies = yield from attempt(("FT.INFO", keys.threads_index), ("FT.INFO", keys.items_index))
-    except RedisCapabilityError:  # a server without Search has no indexes
-        replies = []
-    if any(not isinstance(reply, RedisReplyError) for reply in replies):
-        return False
-    try:
-        found, _ = yield from scan(Scan(f"{keys.thread_prefix}*"))
-    except RedisReplyError:  # a user without the right to SCAN
-        return True
-    return not found
+def _layout_of_a_thread(keys: Keys) -> Plan[bytes | None]:
+    """Return the version that a stored thread names, "1" if it names none; None if no thread is found.
+
+    The index finds a thread, or else one step of SCAN. Two or three round trips.
+    """
+    found: list[bytes] = []
+    with suppress(RedisCapabilityError):  # a server without Search
+        (reply,) = yield from attempt(("FT.SEARCH", keys.threads_index, "*", "NOCONTENT", "LIMIT", 0, 1))
+        found = [] if isinstance(reply, RedisReplyError) else columns(reply, content=False)[0]
+    with suppress(RedisReplyError):  # a user without the right to SCAN
+        found = found or (yield from scan(Scan(f"{keys.thread_prefix}*")))[0]
+    if not found:
+        return None
+    ((owner, layout),) = yield from send(("HMGET", found[0], "resource", "layout"))
+    return None if owner is None else layout or b"1"  # None: it has expired meanwhile

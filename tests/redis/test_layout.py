@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -54,6 +55,7 @@ def test_data_without_a_version_is_refused_and_left_untouched(
 ) -> None:
     make_memory().history.append([HumanMessage("Hello", id="1")], thread_id="t", resource_id="u")
     raw.delete(layout)
+    raw.hdel(f"{prefix}:thread:{{t}}", "layout")
     before = dumped(raw, prefix)
     memory, store = make_memory(create_index=create_index), make_store(create_index=create_index)
     calls: list[Callable[[], object]] = [
@@ -104,7 +106,7 @@ def test_the_doctor_names_another_version_and_changes_nothing(
 
 
 def test_a_user_who_may_only_read_writes_no_version(
-    make_memory: Make, server: EmbeddedRedis, layout: str, raw: redis.Redis, prefix: str
+    make_memory: Make, server: EmbeddedRedis, layout: str, raw: Any, prefix: str
 ) -> None:
     raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">hunter2", f"~{prefix}:*", "+@read", "+ping")
     try:
@@ -113,3 +115,36 @@ def test_a_user_who_may_only_read_writes_no_version(
         assert raw.exists(layout) == 0
     finally:
         raw.execute_command("ACL", "DELUSER", prefix)
+
+
+@pytest.mark.parametrize("create_index", [True, False])
+def test_a_lost_key_is_written_again_where_the_threads_are_ours(
+    make_memory: Make, layout: str, raw: redis.Redis, *, create_index: bool
+) -> None:
+    make_memory().threads.create(resource_id="u", thread_id="t")
+    raw.delete(layout)  # evicted, or lost with a flush under a process that goes on
+    thread = make_memory(create_index=create_index).threads.get("t")
+    assert thread is not None
+    assert raw.hget(layout, "version") == LAYOUT.encode()
+
+
+def test_indexes_without_data_are_a_new_database(make_memory: Make, layout: str, raw: redis.Redis, prefix: str) -> None:
+    make_memory().threads.create(resource_id="u", thread_id="t")
+    raw.delete(*raw.scan_iter(f"{prefix}:*"))
+    assert make_memory().threads.list().items == []
+    assert raw.hget(layout, "version") == LAYOUT.encode()
+
+
+def test_every_new_thread_names_the_layout(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    memory.threads.create(resource_id="u", thread_id="created")
+    memory.history.append([HumanMessage("Hello")], thread_id="written", resource_id="u")
+    memory.threads.clone("written", new_thread_id="cloned")
+    for thread in ("created", "written", "cloned"):
+        assert raw.hget(f"{prefix}:thread:{{{thread}}}", "layout") == LAYOUT.encode()
+
+
+def test_a_version_that_is_no_text_is_refused(make_memory: Make, layout: str, raw: redis.Redis) -> None:
+    raw.hset(layout, "version", b"\xff")
+    with pytest.raises(OptionError, match="storage layout"):
+        make_memory().threads.get("t")

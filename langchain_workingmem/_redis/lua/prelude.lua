@@ -188,7 +188,7 @@ end
 -- Writes the fields of a new thread.
 local function init_thread(at)
   local first = first_seq()
-  redis.call('HSET', KEYS[1], 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', as_integer(first))
+  redis.call('HSET', KEYS[1], 'layout', LAYOUT, 'created_at', at, 'updated_at', at, 'count', 0, 'next_seq', as_integer(first))
   if first > 0 then redis.call('HSET', KEYS[1], 'trash', 1) end
 end
 

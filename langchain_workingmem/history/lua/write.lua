@@ -223,7 +223,7 @@ local updated_at = thread[6] or ''
 if changed then
   updated_at = as_integer(math.max(present, last_at))
   if not thread[1] then
-    redis.call('HSET', KEYS[1], 'resource', owner, 'created_at', updated_at, 'labels', '')
+    redis.call('HSET', KEYS[1], 'resource', owner, 'layout', LAYOUT, 'created_at', updated_at, 'labels', '')
     if redis.call('EXISTS', KEYS[9]) == 1 then redis.call('HSET', KEYS[1], 'trash', 1) end
   end
   redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', as_integer(next_seq), 'last_at', as_integer(last_at),
