@@ -14,8 +14,8 @@ quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no 
 chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed; ARGS="--model provider:model ..."
 	@$(BIN)/workingmem chat $(ARGS)
 
-test: $(VENV)/.dev  ## every test, each process on a private Redis; the soak keeps all cores busy and comes last
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone" $(COVERAGE)
+test: $(VENV)/.dev  ## every test, in four processes that often wait, each on a private Redis; the soak keeps all cores busy and comes last
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone" $(COVERAGE)
 	$(BIN)/python -m pytest -m alone
 
 coverage: COVERAGE := --cov

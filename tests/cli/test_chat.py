@@ -193,7 +193,7 @@ def test_ctrl_c_in_a_terminal_ends_it_quietly(server: EmbeddedRedis, prefix: str
     for _ in range(5):
         program.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):  # readline misses what comes just before it waits
-            program.wait(timeout=20)  # ending may take a while, and another signal then would kill it
+            program.wait(timeout=8)  # ending may take a while, and another signal then would kill it
             break
     assert "Traceback" not in read_all(program)
     assert ended(program) == 0

@@ -114,8 +114,8 @@ def test_every_package_that_is_imported_is_declared_and_no_other() -> None:
     declared = {canonicalize_name(Requirement(line).name) for group in groups for line in group}
     owners: dict[str, str] = {}  # by file, because several distributions share the folder of langgraph
     for distribution in distributions():
-        for file in distribution.files or ():
-            owners[str(file)] = canonicalize_name(distribution.name)
+        name, record = canonicalize_name(distribution.name), distribution.read_text("RECORD") or ""
+        owners |= dict.fromkeys((line.partition(",")[0] for line in record.splitlines()), name)
 
     def owner(module: str) -> str:
         path = module.replace(".", "/")
