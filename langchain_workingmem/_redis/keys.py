@@ -22,7 +22,8 @@ def check_id(value: object, name: str) -> str:
     """Return the id, or raise `IdError`."""
     if not isinstance(value, str):
         if value is None:
-            raise IdError(f"{name} is missing", remedy=FROM_WHERE.format(name))
+            from_run = name in {"thread_id", "resource_id"}
+            raise IdError(f"{name} is missing", remedy=FROM_WHERE.format(name) if from_run else f"pass {name}=...")
         raise IdError(f"{name} is of type {type(value).__name__}", remedy="pass a non-empty string")
     if not value or "\0" in value:
         problem = "not allowed to hold a NUL character" if value else "empty"

@@ -110,7 +110,8 @@ def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
 def test_a_lost_reply_to_a_seeded_thread_says_what_may_be_missing(make_bench: Callable[..., FaultBench]) -> None:
     bench = make_bench()
     memory = bench.memory
-    bench.proxy.arm(Fault("close", "reply", 1))
+    memory.threads.create(resource_id="first")  # sends the script, so that the next call has one round trip
+    bench.proxy.arm(Fault("close", "reply", 0))
     with pytest.raises(RedisConnectionError, match="may have taken effect") as caught:
         memory.threads.create(resource_id="seeded", thread_id="seeded", working_memory="likes tea")
     assert "working_memory.update() sets it" in caught.value.__notes__[0]
