@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from langchain_workingmem._engine.effects import Effect, Plan, Scan, Send, attempt, scan, send
+from langchain_workingmem._engine.effects import Plan, Scan, Send, advance, attempt, scan, send
 from langchain_workingmem._redis.queries import columns
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_workingmem._redis.keys import Keys
 
 LAYOUT = "2"  # databases of layout 1 hold no version
@@ -35,19 +32,18 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
 
 def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
-    step: Callable[[], Effect] = partial(next, plan)
+    outcome: Any = None
     try:
         while True:
-            try:
-                effect = step()
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+            effect = advance(plan, outcome)
             try:
                 if isinstance(effect, Send | Scan) and not state.layout_known:
                     yield from check_layout(state)
-                step = partial(plan.send, (yield effect))
-            except Exception as error:  # noqa: BLE001 - the plan decides
-                step = partial(plan.throw, error)
+                outcome = yield effect
+            except WorkingMemError as error:
+                outcome = error
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
     finally:
         plan.close()
 
