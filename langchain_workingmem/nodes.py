@@ -44,9 +44,8 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
             return found
         branch = found.branch
         earlier = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
-        if (
-            earlier
-        ):  # turns that were left at an interrupt: no model accepts them, so the node removes them from the state
+        # Turns that were left at an interrupt: no model accepts them, so the node removes them from the state.
+        if earlier:
             yield from save_messages(core, earlier, thread_id, resource_id, branch=branch)
             branch = branch.without_changes()
         note_branch(core.state, thread_id, messages, branch)

@@ -106,7 +106,13 @@ class PerCall:
         """Plan what `Turn.gather` does, within these restrictions."""
         call = self.within(turn.history, turn.core.state.recall)
         return turn.gather(
-            messages, thread_id, resource_id, kind=kind, recall=call.recall, last_messages=call.last_messages
+            messages,
+            thread_id,
+            resource_id,
+            kind=kind,
+            recall=False if call.recall is False else None,
+            arguments=call.recall or {},
+            last_messages=call.last_messages,
         )
 
 

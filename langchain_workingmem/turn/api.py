@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -31,7 +31,7 @@ from langchain_workingmem.turn.operations import Gathered, gather
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Unpack
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
@@ -81,22 +81,22 @@ class Turn:
         resource_id: str,
         *,
         kind: Kind = "list",
-        recall: Literal[False] | Mapping[str, Any] | None = None,
+        recall: Literal[False] | None = None,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
         last_messages: int | None = None,
-        arguments: Mapping[str, Any] | None = None,
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `recall` is False or holds arguments of recall, as `arguments` does."""
+        """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off."""
         check_id(resource_id, "resource_id")
         state, options = self.core.state, self.core.state.recall
-        given = (recall if isinstance(recall, Mapping) else arguments) or {}
-        check_argument_names(given)
         query = None
         if options is not None and recall is not False:
             asked = question(new)
-            query = Query.of_turn(options, str(asked.text) if asked else "", thread_id, resource_id, given)
-        elif names := sorted(name for name, value in given.items() if value not in (None, (), [], {}, set(), "")):
-            state.recalling  # noqa: B018 - raises where recall is off
-            raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
+            query = Query.of_turn(options, str(asked.text) if asked else "", thread_id, resource_id, arguments)
+        else:
+            check_argument_names(arguments)
+            if names := sorted(name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")):
+                state.recalling  # noqa: B018 - raises where recall is off
+                raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
