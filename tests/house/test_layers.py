@@ -56,6 +56,7 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 FACES = {"middleware", "nodes", "store", "embedded", "embeddings", "chat_models", "ids", "memory", "importers", "cli"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
+    "dateparser": {"recall"},
     "asyncio": {"_engine", *FACES},
     "time": {"_engine", *FACES},
     "uuid": {"memory", "cli", "importers"},

@@ -1,0 +1,161 @@
+"""Words by which questions name times, in the languages that `times` looks for; the date library reads the phrases.
+
+The words stand here because the check of every question must not import the library. A test compares months, weekdays
+and units with the library's own. A phrase counts only if its words have an order that `times` knows, so a word may be
+ordinary, too: "may", "march", "second".
+"""
+
+from __future__ import annotations
+
+# What a word does, by the letter that stands for it in the patterns of `times`; forms of one word are joined by `|`:
+# m month; w weekday; u day, week, month, year; h hour, minute; t yesterday; i this; v part of the day
+# b "last" before its noun; B after it; a "ago"; n number, in order from one; g words in between
+# p words before a month, a weekday or a year; q "between", "from" before the first of two dates, c "and" between them
+# z "before", "after" between a duration and a date; s season, e weekend, f holiday: only in English, without the library
+_LANGUAGES = {
+    "en": {
+        "m": "january|jan february|feb march|mar april|apr may june|jun july|jul august|aug september|sept|sep "
+        "october|oct november|nov december|dec",
+        "w": "monday tuesday wednesday thursday friday saturday sunday",
+        "u": "day|days week|weeks month|months year|years",
+        "h": "minute|minutes hour|hours",
+        "t": "yesterday",
+        "i": "this",
+        "v": "morning afternoon evening night",
+        "b": "last past previous",
+        "a": "ago",
+        "p": "in on since until till by during around early late mid over at end beginning start middle",
+        "q": "between from",
+        "c": "and to",
+        "z": "before after",
+        "g": "the of",
+        "n": "one|a|an two|couple three|few four|several five six seven eight nine ten eleven twelve",
+        "s": "spring summer autumn|fall winter",
+        "e": "weekend",
+        "f": "christmas halloween",
+    },
+    "de": {
+        "m": "januar|jänner februar märz april mai juni juli august september oktober november dezember",
+        "w": "montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag",
+        "u": "tag|tagen woche|wochen monat|monaten jahr|jahren",
+        "h": "minute|minuten stunde|stunden",
+        "t": "gestern vorgestern",
+        "b": "letzte|letzten|letzter|letztes vorige|vorigen|voriger|voriges",
+        "a": "vor",
+        "p": "im in am seit bis ab anfang mitte ende",
+        "g": "der dem den",
+        "n": "ein|eine|einer|einem zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    },
+    "fr": {
+        "m": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "w": "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "u": "jour|jours semaine|semaines mois an|ans|année",
+        "h": "minute|minutes heure|heures",
+        "t": "hier",
+        "B": "dernier|dernière passé|passée",
+        "a": "y",
+        "p": "en depuis début fin mi",
+        "g": "le la l du de d il a avant",
+        "n": "un|une deux trois quatre cinq six sept huit neuf dix onze douze",
+    },
+    "es": {
+        "m": "enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre noviembre diciembre",
+        "w": "lunes martes miércoles jueves viernes sábado domingo",
+        "u": "día|días semana|semanas mes|meses año|años",
+        "h": "minuto|minutos hora|horas",
+        "t": "ayer anteayer",
+        "B": "pasado|pasada",
+        "a": "hace",
+        "p": "en desde hasta",
+        "g": "el la de del",
+        "n": "un|una dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    },
+    "it": {
+        "m": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "w": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+        "u": "giorno|giorni settimana|settimane mese|mesi anno|anni",
+        "h": "minuto|minuti ora|ore",
+        "t": "ieri",
+        "B": "scorso|scorsa",
+        "a": "fa",
+        "p": "in nel da",
+        "g": "il la l di del",
+        "n": "un|una due tre quattro cinque sei sette otto nove dieci undici dodici",
+    },
+    "pt": {
+        "m": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+        "w": "segunda terça quarta quinta sexta sábado domingo",
+        "u": "dia|dias semana|semanas mês|meses ano|anos",
+        "h": "minuto|minutos hora|horas",
+        "t": "ontem anteontem",
+        "B": "passado|passada",
+        "a": "há atrás",
+        "p": "em no na desde",
+        "g": "o de do feira",
+        "n": "um|uma dois|duas três quatro cinco seis sete oito nove dez onze doze",
+    },
+    "nl": {
+        "m": "januari februari maart april mei juni juli augustus september oktober november december",
+        "w": "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+        "u": "dag|dagen week|weken maand|maanden jaar",
+        "h": "minuut|minuten uur",
+        "t": "gisteren eergisteren",
+        "b": "vorig|vorige afgelopen",
+        "a": "geleden",
+        "p": "in op sinds tot begin eind",
+        "g": "de van het",
+        "n": "een|één twee drie vier vijf zes zeven acht negen tien elf twaalf",
+    },
+    "pl": {
+        "m": "stycznia|styczniu lutego|lutym marca|marcu kwietnia|kwietniu maja|maju czerwca|czerwcu lipca|lipcu "
+        "sierpnia|sierpniu września|wrześniu października|październiku listopada|listopadzie grudnia|grudniu",
+        "w": "poniedziałek wtorek środę czwartek piątek sobotę niedzielę",
+        "u": "dzień|dni tydzień|tygodnie|tygodni|tygodniu miesiąc|miesiące|miesięcy|miesiącu rok|lata|lat|roku",
+        "h": "minutę|minuty|minut godzinę|godziny|godzin",
+        "t": "wczoraj przedwczoraj",
+        "b": "zeszły|zeszłym ubiegły|ubiegłym",
+        "a": "temu",
+        "p": "w we od do",
+        "n": "jeden|jedną dwa|dwie trzy cztery pięć sześć siedem osiem dziewięć dziesięć jedenaście dwanaście",
+    },
+    "ru": {
+        "m": "январь|января|январе февраль|февраля|феврале март|марта|марте апрель|апреля|апреле май|мая|мае "
+        "июнь|июня|июне июль|июля|июле август|августа|августе сентябрь|сентября|сентябре октябрь|октября|октябре "
+        "ноябрь|ноября|ноябре декабрь|декабря|декабре",
+        "w": "понедельник вторник среду четверг пятницу субботу воскресенье",
+        "u": "день|дня|дней неделю|недели|недель|неделе месяц|месяца|месяцев|месяце год|года|лет|году",
+        "h": "минуту|минуты|минут час|часа|часов",
+        "t": "вчера позавчера",
+        "b": "прошлый|прошлом|прошлую|прошлой",
+        "a": "назад",
+        "p": "в во с до на",
+        "n": "один|одну два|две три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
+    },
+}
+
+
+# "hier" is German for "here": a French question has one of these, too
+_FRENCH = "a ai as au avez avons c ce des du elle est et il ils j je la le les nous on que qu qui tu un une vous"
+FRENCH = frozenset(_FRENCH.split())
+
+ROLES = {  # language -> word -> role
+    language: {form: role for role, words in kinds.items() for form in words.replace("|", " ").split()}
+    for language, kinds in _LANGUAGES.items()
+}
+# What the library reads instead: numbers as digits, since it knows them only in some languages, and the first form of a
+# month or a weekday, since it knows few cases.
+READ_AS = {
+    language: {
+        form: str(number) if role == "n" else forms.split("|")[0]
+        for role in "nmw"
+        for number, forms in enumerate(kinds[role].split(), 1)
+        for form in forms.split("|")
+    }
+    for language, kinds in _LANGUAGES.items()
+}
+# Languages by the words without which no phrase names a time. "an" and the like would let too many questions through.
+NAMING: dict[str, tuple[str, ...]] = {}
+for language, roles in ROLES.items():
+    for word, role in roles.items():
+        if role in "mwuhtvsef" and len(word) > 2:
+            NAMING[word] = (*NAMING.get(word, ()), language)
