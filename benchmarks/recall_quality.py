@@ -52,9 +52,11 @@ from langchain_workingmem.evaluation import (
     Bench,
     Measured,
     Variant,
+    between,
     compare,
     questions_of,
     read,
+    short,
     tokens_of,
 )
 from langchain_workingmem.recall import operations as plans
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 
 GRID = "1,2,3,5,8,10,15,20,30,50,80,120x0,1,2"
 BUDGETS = (250, 500, 1000, 2000, 4000)
+SHOWN = ("tokens", "in a turn", "share", "lost", "silent: unrelated", "nonsense")
 UNRELATED = 40  # questions of other data sets that each user is asked
 NONSENSE = ("asdf qwer", "qwertyuiop", "fjdksla gjkhf", "xyzzy plugh", "1234567890")
 
@@ -163,11 +166,9 @@ def run(bench: Bench, data: DataSet, turns: Sequence[Turn], unrelated: Sequence[
 # ---------------------------------------------------------------------- what comes out
 
 
-def short(value: float, *, sign: bool = False) -> str:
-    if math.isnan(value):
-        return ""
-    text = f"{value:+.3f}" if sign else f"{value:.3f}"
-    return text.replace("0.", ".", 1)
+def table_of(*columns: str) -> list[str]:
+    """Begin a table."""
+    return [row("data set, questions", "search", *columns), row("---", "---", *["--:"] * len(columns))]
 
 
 def recall_at_k(found: dict[str, Measured], args: argparse.Namespace) -> Iterator[str]:
@@ -188,22 +189,20 @@ def by_budget(title: str, found: dict[str, Measured], args: argparse.Namespace) 
     for search, cells in zip(found, table, strict=True):
         yield row(title, search, *(short(cell.share) for cell in cells))
     if len(found) > 1:
-        gains = [(cell.gain, ", ".join(short(bound, sign=True) for bound in cell.gain_interval)) for cell in table[-1]]
-        yield row(
-            title, "gain", *("" if math.isnan(gain) else f"{short(gain, sign=True)} [{inside}]" for gain, inside in gains)
-        )
+        gains = [f"{short(cell.gain, sign=True)} {between(cell.gain_interval, sign=True)}" for cell in table[-1]]
+        yield row(title, "gain", *("" if gain.startswith(" ") else gain for gain in gains))
 
 
-def shown(title: str, turn: Turn, base: Array, wanted: Sequence[bool], args: argparse.Namespace) -> Iterator[object]:
+def shown(turn: Turn, base: Array, wanted: Sequence[bool], args: argparse.Namespace) -> Iterator[object]:
     """Show what a turn loses of the evidence, and how often it brings nothing."""
     rng = np.random.default_rng(args.seed)
     rows = np.array(turn.rows)[wanted]
     lost = base[:, SHARE] - rows[:, 0]
     draws = [lost[rng.integers(0, len(lost), len(lost))].mean() for _ in range(SAMPLES)]
-    low, high = (short(bound, sign=True) for bound in np.percentile(draws, [2.5, 97.5]))
+    low, high = np.percentile(draws, [2.5, 97.5])
     silent = np.reshape(turn.silent, (-1, len(NONSENSE) + UNRELATED))
-    yield from (title, f"{base[:, TOKENS].mean():,.0f}", f"{rows[:, 1].mean():,.0f}", short(base[:, SHARE].mean()))
-    yield f"{short(lost.mean(), sign=True)} [{low}, {high}]"
+    yield from (f"{base[:, TOKENS].mean():,.0f}", f"{rows[:, 1].mean():,.0f}", short(base[:, SHARE].mean()))
+    yield f"{short(lost.mean(), sign=True)} {between((low, high), sign=True)}"
     yield from (f"{silent[:, len(NONSENSE) :].mean():.0%}", f"{silent[:, : len(NONSENSE)].mean():.0%}")
 
 
@@ -225,7 +224,7 @@ def floor(text: str) -> Floor:
     return Floor(worded, alone)
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--embeddings", default="local", help="local, minilm, or what Memory(embeddings=...) takes")
@@ -243,8 +242,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the curves as JSON, for plots.py")
     args = parser.parse_args()
     args.top_k, args.ranges = (
-        [int(value) for value in part.split(",")] for part in (args.grid or ("4x1" if args.turn else GRID)).split("x")
+        sorted(map(int, part.split(","))) for part in (args.grid or ("4x1" if args.turn else GRID)).split("x")
     )
+    return args
+
+
+def main() -> None:
+    args = arguments()
     if args.floor:
         vars(plans)["floor_of"] = lambda _: args.floor
     model = Kept(args.embeddings, args.cache)
@@ -257,10 +261,7 @@ def main() -> None:
         )
         for search in args.search.split(",")
     ]
-    summary = [row("data set, questions", "search", *(f"{budget:,}" for budget in BUDGETS))]
-    summary.append(row("---", "---", *["--:"] * len(BUDGETS)))
-    lost = [row("data set, questions", "search", "tokens", "in a turn", "share", "lost", "silent: unrelated", "nonsense")]
-    lost.append(row("---", "---", *["--:"] * 6))
+    summary, lost = table_of(*(f"{budget:,}" for budget in BUDGETS)), table_of(*SHOWN)
     data = {path: load(path, named=args.names) for path in args.files}
     curves: Json = {}
     with EmbeddedRedis() as server:
@@ -268,36 +269,29 @@ def main() -> None:
             name = path.name.partition(".")[0]
             others = [one for other in args.files if other != path for one in questions_of(data[other])]
             unrelated = [*NONSENSE, *(others[:: max(1, len(others) // UNRELATED)] * UNRELATED)[:UNRELATED]]
-            with closing(
-                Bench(
-                    server.url,
-                    data[path],
-                    variants,
-                    model_of=lambda _: model,
-                    key_prefix=f"quality-{name}",
-                    limit=args.limit or None,
-                )
-            ) as bench:
-                turns = [Turn() for _ in variants if args.turn]
+            turns = [Turn() for _ in variants if args.turn]
+            prefix, limit = f"quality-{name}", args.limit or None
+            bench = Bench(server.url, data[path], variants, model_of=lambda _: model, key_prefix=prefix, limit=limit)
+            with closing(bench):
                 run(bench, data[path], turns, unrelated)
             for adversarial in (False, True):
                 wanted = [(category == ADVERSARIAL) == adversarial for category in bench.categories]
                 if not any(wanted):
                     continue
-                measured = bench.measured(lambda category, wanted=adversarial: (category == ADVERSARIAL) == wanted)
-                found = {variant.label: one for variant, one in zip(variants, measured, strict=True)}
+                found = {variant.label: one for variant, one in zip(variants, bench.measured(wanted), strict=True)}
                 title = f"{name}{', adversarial' if adversarial else ''}, {sum(wanted)}"
                 print(f"\n## {title} questions, {args.embeddings}\n", *recall_at_k(found, args), sep="\n")
                 for (search, one), turn in zip(found.items(), turns, strict=bool(turns)):
-                    first, *others = shown(title, turn, one.rows[:, 0, 0], wanted, args)
-                    lost.append(row(first, search, *others))
+                    lost.append(row(title, search, *shown(turn, one.rows[:, 0, 0], wanted, args)))
                 if args.turn:
                     continue
                 summary += by_budget(title, found, args)
                 if not adversarial:
                     curves[title] = {search: curve(one) for search, one in found.items()}
             for variant, seconds in zip(variants, bench.seconds, strict=True):
-                print(f"\n{variant.label}: p50 of a recall {statistics.median(seconds) * 1000:.2f} ms")
+                print(
+                    f"\n{variant.label}: p50 of a search with its embedding {statistics.median(seconds) * 1000:.2f} ms"
+                )
     if args.turn:
         print(f"\n## What a turn shows, {args.embeddings}\n", *lost, sep="\n")
         return

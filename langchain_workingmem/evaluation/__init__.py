@@ -1,15 +1,23 @@
 """Measures recall on conversations with questions: reads them, asks variants of options, compares what comes back."""
 
 from langchain_workingmem.evaluation.datasets import DataSet, Question, Resource
-from langchain_workingmem.evaluation.figures import ALL, ANY, SAMPLES, SHARE, TOKENS, Array, Cell, Measured, compare
+from langchain_workingmem.evaluation.figures import (
+    SAMPLES,
+    SHARE,
+    TOKENS,
+    Array,
+    Cell,
+    Measured,
+    between,
+    compare,
+    short,
+)
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, questions_of, read
-from langchain_workingmem.evaluation.measuring import Bench, search, tokens_of
+from langchain_workingmem.evaluation.measuring import Bench, tokens_of
 from langchain_workingmem.evaluation.variants import DEFAULTS, TOGETHER, Variant, variant_of
 
 __all__ = [
     "ADVERSARIAL",
-    "ALL",
-    "ANY",
     "DEFAULTS",
     "SAMPLES",
     "SHARE",
@@ -23,10 +31,11 @@ __all__ = [
     "Question",
     "Resource",
     "Variant",
+    "between",
     "compare",
     "questions_of",
     "read",
-    "search",
+    "short",
     "tokens_of",
     "variant_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,7 +25,19 @@ Place: TypeAlias = tuple[str, str]  # of a message: thread id, message id
 
 KINDS = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage}
 RESOURCE = "user"  # of lines that name none
-_MESSAGE = {"kind", "id", "role", "type", "text", "content", "name", "thread_id", "resource_id", "stored_at", "metadata"}
+_MESSAGE = {
+    "kind",
+    "id",
+    "role",
+    "type",
+    "text",
+    "content",
+    "name",
+    "thread_id",
+    "resource_id",
+    "stored_at",
+    "metadata",
+}
 _QUESTION = {"kind", "id", "question", "evidence", "resource_id", "category", "date", "after", "answer", "metadata"}
 _FIRST, _LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2249, 1, 1, tzinfo=UTC)
 _MANY = 3  # ids that an error names
@@ -58,6 +71,12 @@ class DataSet:
     name: str
     resources: list[Resource]
     left_out: Counter[str]  # what was not used, in words, and how often
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return the number of messages, that of the resource with the most, and roughly the tokens of all."""
+        numbers = [len(one.messages) for one in self.resources]
+        texts = (record["message"]["data"]["content"] for one in self.resources for record in one.messages)
+        return sum(numbers), max(numbers), sum(math.ceil(len(text) / 4) for text in map(str, texts))
 
 
 class Collector:
@@ -93,7 +112,9 @@ class Collector:
             return
         thread_id = _checked(where, record.get("thread_id"), "thread_id")
         at = record.get("stored_at")
-        self._add(where, resource_id, thread_id, message.id, {**record, "stored_at": at and time_of(where, at).isoformat()})
+        self._add(
+            where, resource_id, thread_id, message.id, {**record, "stored_at": at and time_of(where, at).isoformat()}
+        )
 
     def add_message(self, where: str, line: Mapping[str, Any], resource_id: str = RESOURCE) -> None:
         """Take a message as people write it."""
@@ -206,7 +227,9 @@ class Collector:
             found = {owner for owner, place in self._places.get(id, ()) if thread_id in (None, place[0])}
             if not found or (resource_id is not None and resource_id not in found):
                 if id in self._hidden:
-                    raise refused(where, f"evidence {id!r} is {self._hidden[id]}: recall never finds it", "name another")
+                    raise refused(
+                        where, f"evidence {id!r} is {self._hidden[id]}: recall never finds it", "name another"
+                    )
                 seen = f"no message has the id {id!r}" + (f" for {resource_id!r}" if resource_id is not None else "")
                 raise refused(where, seen, "use the id of a message in the files; `workingmem show` prints ids")
             owners.append(found if resource_id is None else {str(resource_id)})
@@ -218,9 +241,7 @@ class Collector:
 
     def _place(self, where: str, one: Any, resource_id: str) -> Place:
         thread_id, id = _parts(where, one)
-        places = [
-            place for owner, place in self._places[id] if owner == resource_id and thread_id in (None, place[0])
-        ]
+        places = [place for owner, place in self._places[id] if owner == resource_id and thread_id in (None, place[0])]
         if len(places) > 1:
             remedy = 'write {"thread_id": "...", "id": "..."} in place of the id'
             raise refused(where, f"message {id!r} is in threads {_some([place[0] for place in places])}", remedy)

@@ -19,6 +19,19 @@ _AT_ONCE = 50  # samples
 _PERCENT = (2.5, 97.5)  # 95 % lie between
 
 
+def short(value: float, *, sign: bool = False) -> str:
+    """Write a share as .702, a gain as +.012; nothing for NaN."""
+    if math.isnan(value):
+        return ""
+    text = f"{value:+.3f}" if sign else f"{value:.3f}"
+    return text.replace("0.", ".", 1)
+
+
+def between(bounds: tuple[float, float], *, sign: bool = False) -> str:
+    """Write an interval as [.680, .724]."""
+    return f"[{short(bounds[0], sign=sign)}, {short(bounds[1], sign=sign)}]"
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What one variant found: an array of questions x top_k x message_range x (ANY, SHARE, ALL, TOKENS)."""
@@ -33,7 +46,8 @@ class Measured:
 
     def point(self, budget: int) -> tuple[int, int] | None:
         """Return the best top_k at a number of tokens, and the position of its message range."""
-        return max(self._points(self.rows.mean(0), budget), default=(0.0, None), key=lambda one: one[0])[1:] or None
+        points = sorted(self._points(self.rows.mean(0), budget))
+        return points[-1][1:] if points else None
 
     def _points(self, mean: Array, budget: int) -> Iterator[tuple[float, int, int]]:
         for place in range(mean.shape[1]):

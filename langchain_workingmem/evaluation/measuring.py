@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.evaluation.figures import Measured
 from langchain_workingmem.evaluation.variants import TOGETHER
 from langchain_workingmem.memory import Memory
@@ -83,7 +84,11 @@ class Bench:
         for thread_id, messages in by_thread.items():
             records += [resource.threads[thread_id], *messages]
         for memory in self._keepers.values():
-            memory.users.load(records)
+            try:
+                memory.users.load(records)
+            except EmbeddingError as error:
+                del error.__notes__  # it says how to go on with what is imported, which nobody will
+                raise
 
     def measure(self, resource: Resource, question: Question) -> None:
         """Ask every variant, once as a program would, for the time, and once or more for the figures."""
@@ -112,11 +117,10 @@ class Bench:
         self._full[at] |= len(hits) >= variant.top_k[-1]
         return noted
 
-    def measured(self, wanted: Callable[[str], bool] = lambda _: True) -> list[Measured]:
-        """Return what each variant found, for the questions of wanted categories."""
-        chosen = [wanted(category) for category in self.categories]
+    def measured(self, chosen: Sequence[bool]) -> list[Measured]:
+        """Return what each variant found, for some of the questions that were asked."""
         return [
-            Measured(np.array(rows)[chosen], variant.top_k, ends=variant.limited or not full)
+            Measured(np.array(rows)[np.array(chosen)], variant.top_k, ends=variant.limited or not full)
             for variant, rows, full in zip(self.variants, self._rows, self._full, strict=True)
         ]
 

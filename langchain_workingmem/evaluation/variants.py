@@ -53,7 +53,9 @@ def variant_of(text: str, *, budget: int = 0, tokens: float = 1.0, most: int = T
     for pair in _BETWEEN.split(text) if text not in {"", DEFAULTS} else ():
         name, equals, value = (part.strip() for part in pair.partition("="))
         if name not in NAMES:
-            raise OptionError(f"{name!r} is no option that a search can be measured with", remedy=f"use {', '.join(NAMES)}")
+            raise OptionError(
+                f"{name!r} is no option that a search can be measured with", remedy=f"use {', '.join(NAMES)}"
+            )
         if not equals or not value or name in given:
             raise OptionError(f"{pair!r} is not one value for one name", remedy=f"write {name}=VALUE once")
         given[name] = value if name == "embeddings" else _value(value)
