@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain, count
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem.errors import OptionError
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 ROLES = {"user", "assistant", "human", "ai", "bot", "agent", "model", "system"}  # speakers that are no persons
 ADVERSARIAL = "adversarial"  # the category of questions whose premise is false
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}  # of LoCoMo
-_DIALOG = re.compile(r"D(\d+):(\d+)")
+_DIALOG = re.compile(r"D:?(\d+):(\d+)")
 _FORMATS = "use JSON lines, locomo10.json, or the form of benchmarks/recall_quality.py"
 
 
 def read(files: Iterable[tuple[str, TextIO]]) -> list[DataSet]:
-    """Read files by their names. All files of JSON lines are one data set, each other file is one.
+    """Read open files, each with its name. All files of JSON lines are one data set, each other file is one.
 
     Raises `OptionError` with the file, the line and the remedy.
     """
@@ -33,15 +34,16 @@ def read(files: Iterable[tuple[str, TextIO]]) -> list[DataSet]:
     lines: Collector | None = None
     for name, file in files:
         whole, first = _begin(name, file)
-        if whole is None:
-            if lines is None:
-                lines = Collector(name, by_time=True)
-                found.append(lines)
-            else:
-                lines.name += f", {name}"
-            _read_lines(lines, name, chain(first, file))
+        title = PurePath(name).name
+        if whole is not None:
+            found.append(_read_whole(Collector(title, by_time=False), name, whole))
+            continue
+        if lines is None:
+            lines = Collector(title, by_time=True)
+            found.append(lines)
         else:
-            found.append(_read_whole(Collector(name, by_time=False), name, whole))
+            lines.name += f", {title}"
+        _read_lines(lines, name, chain(first, file))
     return [one.data_set() for one in found]
 
 
@@ -126,13 +128,15 @@ def _read_sample(into: Collector, where: str, sample: Any) -> None:
             break
         if not session:
             continue  # the file has dates of sessions that it does not have
-        last = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).isoformat()
-        for message in session:
+        began = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+        for minute, message in enumerate(session):  # the file has the beginning of a session only
+            last = (began + timedelta(minutes=minute)).isoformat()
+            image = message.get("blip_caption")
             line = {
                 "id": message["dia_id"],
                 "role": "user" if message["speaker"] == talk["speaker_a"] else "assistant",
                 "name": message["speaker"],
-                "text": message["text"],
+                "text": f"{message['text']} [shared image: {image}]" if image else message["text"],
                 "thread_id": f"{resource_id}/session_{number}",
                 "stored_at": last,
             }
@@ -141,8 +145,10 @@ def _read_sample(into: Collector, where: str, sample: Any) -> None:
     for question in sample["qa"]:
         named = [f"D{int(one)}:{int(two)}" for one, two in _DIALOG.findall(" ".join(question.get("evidence") or ()))]
         evidence = [id for id in dict.fromkeys(named) if into.knows(resource_id, id)]
+        if unknown := len({*named} - {*evidence}):
+            into.left_out["ids of evidence (the file does not have the message)"] += unknown
         if not evidence:
-            into.left_out["questions (without evidence, or with evidence that the file does not have)"] += 1
+            into.left_out["questions (no evidence in the file)"] += 1
             continue
         line = {
             "question": question["question"],
