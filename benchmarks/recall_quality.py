@@ -278,7 +278,7 @@ def main() -> None:
                 wanted = [(category == ADVERSARIAL) == adversarial for category in bench.categories]
                 if not any(wanted):
                     continue
-                found = {variant.label: one for variant, one in zip(variants, bench.measured(wanted), strict=True)}
+                found = {variant.label: one for variant, one in zip(variants, bench.results(wanted), strict=True)}
                 title = f"{name}{', adversarial' if adversarial else ''}, {sum(wanted)}"
                 print(f"\n## {title} questions, {args.embeddings}\n", *recall_at_k(found, args), sep="\n")
                 for (search, one), turn in zip(found.items(), turns, strict=bool(turns)):

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import sys
-from collections import Counter
-from contextlib import ExitStack, closing
-from dataclasses import fields
-from functools import cache
-from itertools import chain
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,22 +15,17 @@ from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import AsJson  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.files import reading
 from langchain_workingmem.cli.output import show, text
-from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.evaluation import ADVERSARIAL, DEFAULTS, SAMPLES, Bench, between, compare, read, short, variant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
-
-    from langchain_workingmem.evaluation import Cell, DataSet, Question, Resource, Variant
+    from collections.abc import Sequence
 
 _FILES = "Conversations and questions: JSON lines, such as an export, or locomo10.json; also gzipped (.gz). - is standard input."
 _WITH = "Options to measure, such as search=semantic,weights.length=0.2. Repeatable; the first is the base."
 _BUDGET = "Numbers of tokens, at which recall is compared."
 _LEGEND = (
     "A column is a number of tokens that come back; a gain is over the first options. "
-    f"Of {SAMPLES:,} random samples of the questions, 95 % lie within the brackets."
+    "Of 1,000 random samples of the questions, 95 % lie within the brackets."
 )
 _EMPTY = "An empty cell: even one hit has more tokens, or the most hits that were asked for have fewer."
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help=_FILES)]
@@ -57,24 +46,18 @@ def eval_(
 
     It runs on a private Redis that is deleted afterwards, and touches no other data.
     """
-    budgets = _budgets(budget)
-    given = with_ or [DEFAULTS]
-    for one in given:
-        _variant(one)  # a wrong one is refused before the files are read
-    models = cache(embeddings_by_name)
-    results = []
-    with EmbeddedRedis() as server:
-        for number, data in enumerate(_read(files)):
-            variants = [_variant(one, **_size(data, budgets)) for one in given]
-            bench = Bench(server.url, data, variants, model_of=models, key_prefix=f"eval-{number}", limit=limit)
-            with closing(bench):
-                for resource, question in _with_bar(bench):
-                    bench.measure(resource, question)
-            results.append(_result(data, bench, budgets))
-    show([*chain(*results)] if as_json else Group(*map(_drawn, chain(*results))), as_json=as_json, wide=True)
+    from langchain_workingmem.evaluation import DEFAULTS, evaluate, variant_of
 
-
-# ---------------------------------------------------------------------- what is measured
+    variants, budgets = with_ or [DEFAULTS], _budgets(budget)
+    for one in variants:
+        try:
+            variant_of(one)
+        except OptionError as error:
+            base.misused(f"--with {one!r}: {error}")
+    with ExitStack() as stack:
+        opened = ((name, stack.enter_context(reading(name))) for name in files)
+        results = evaluate(opened, variants, budgets, limit=limit, progress=sys.stderr.isatty())
+    show(results if as_json else Group(*map(_drawn, results)), as_json=as_json, wide=True)
 
 
 def _budgets(given: str) -> list[int]:
@@ -87,79 +70,7 @@ def _budgets(given: str) -> list[int]:
     return budgets
 
 
-def _variant(given: str, **size: Any) -> Variant:
-    try:
-        return variant_of(given, **size)
-    except OptionError as error:
-        base.misused(f"--with {given!r}: {error}")
-
-
-def _read(files: Sequence[str]) -> list[DataSet]:
-    with ExitStack() as stack:
-        return read((name, stack.enter_context(reading(name))) for name in files)
-
-
-def _size(data: DataSet, budgets: Sequence[int]) -> dict[str, Any]:
-    messages, most, tokens = data.sizes()
-    return {"budget": max(budgets), "tokens": max(1.0, tokens / messages), "most": most}
-
-
-def _with_bar(bench: Bench) -> Iterator[tuple[Resource, Question]]:
-    from tqdm.auto import tqdm
-
-    return iter(tqdm(bench.asked(), desc="questions", total=len(bench), disable=not sys.stderr.isatty()))
-
-
 # ---------------------------------------------------------------------- what comes out
-
-
-def _result(data: DataSet, bench: Bench, budgets: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Make the figures of a data set, and those of its questions with a false premise, if it has some."""
-    messages, _, tokens = data.sizes()
-    asked = Counter(bench.categories)
-    about = {"messages": messages, "tokens": tokens, "resources": len(data.resources)}
-    left_out = dict(data.left_out)
-    if unasked := sum(len(one.questions) for one in data.resources) - len(bench.categories):
-        left_out["questions (--limit)"] = unasked
-    for adversarial in (False, True):
-        categories = {one: number for one, number in asked.items() if (one == ADVERSARIAL) == adversarial}
-        if not categories:
-            continue
-        cells = _compared(bench, budgets, categories)
-        by_category = {one: _compared(bench, budgets, {one}) for one in categories}
-        yield {
-            "data": f"{data.name}, {ADVERSARIAL}" if adversarial else data.name,
-            "questions": sum(categories.values()),
-            **about,
-            "left_out": left_out,
-            "variants": [
-                {
-                    "options": variant.label,
-                    "milliseconds": statistics.median(bench.seconds[at]) * 1000,
-                    "budgets": cells[at],
-                    "categories": [
-                        {"category": one, "questions": number, "budgets": by_category[one][at]}
-                        for one, number in sorted(categories.items())
-                    ],
-                }
-                for at, variant in enumerate(bench.variants)
-            ],
-        }
-
-
-def _compared(bench: Bench, budgets: Sequence[int], categories: Container[str]) -> list[list[dict[str, Any]]]:
-    """Return the cells of each variant as records, for the questions of some categories."""
-    table = compare(bench.measured([one in categories for one in bench.categories]), budgets)
-    return [
-        [{"tokens": budget, **_record(cell, variant)} for budget, cell in zip(budgets, cells, strict=True)]
-        for cells, variant in zip(table, bench.variants, strict=True)
-    ]
-
-
-def _record(cell: Cell, variant: Variant) -> dict[str, Any]:
-    record = {field.name: getattr(cell, field.name) for field in fields(cell)}
-    at = cell.message_range
-    return record | {"message_range": None if at is None else variant.ranges[at]}
 
 
 def _drawn(result: dict[str, Any]) -> Group:
@@ -209,12 +120,18 @@ def _counted(result: dict[str, Any], what: str) -> str:
 
 
 def _share(cell: dict[str, Any]) -> str:
-    return "" if math.isnan(cell["share"]) else f"{short(cell['share'])} {between(cell['interval'])}"
+    return _written(cell["share"], cell["interval"], sign=False)
 
 
 def _gain(cell: dict[str, Any]) -> str:
-    gain = cell["gain"]
-    return "" if math.isnan(gain) else f"{short(gain, sign=True)} {between(cell['gain_interval'], sign=True)}"
+    return _written(cell["gain"], cell["gain_interval"], sign=True)
+
+
+def _written(value: float, interval: tuple[float, float], *, sign: bool) -> str:
+    from langchain_workingmem.evaluation import between, short  # numpy takes time, which only this command needs
+
+    written = short(value, sign=sign)
+    return written and f"{written} {between(interval, sign=sign)}"
 
 
 def _point(cell: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Measures recall on conversations with questions: reads them, asks variants of options, compares what comes back."""
+"""Measures recall on conversations with questions: reads them, asks variants of options, compares what comes back.
+
+`workingmem eval` and benchmarks/recall_quality.py are made of it. docs/how-to/measure.md explains formats and figures.
+"""
 
 from langchain_workingmem.evaluation.datasets import DataSet, Question, Resource
 from langchain_workingmem.evaluation.figures import (
@@ -6,7 +9,6 @@ from langchain_workingmem.evaluation.figures import (
     SHARE,
     TOKENS,
     Array,
-    Cell,
     Measured,
     between,
     compare,
@@ -14,6 +16,7 @@ from langchain_workingmem.evaluation.figures import (
 )
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, questions_of, read
 from langchain_workingmem.evaluation.measuring import Bench, tokens_of
+from langchain_workingmem.evaluation.report import evaluate
 from langchain_workingmem.evaluation.variants import DEFAULTS, TOGETHER, Variant, variant_of
 
 __all__ = [
@@ -25,7 +28,6 @@ __all__ = [
     "TOKENS",
     "Array",
     "Bench",
-    "Cell",
     "DataSet",
     "Measured",
     "Question",
@@ -33,6 +35,7 @@ __all__ = [
     "Variant",
     "between",
     "compare",
+    "evaluate",
     "questions_of",
     "read",
     "short",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Record: TypeAlias = dict[str, Any]
-Place: TypeAlias = tuple[str, str]  # of a message: thread id, message id
+Key: TypeAlias = tuple[str, str]  # of a message: thread id, message id
 
 KINDS = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage}
 RESOURCE = "user"  # of lines that name none
@@ -48,7 +48,7 @@ class Question:
     """What is asked, and the messages that hold the answer."""
 
     text: str
-    evidence: frozenset[Place]
+    evidence: frozenset[Key]
     category: str
     date: datetime | None  # when it is asked; the search takes it as the present
     known: int  # messages that are stored when it is asked, from the first of its resource
@@ -90,7 +90,7 @@ class Collector:
         self._by_time = by_time
         self._resources: dict[str, Resource] = {}
         self._owners: dict[str, str] = {}  # of threads
-        self._places: dict[str, list[tuple[str, Place]]] = {}  # message id -> resource, place
+        self._keys: dict[str, list[tuple[str, Key]]] = {}  # message id -> resource, key
         self._hidden: dict[str, str] = {}  # id of a message that is not stored -> why
         self._times: dict[str, list[datetime]] = {}  # of a resource's messages, if they are ordered by time
         self._asked: list[tuple[str, Mapping[str, Any], int | None]] = []
@@ -143,11 +143,11 @@ class Collector:
 
     def knows(self, resource_id: str, message_id: object) -> bool:
         """Tell whether a resource has a message with this id."""
-        return any(owner == resource_id for owner, _ in self._places.get(str(message_id), ()))
+        return any(owner == resource_id for owner, _ in self._keys.get(str(message_id), ()))
 
     def data_set(self) -> DataSet:
         """Return what was taken. Raises `OptionError` for evidence that does not exist, and where nothing is asked."""
-        if not self._places:
+        if not self._keys:
             raise OptionError(f"{self.name} has no messages", remedy="pass the conversations too, such as an export")
         if not self._asked:
             remedy = 'add lines such as {"question": "...", "evidence": ["<id of a message>"]}'
@@ -178,13 +178,13 @@ class Collector:
     def _add(self, where: str, resource_id: object, thread_id: str, id: object, record: Record) -> None:
         id = _checked(where, id, "message id")
         resource = self._thread(where, resource_id, thread_id)
-        places = self._places.setdefault(id, [])
-        if any(place == (thread_id, id) for _, place in places):
+        keys = self._keys.setdefault(id, [])
+        if any(key == (thread_id, id) for _, key in keys):
             raise refused(where, f"message {id!r} is twice in thread {thread_id!r}", "give each message its own id")
-        places.append((resource.id, (thread_id, id)))
+        keys.append((resource.id, (thread_id, id)))
         resource.messages.append(record)
 
-    def _ordered(self, resource: Resource) -> dict[Place, int]:
+    def _ordered(self, resource: Resource) -> dict[Key, int]:
         """Sort the messages of a resource, and return the position of each."""
         if self._by_time and all(record["stored_at"] for record in resource.messages):
             resource.messages.sort(key=_stored_at)
@@ -196,7 +196,7 @@ class Collector:
     # ------------------------------------------------------------------ questions
 
     def _resolved(
-        self, where: str, line: Mapping[str, Any], known: int | None, ordered: Mapping[str, Mapping[Place, int]]
+        self, where: str, line: Mapping[str, Any], known: int | None, ordered: Mapping[str, Mapping[Key, int]]
     ) -> tuple[str, Question]:
         text, category, evidence = line.get("question"), line.get("category") or "", line.get("evidence")
         if not isinstance(text, str) or not text.strip() or not isinstance(category, str):
@@ -205,26 +205,26 @@ class Collector:
         if not isinstance(given, list) or not given:
             raise refused(where, "the question has no evidence", "name the ids of the messages that hold the answer")
         resource_id = self._resource_of(where, given, line.get("resource_id"))
-        places = frozenset(self._place(where, one, resource_id) for one in given)
+        keys = frozenset(self._key(where, one, resource_id) for one in given)
         positions, messages = ordered[resource_id], self._resources[resource_id].messages
         date = None if line.get("date") is None else time_of(where, line["date"])
         if known is None and line.get("after") is not None:
             after = line["after"]
-            known = 1 + positions[self._place(where, after, self._resource_of(where, [after], resource_id))]
+            known = 1 + positions[self._key(where, after, self._resource_of(where, [after], resource_id))]
         elif known is None and date is not None and resource_id in self._times:
             known = bisect_right(self._times[resource_id], date)
         known = len(messages) if known is None else known
-        if late := [id for thread, id in places if positions[thread, id] >= known]:
+        if late := [id for thread, id in keys if positions[thread, id] >= known]:
             remedy = "correct after or date: a question comes after its evidence"
             raise refused(where, f"evidence {_some(late)} is said after the question", remedy)
-        return resource_id, Question(text=text, evidence=places, category=category, date=date, known=known)
+        return resource_id, Question(text=text, evidence=keys, category=category, date=date, known=known)
 
     def _resource_of(self, where: str, given: list[Any], resource_id: object) -> str:
         """Return the one resource that has all of these messages."""
         owners = []
         for one in given:
             thread_id, id = _parts(where, one)
-            found = {owner for owner, place in self._places.get(id, ()) if thread_id in (None, place[0])}
+            found = {owner for owner, key in self._keys.get(id, ()) if thread_id in (None, key[0])}
             if not found or (resource_id is not None and resource_id not in found):
                 if id in self._hidden:
                     raise refused(
@@ -239,13 +239,13 @@ class Collector:
             raise refused(where, seen, "name one resource_id, and evidence of that resource")
         return common.pop()
 
-    def _place(self, where: str, one: Any, resource_id: str) -> Place:
+    def _key(self, where: str, one: Any, resource_id: str) -> Key:
         thread_id, id = _parts(where, one)
-        places = [place for owner, place in self._places[id] if owner == resource_id and thread_id in (None, place[0])]
-        if len(places) > 1:
-            remedy = 'write {"thread_id": "...", "id": "..."} in place of the id'
-            raise refused(where, f"message {id!r} is in threads {_some([place[0] for place in places])}", remedy)
-        return places[0]
+        keys = [key for owner, key in self._keys[id] if owner == resource_id and thread_id in (None, key[0])]
+        if len(keys) > 1:
+            remedy = 'write {"thread_id": "...", "id": "..."} instead of the id'
+            raise refused(where, f"message {id!r} is in threads {_some([key[0] for key in keys])}", remedy)
+        return keys[0]
 
 
 def refused(where: str, seen: str, remedy: str) -> OptionError:

@@ -50,11 +50,11 @@ class Measured:
         return points[-1][1:] if points else None
 
     def _points(self, mean: Array, budget: int) -> Iterator[tuple[float, int, int]]:
-        for place in range(mean.shape[1]):
-            tokens, share = mean[:, place, TOKENS], mean[:, place, SHARE]
+        for position in range(mean.shape[1]):
+            tokens, share = mean[:, position, TOKENS], mean[:, position, SHARE]
             if tokens[0] <= budget and (budget <= tokens[-1] or self.ends):
                 hits = np.interp(budget, tokens, self.top_k)
-                yield float(np.interp(budget, tokens, share)), max(1, round(float(hits))), place
+                yield float(np.interp(budget, tokens, share)), max(1, round(float(hits))), position
 
 
 @dataclass(frozen=True, slots=True)

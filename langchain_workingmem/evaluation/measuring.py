@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.evaluation.datasets import DataSet, Place, Question, Resource
+    from langchain_workingmem.evaluation.datasets import DataSet, Key, Question, Resource
     from langchain_workingmem.evaluation.figures import Array
     from langchain_workingmem.evaluation.variants import StoredAs, Variant
     from langchain_workingmem.models import RecallHit, RecallResult
@@ -117,7 +117,7 @@ class Bench:
         self._full[at] |= len(hits) >= variant.top_k[-1]
         return noted
 
-    def measured(self, chosen: Sequence[bool]) -> list[Measured]:
+    def results(self, chosen: Sequence[bool]) -> list[Measured]:
         """Return what each variant found, for some of the questions that were asked."""
         return [
             Measured(np.array(rows)[np.array(chosen)], variant.top_k, ends=variant.limited or not full)
@@ -132,7 +132,7 @@ class Bench:
 
 def search(memory: Memory, resource: Resource, question: Question, **limits: Any) -> RecallResult:
     """Search as a program does."""
-    if "now" in RecallArguments.__optional_keys__:  # the one place where the date of a question becomes the present
+    if "now" in RecallArguments.__optional_keys__:  # the one line where the date of a question becomes the present
         limits["now"] = question.date
     return memory.recall.search(question.text, resource_id=resource.id, **limits)
 
@@ -150,18 +150,18 @@ def _picked(resource: Resource, limit: int | None, resources: int) -> list[Quest
 
 
 def _notes(
-    hits: Iterable[RecallHit], window: tuple[int, int], evidence: frozenset[Place]
+    hits: Iterable[RecallHit], window: tuple[int, int], evidence: frozenset[Key]
 ) -> Iterator[tuple[float, float, float, float]]:
     """Yield ANY, SHARE, ALL and TOKENS for no hit, the first hit, the first two hits, and so on."""
     before, after = window
-    seen: set[Place] = set()
+    seen: set[Key] = set()
     tokens = found = 0
     yield 0.0, 0.0, 0.0, 0.0
     for hit in hits:
         for message in (*hit.before[max(0, len(hit.before) - before) :], hit.message, *hit.after[:after]):
-            place = (hit.thread_id, str(message.id))
-            if place not in seen:
-                seen.add(place)
+            key = (hit.thread_id, str(message.id))
+            if key not in seen:
+                seen.add(key)
                 tokens += tokens_of(message)
-                found += place in evidence
+                found += key in evidence
         yield float(found > 0), found / len(evidence), float(found == len(evidence)), float(tokens)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
+from langchain_core.messages import HumanMessage, ToolMessage, message_to_dict
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.evaluation import DataSet, Question, read
@@ -54,7 +54,8 @@ def test_two_lines_are_a_data_set() -> None:
     assert data.name == "1.jsonl"
     assert said(data) == [("user", "user", "My dog is called Nougat.", None, None)]
     (question,) = data.resources[0].questions
-    assert (question.evidence, question.known, question.date) == ({("user", "dog")}, 1, None)
+    assert question.evidence == {("user", "dog")}
+    assert (question.known, question.date) == (1, None)
     assert data.sizes() == (1, 1, 6)
 
 

@@ -86,7 +86,7 @@ def crowd(messages: int) -> DataSet:
 @pytest.mark.parametrize("search", ["hybrid", "semantic"])
 def test_one_deep_search_gives_what_each_smaller_search_returns(make: Make, search: str) -> None:
     bench = ask(store(make(crowd(700), f"search={search}")))
-    (found,), (variant,), (memory,) = bench.measured([True] * 12), bench.variants, bench.memories
+    (found,), (variant,), (memory,) = bench.results([True] * 12), bench.variants, bench.memories
     asked = [(resource.id, question) for resource, question in bench.asked()]
     assert max(variant.top_k) == TOGETHER
     for number, (resource_id, question) in enumerate(asked):
@@ -102,7 +102,7 @@ def test_one_deep_search_gives_what_each_smaller_search_returns(make: Make, sear
 
 def test_more_hits_than_a_search_ranks_together_have_searches_of_their_own(make: Make) -> None:
     bench = ask(store(make(crowd(700), "top_k=130,message_range=0")))
-    ((rows,), (memory,)) = [one.rows for one in bench.measured([True] * 12)], bench.memories
+    ((rows,), (memory,)) = [one.rows for one in bench.results([True] * 12)], bench.memories
     resource, question = next(bench.asked())
     result = memory.recall.search(question.text, resource_id=resource.id, top_k=130, message_range=0)
     assert len(result.hits) == 130
@@ -142,13 +142,13 @@ def test_messages_keep_their_times_names_and_threads(make: Make) -> None:
 def test_names_reach_the_search(make: Make) -> None:
     """A question that names an author finds the author's own words."""
     text = "I bought a kayak in spring."
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"id": name, "role": "user", "text": text, "name": name, "thread_id": name} for name in ("Maya", "Jon", "Ann")
     ]
     lines += [{"question": f"Did {name} buy a kayak?", "evidence": [name]} for name in ("Maya", "Jon", "Ann")]
     named, same = ask(
         make(data_of(*lines), "top_k=1,message_range=0", "top_k=1,message_range=0,weights.author=0")
-    ).measured([True] * 3)
+    ).results([True] * 3)
     assert named.rows[:, 0, 0, SHARE].mean() == 1.0
     assert same.rows[:, 0, 0, SHARE].mean() < 1.0
 
@@ -157,7 +157,7 @@ def test_options_gain_nothing_over_themselves_and_share_what_is_stored(
     make: Make, raw: redis.Redis, prefix: str
 ) -> None:
     bench = ask(make(crowd(100), "", "", "search=semantic"))
-    _, again, semantic = compare(bench.measured([True] * 12), [500, 2000])
+    _, again, semantic = compare(bench.results([True] * 12), [500, 2000])
     assert [(cell.gain, cell.gain_interval) for cell in again] == [(0.0, (0.0, 0.0))] * 2
     assert any(cell.gain for cell in semantic)
     assert stored_under(raw, prefix) == {f"{prefix}-0"}
@@ -183,7 +183,7 @@ def test_a_limit_takes_questions_evenly_from_each_resource(make: Make) -> None:
 
 
 def test_where_everything_came_back_larger_budgets_have_the_last_share(make: Make) -> None:
-    (found,) = ask(make(data_of(*TALK, LATE))).measured([True])
+    (found,) = ask(make(data_of(*TALK, LATE))).results([True])
     assert found.ends
     ((cell,),) = compare([found], [100_000])
     assert cell.share == 1.0

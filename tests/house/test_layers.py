@@ -39,6 +39,7 @@ LAYERS = [
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
     {"faces"},
     {"memory"},
+    {"evaluation"},
     {"middleware", "agent_turns", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -57,7 +58,7 @@ FACES = {"middleware", "nodes", "store", "embedded", "embeddings", "chat_models"
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", *FACES},
-    "time": {"_engine", *FACES},
+    "time": {"_engine", "evaluation", *FACES},
     "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
     "langchain": {"middleware", "chat_models", "embeddings", "cli"},
