@@ -30,6 +30,7 @@ import json
 import math
 import sqlite3
 import statistics
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,7 @@ from langchain_workingmem.recall.ranking import Floor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from langchain_workingmem.evaluation import Array, DataSet, Question, Resource
+    from langchain_workingmem.evaluation import DataSet, Question, Resource
     from langchain_workingmem.models import RecallResult
 
     Json: TypeAlias = dict[str, Any]
@@ -118,14 +119,17 @@ class Kept(Embeddings):
 class Turn:
     """What turns showed by one search."""
 
-    rows: list[tuple[float, int]] = field(default_factory=list)  # of each question: share of the evidence, tokens
+    rows: list[tuple[float, float, float, float]] = field(default_factory=list)  # of each question, as in `Measured`
     silent: list[bool] = field(default_factory=list)  # for each unrelated question: nothing came back
+    seconds: list[float] = field(default_factory=list)
 
     def ask(self, bench: Bench, at: int, resource: Resource, question: Question) -> None:
+        start = time.perf_counter()
         result = self._recalled(bench, at, resource, question.text)
-        found = {(one.thread_id, str(one.message.id)) for one in result.rows}
-        share = len(found & question.evidence) / len(question.evidence)
-        self.rows.append((share, sum(map(tokens_of, result.messages))))
+        self.seconds.append(time.perf_counter() - start)
+        found = question.evidence & {(one.thread_id, str(one.message.id)) for one in result.rows}
+        share = len(found) / len(question.evidence)
+        self.rows.append((share > 0, share, share == 1, sum(map(tokens_of, result.messages))))
 
     def ask_others(self, bench: Bench, at: int, resource: Resource, unrelated: Sequence[str]) -> None:
         for question in unrelated:
@@ -193,17 +197,17 @@ def by_budget(title: str, found: dict[str, Measured], args: argparse.Namespace) 
         yield row(title, "gain", *("" if gain.startswith(" ") else gain for gain in gains))
 
 
-def shown(turn: Turn, base: Array, wanted: Sequence[bool], args: argparse.Namespace) -> Iterator[object]:
+def shown(base: Measured, turn: Measured, silent: Sequence[bool], args: argparse.Namespace) -> Iterator[object]:
     """Show what a turn loses of the evidence, and how often it brings nothing."""
     rng = np.random.default_rng(args.seed)
-    rows = np.array(turn.rows)[wanted]
-    lost = base[:, SHARE] - rows[:, 0]
+    before, after = (one.rows[:, 0, 0] for one in (base, turn))
+    lost = before[:, SHARE] - after[:, SHARE]
     draws = [lost[rng.integers(0, len(lost), len(lost))].mean() for _ in range(SAMPLES)]
     low, high = np.percentile(draws, [2.5, 97.5])
-    silent = np.reshape(turn.silent, (-1, len(NONSENSE) + UNRELATED))
-    yield from (f"{base[:, TOKENS].mean():,.0f}", f"{rows[:, 1].mean():,.0f}", short(base[:, SHARE].mean()))
+    others = np.reshape(silent, (-1, len(NONSENSE) + UNRELATED))
+    yield from (f"{before[:, TOKENS].mean():,.0f}", f"{after[:, TOKENS].mean():,.0f}", short(before[:, SHARE].mean()))
     yield f"{short(lost.mean(), sign=True)} {between((low, high), sign=True)}"
-    yield from (f"{silent[:, len(NONSENSE) :].mean():.0%}", f"{silent[:, : len(NONSENSE)].mean():.0%}")
+    yield from (f"{others[:, len(NONSENSE) :].mean():.0%}", f"{others[:, : len(NONSENSE)].mean():.0%}")
 
 
 def curve(one: Measured) -> Json:
@@ -279,10 +283,14 @@ def main() -> None:
                 if not any(wanted):
                     continue
                 found = {variant.label: one for variant, one in zip(variants, bench.results(wanted), strict=True)}
+                for search, turn in zip([*found], turns, strict=False):
+                    rows = np.array(turn.rows, float)[wanted][:, None, None]
+                    found[f"{search}, turn"] = Measured(rows, (args.top_k[0],))
                 title = f"{name}{', adversarial' if adversarial else ''}, {sum(wanted)}"
                 print(f"\n## {title} questions, {args.embeddings}\n", *recall_at_k(found, args), sep="\n")
-                for (search, one), turn in zip(found.items(), turns, strict=bool(turns)):
-                    lost.append(row(title, search, *shown(turn, one.rows[:, 0, 0], wanted, args)))
+                for variant, turn in zip(variants, turns, strict=False):
+                    both = found[variant.label], found[f"{variant.label}, turn"]
+                    lost.append(row(title, variant.label, *shown(*both, turn.silent, args)))
                 if args.turn:
                     continue
                 summary += by_budget(title, found, args)
@@ -292,6 +300,8 @@ def main() -> None:
                 print(
                     f"\n{variant.label}: p50 of a search with its embedding {statistics.median(seconds) * 1000:.2f} ms"
                 )
+            for variant, turn in zip(variants, turns, strict=False):
+                print(f"\n{variant.label}, turn: p50 {statistics.median(turn.seconds) * 1000:.2f} ms")
     if args.turn:
         print(f"\n## What a turn shows, {args.embeddings}\n", *lost, sep="\n")
         return

@@ -57,7 +57,7 @@ def eval_(
     with ExitStack() as stack:
         opened = ((name, stack.enter_context(reading(name))) for name in files)
         results = evaluate(opened, variants, budgets, limit=limit, progress=sys.stderr.isatty())
-    show(results if as_json else Group(*map(_drawn, results)), as_json=as_json, wide=True)
+    show(results if as_json else _page(results), as_json=as_json, wide=True)
 
 
 def _budgets(given: str) -> list[int]:
@@ -73,6 +73,15 @@ def _budgets(given: str) -> list[int]:
 # ---------------------------------------------------------------------- what comes out
 
 
+def _page(results: Sequence[dict[str, Any]]) -> Group:
+    """Draw all tables, and what they mean."""
+    drawn: list[RenderableType] = [*map(_drawn, results), text(_LEGEND, "dim")]
+    variants = [variant for result in results for variant in result["variants"]]
+    if any(cell["top_k"] is None for variant in variants for cell in variant["budgets"]):
+        drawn.append(text(_EMPTY, "dim"))
+    return Group(*drawn)
+
+
 def _drawn(result: dict[str, Any]) -> Group:
     """Draw the tables of a data set."""
     variants = result["variants"]
@@ -81,7 +90,7 @@ def _drawn(result: dict[str, Any]) -> Group:
         f"{result['data']}: {_counted(result, 'questions')} about {_counted(result, 'messages')} of "
         f"{_counted(result, 'resources')}, {result['tokens']:,} tokens"
     )
-    left_out = [f"left out: {number:,} {what}" for what, number in result["left_out"].items()]
+    left_out = [f"left out: {what}: {number:,}" for what, number in result["left_out"].items()]
     shares, points = _table("share of evidence", *budgets, "ms"), _table("top_k x range", *budgets)
     for number, variant in enumerate(variants):
         label, cells = text(variant["options"]), variant["budgets"]
@@ -92,9 +101,6 @@ def _drawn(result: dict[str, Any]) -> Group:
     drawn: list[RenderableType] = [text(head, "bold"), *map(text, left_out), shares, points]
     if len(variants[0]["categories"]) > 1:
         drawn.append(_by_category(variants, budgets))
-    drawn.append(text(_LEGEND, "dim"))
-    if any(cell["top_k"] is None for variant in variants for cell in variant["budgets"]):
-        drawn.append(text(_EMPTY, "dim"))
     return Group(*drawn)
 
 

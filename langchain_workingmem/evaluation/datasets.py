@@ -279,7 +279,7 @@ def _checked(where: str, id: object, name: str) -> str:
     try:
         return check_id(id, name)
     except WorkingMemError as error:
-        raise refused(where, str(error), "use a string") from error
+        raise refused(where, str(error).removesuffix(f": {error.remedy}"), "use another string") from error
 
 
 def _check_fields(where: str, line: Mapping[str, Any], known: set[str]) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from langchain_workingmem.recall import operations
+
 Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -85,6 +87,19 @@ def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tm
     assert "gain" not in first
     assert cache.exists()
     assert rows(run("recall_quality.py", *arguments)) == rows(first)
+
+
+def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "floor_of", operations.floor_of)  # the script sets another
+    for name in ("one.json", "other.json"):
+        (tmp_path / name).write_text(json.dumps(data_set(causal=True)))
+    files = (tmp_path / "one.json", tmp_path / "other.json")
+    output = run("recall_quality.py", *files, "--turn", "--search", "hybrid", "--floor", "0.99,0.99", "--no-names")
+    lost = [line for line in output.splitlines() if line.startswith("| one, 2 | hybrid")]
+    cells = [cell.strip() for cell in lost[0].strip("|").split("|")]
+    assert cells[4] == "1.000"  # of a search without a floor
+    assert cells[5].startswith("+")
+    assert cells[7] == "100%"  # nonsense brings nothing above such a floor
 
 
 @pytest.mark.skipif(

@@ -112,8 +112,8 @@ def test_what_is_not_asked_is_said(house: Path) -> None:
     house.write_text('{"role": "system", "text": "Be brief."}\n' + house.read_text())
     done = call(house, "--limit", 3, "--budget", "1,40").stdout
     assert "house.jsonl: 3 questions about 12 messages of 1 resource" in done
-    assert "left out: 1 messages (a system message, or generated)" in done
-    assert "left out: 3 questions (--limit)" in done
+    assert "left out: messages (a system message, or generated): 1" in done
+    assert "left out: questions (--limit): 3" in done
     assert "An empty cell: even one hit has more tokens" in done
 
 
@@ -149,6 +149,7 @@ def test_several_data_sets_have_tables_of_their_own(house: Path, tmp_path: Path)
     done = call(house, other).stdout
     assert "house.jsonl: 6 questions" in done
     assert "other.json: 1 question about 1 message of 1 resource" in done
+    assert done.count("A column is a number of tokens") == 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ def lines(*records: Any) -> str:
     return "\n".join(record if isinstance(record, str) else json.dumps(record) for record in records)
 
 
+def exported(thread: str, message: Any, **more: Any) -> dict[str, Any]:
+    return {"kind": "message", "thread_id": thread, "message": message_to_dict(message), "stored_at": None, **more}
+
+
 def read_text(*texts: str) -> list[DataSet]:
     return read((f"some/{number}.jsonl", io.StringIO(text)) for number, text in enumerate(texts, 1))
 
@@ -69,10 +73,6 @@ def test_a_message_has_ids_a_name_and_a_time_if_it_gives_them() -> None:
     ]
     assert [record["message"]["type"] for record in data.resources[0].messages] == ["human", "ai"]
     assert data.resources[0].questions[0].category == "pets"
-
-
-def exported(thread: str, message: Any, **more: Any) -> dict[str, Any]:
-    return {"kind": "message", "thread_id": thread, "message": message_to_dict(message), "stored_at": None, **more}
 
 
 def test_files_of_lines_belong_together_and_each_header_names_its_resource() -> None:
@@ -146,22 +146,23 @@ def test_evidence_that_is_in_several_threads_or_resources_is_named_with_them() -
         ({**ASKED, "resource_id": "jo"}, "no message has the id 'dog' for 'jo'", "`workingmem show` prints ids"),
         ({"question": "What?"}, "the question has no evidence", "name the ids of the messages"),
         ({**ASKED, "evidence": []}, "the question has no evidence", "name the ids of the messages"),
-        ({**ASKED, "evidence": [7]}, "message id is of type int", "use a string"),
+        ({**ASKED, "evidence": [7]}, "message id is of type int", "use another string"),
         ({**ASKED, "question": " "}, "question or category is no text", 'write {"question"'),
         ({**ASKED, "date": "last week"}, "'last week' is no time", "use ISO 8601"),
         ({**ASKED, "date": "1969-01-01"}, "'1969-01-01' is no time", "use ISO 8601"),
         ({**ASKED, "after": "cat"}, "no message has the id 'cat'", "`workingmem show` prints ids"),
         ({**ASKED, "categroy": "pets"}, "the field 'categroy' is unknown", "after, answer, category"),
         (DOG, "message 'dog' is twice in thread 'user'", "give each message its own id"),
-        ({**DOG, "id": ""}, "id is empty", "use a string"),
+        ({**DOG, "id": ""}, "id is empty", "use another string"),
         ({**DOG, "id": "x", "resource_id": "b", "thread_id": "user"}, "belongs to 'user' and to 'b'", "of its own"),
         ({"id": "x", "text": "hello"}, "the message has the role None", "use user or assistant"),
         ({"id": "x", "role": "tool", "text": "12"}, "the message has the role 'tool'", "`workingmem export`"),
         ({"id": "x", "role": "user"}, "text or name of the message is no string", 'write {"role": "user"'),
         ({**DOG, "id": "x", "stored_at": "noon"}, "'noon' is no time", "use ISO 8601"),
         ({"kind": "message", "message": {"type": "human"}}, "the message cannot be read", "use a line of `export`"),
+        (exported("m", HumanMessage("no id")), "message id is missing", "use another string"),
         ({"kind": "memo"}, "kind 'memo' is unknown", "use message or question"),
-        ({"kind": "thread"}, "id is missing", "use a string"),
+        ({"kind": "thread"}, "id is missing", "use another string"),
         ('{"id": ', "it is not JSON", "write one JSON object a line"),
         ("[]", "it is no JSON object", "write one JSON object a line"),
     ],
