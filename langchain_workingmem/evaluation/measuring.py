@@ -67,6 +67,8 @@ class Bench:
     def asked(self) -> Iterator[tuple[Resource, Question]]:
         """Yield each question at its moment: when the messages before it are stored, and no later ones of its resource."""
         for resource, questions in self._work:
+            if not questions:  # its words count in the ranking of the others' messages
+                self.store(resource, len(resource.messages))
             for question in questions:
                 self.store(resource, question.known)
                 yield resource, question

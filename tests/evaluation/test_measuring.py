@@ -128,6 +128,12 @@ def test_a_question_searches_only_what_was_said_before_it(make: Make) -> None:
     assert known == [("What does the dog like?", {"a"}), ("What is the dog called?", {"a", "b", "c"})]
 
 
+def test_who_is_asked_nothing_is_stored_too(make: Make) -> None:
+    other = {"id": "o", "role": "user", "text": "I sail.", "resource_id": "other", "thread_id": "o"}
+    (memory,) = ask(make(data_of(*TALK, other, LATE))).memories
+    assert [row.message.text for row in memory.history.page("o")] == ["I sail."]
+
+
 def test_messages_keep_their_times_names_and_threads(make: Make) -> None:
     bench = ask(make(data_of(*TALK, LATE)))
     (memory,) = bench.memories
