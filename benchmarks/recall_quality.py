@@ -2,7 +2,9 @@
 
     python benchmarks/recall_quality.py locomo.json.gz realmem.json.gz --embeddings minilm
 
-Each file holds one data set in the common form, as JSON, gzipped if its name ends in .gz:
+`workingmem eval` measures in the same way; this script adds what only we need: a cache of vectors, the recall of every point
+of a grid, curves for plots.py, and MiniLM. It reads the same formats. The public data sets are in a common form, as JSON,
+gzipped if the name ends in .gz:
 
     {"causal": false, "items": [{
         "conversation": {"id": "c", "resource": "maya", "threads": [
@@ -10,8 +12,8 @@ Each file holds one data set in the common form, as JSON, gzipped if its name en
         "questions": [{"id": "q", "category": "temporal", "question": "...", "evidence_message_ids": ["c/1/0"]}]}]}
 
 An item is all that one resource said, and what is asked about it; whatever else the objects hold is ignored. In a causal
-data set a question has "after_thread": how many threads exist when it is asked. Questions of the category
-"adversarial", whose premise is false, have a table of their own.
+data set a question has "after_thread": how many threads exist when it is asked. Messages may have a "timestamp", questions
+a "question_date". Questions of the category "adversarial", whose premise is false, have a table of their own.
 
     python benchmarks/recall_quality.py locomo.json.gz realmem.json.gz --turn
 
@@ -29,36 +31,49 @@ import math
 import sqlite3
 import statistics
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
 import numpy as np
 from common import row
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from tqdm import tqdm
 
-from langchain_workingmem import HybridWeights, Memory, RecallOptions, RecallResult
+from langchain_workingmem import HybridWeights, RecallOptions
 from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
+from langchain_workingmem.evaluation import (
+    ADVERSARIAL,
+    SAMPLES,
+    SHARE,
+    TOKENS,
+    Bench,
+    Measured,
+    Variant,
+    between,
+    compare,
+    questions_of,
+    read,
+    short,
+    tokens_of,
+)
 from langchain_workingmem.recall import operations as plans
 from langchain_workingmem.recall.ranking import Floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    Search: TypeAlias = Literal["semantic", "hybrid"]
-    Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+    from langchain_workingmem.evaluation import DataSet, Question, Resource
+    from langchain_workingmem.models import RecallResult
+
     Json: TypeAlias = dict[str, Any]
 
 GRID = "1,2,3,5,8,10,15,20,30,50,80,120x0,1,2"
 BUDGETS = (250, 500, 1000, 2000, 4000)
-ANY, SHARE, ALL, TOKENS = range(4)  # what is noted of a recall
-ROLES = {"user", "assistant", "human", "ai", "bot", "agent", "model", "system"}  # speakers that are no persons
-SAMPLES = 1000  # of the bootstrap
+SHOWN = ("tokens", "in a turn", "share", "lost", "silent: unrelated", "nonsense")
 UNRELATED = 40  # questions of other data sets that each user is asked
 NONSENSE = ("asdf qwer", "qwertyuiop", "fjdksla gjkhf", "xyzzy plugh", "1234567890")
 
@@ -101,203 +116,105 @@ class Kept(Embeddings):
 
 
 @dataclass
-class Figures:
-    """What one search found: an array of questions x top_k x message_range x (ANY, SHARE, ALL, TOKENS)."""
+class Turn:
+    """What turns showed by one search."""
 
-    rows: list[Array] = field(default_factory=list)
+    rows: list[tuple[float, float, float, float]] = field(default_factory=list)  # of each question, as in `Measured`
     silent: list[bool] = field(default_factory=list)  # for each unrelated question: nothing came back
     seconds: list[float] = field(default_factory=list)
 
-    def only(self, wanted: Sequence[bool]) -> Array:
-        return np.array([row for row, want in zip(self.rows, wanted, strict=True) if want])
+    def ask(self, bench: Bench, at: int, resource: Resource, question: Question) -> None:
+        start = time.perf_counter()
+        result = self._recalled(bench, at, resource, question.text)
+        self.seconds.append(time.perf_counter() - start)
+        found = question.evidence & {(one.thread_id, str(one.message.id)) for one in result.rows}
+        share = len(found) / len(question.evidence)
+        self.rows.append((share > 0, share, share == 1, sum(map(tokens_of, result.messages))))
 
+    def ask_others(self, bench: Bench, at: int, resource: Resource, unrelated: Sequence[str]) -> None:
+        for question in unrelated:
+            self.silent.append(not self._recalled(bench, at, resource, question).hits)
 
-class Bench:
-    """One data set on one server; each search is a memory of its own over the same stored messages."""
-
-    def __init__(
-        self, url: str, model: Embeddings, args: argparse.Namespace, prefix: str, unrelated: Sequence[str] = ()
-    ) -> None:
-        self.args, self.unrelated = args, unrelated
-        self.memories = {
-            search: Memory(
-                url, embeddings=model, recall=RecallOptions(search=search, weights=args.weights), key_prefix=prefix
-            )
-            for search in args.search
-        }
-        self.figures = {
-            name: Figures() for search in args.search for name in (search, f"{search}, turn")[: 1 + args.turn]
-        }
-        self.categories: list[str] = []
-
-    def run(self, data: Json) -> None:
-        items = data["items"]
-        each = max(1, self.args.limit // len(items)) if self.args.limit else None
-        work = [(item, picked(item["questions"], each)) for item in items]
-        with tqdm(total=sum(len(questions) for _, questions in work), desc="questions", leave=False) as bar:
-            for item, questions in work:
-                threads, done = item["conversation"]["threads"], 0
-                for question in questions:
-                    known = question.get("after_thread", len(threads)) if data.get("causal") else len(threads)
-                    self.store(item["conversation"]["resource"], threads[done:known])
-                    done = max(done, known)
-                    self.ask(item["conversation"], question)
-                    bar.update()
-                if self.args.turn:
-                    self.store(item["conversation"]["resource"], threads[done:])
-                    self.ask_others(item["conversation"]["resource"])
-
-    def store(self, resource: str, threads: Sequence[Json]) -> None:
-        memory = self.memories[self.args.search[0]]
-        for thread in threads:
-            messages = [as_message(message, named=self.args.names) for message in thread["messages"]]
-            for first in range(0, len(messages), 200):
-                memory.history.append(messages[first : first + 200], thread_id=thread["id"], resource_id=resource)
-
-    def ask(self, conversation: Json, question: Json) -> None:
-        sizes = {message["id"]: max(1, math.ceil(len(message["text"]) / 4)) for message in messages_of(conversation)}
-        gold = question["evidence_message_ids"]
-        self.categories.append(question.get("category", ""))
-        for name, figures in self.figures.items():
-            noted = np.zeros((len(self.args.top_k), len(self.args.ranges), 4))
-            for place in np.ndindex(noted.shape[:2]):
-                start = time.perf_counter()
-                top_k, width = self.args.top_k[place[0]], self.args.ranges[place[1]]
-                result = self.recall(name, question["question"], conversation["resource"], top_k, width)
-                figures.seconds.append(time.perf_counter() - start)
-                found = {message.id for message in result.messages}
-                hits = sum(id in found for id in gold)
-                tokens = sum(min(sizes[str(one.id)], math.ceil(len(one.text) / 4)) for one in result.messages)
-                noted[place] = hits > 0, hits / len(gold), hits == len(gold), tokens
-            figures.rows.append(noted)
-
-    def recall(self, name: str, question: str, resource: str, top_k: int, width: int) -> RecallResult:
-        search, _, turn = name.partition(", ")
-        memory = self.memories[cast("Search", search)]
-        if not turn:
-            return memory.recall.search(question, resource_id=resource, top_k=top_k, message_range=width)
-        context = memory.context(
-            question, thread_id="a new conversation", resource_id=resource, top_k=top_k, message_range=width
+    def _recalled(self, bench: Bench, at: int, resource: Resource, question: str) -> RecallResult:
+        variant = bench.variants[at]
+        context = bench.memories[at].context(
+            question,
+            thread_id="a new conversation",
+            resource_id=resource.id,
+            top_k=variant.top_k[0],
+            message_range=variant.ranges[0],
         )
         return context.recalled
 
-    def ask_others(self, resource: str) -> None:
-        for name, question in product(self.figures, self.unrelated):
-            found = self.recall(name, question, resource, self.args.top_k[0], self.args.ranges[0])
-            self.figures[name].silent.append(not found.hits)
 
-    def close(self) -> None:
-        for memory in self.memories.values():
-            memory.close()
-
-
-def load(path: Path) -> Json:
-    text = path.read_bytes()
-    return cast("Json", json.loads(gzip.decompress(text) if path.suffix == ".gz" else text))
+def load(path: Path, *, named: bool) -> DataSet:
+    """Read a data set; leave the names of speakers out if they are not wanted."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        (data,) = read([(path.name, cast("TextIO", file))])
+    for record in () if named else (record for resource in data.resources for record in resource.messages):
+        record["message"]["data"]["name"] = None
+    return data
 
 
-def questions_of(data: Json) -> list[str]:
-    """Return what is asked of all users, but for questions with a false premise."""
-    asked = (question for item in data["items"] for question in item["questions"])
-    return [str(one["question"]) for one in asked if one.get("category") != "adversarial"]
-
-
-def picked(questions: list[Json], number: int | None) -> list[Json]:
-    """Take every n-th question, such that about `number` remain; in the order in which their threads become known."""
-    chosen = questions[:: max(1, len(questions) // number)] if number else questions
-    return sorted(chosen, key=lambda question: question.get("after_thread", 0))
-
-
-def messages_of(conversation: Json) -> Iterator[Json]:
-    return (message for thread in conversation["threads"] for message in thread["messages"])
-
-
-def as_message(message: Json, *, named: bool = True) -> BaseMessage:
-    """Make a message, named by its speaker where that is a person and not a role."""
-    kind = HumanMessage if message["role"] == "user" else AIMessage
-    speaker = message.get("speaker") if named else None
-    name = None if speaker is None or speaker.casefold() in ROLES else speaker
-    return kind(message["text"], id=message["id"], name=name)
+def run(bench: Bench, data: DataSet, turns: Sequence[Turn], unrelated: Sequence[str]) -> None:
+    for resource, question in tqdm(bench.asked(), desc="questions", total=len(bench), leave=False):
+        bench.measure(resource, question)
+        for at, turn in enumerate(turns):
+            turn.ask(bench, at, resource, question)
+    for resource in data.resources if turns else ():
+        bench.store(resource, len(resource.messages))
+        for at, turn in enumerate(turns):
+            turn.ask_others(bench, at, resource, unrelated)
 
 
 # ---------------------------------------------------------------------- what comes out
 
 
-def at_budget(mean: Array, budget: int) -> float:
-    """Interpolate the share of the evidence at a number of tokens; of the message ranges, the best."""
-    curves = [(mean[:, place, TOKENS], mean[:, place, SHARE]) for place in range(mean.shape[1])]
-    inside = [float(np.interp(budget, tokens, share)) for tokens, share in curves if tokens[0] <= budget <= tokens[-1]]
-    return max(inside, default=math.nan)
+def table_of(*columns: str) -> list[str]:
+    """Begin a table."""
+    return [row("data set, questions", "search", *columns), row("---", "---", *["--:"] * len(columns))]
 
 
-def interval(first: Array, second: Array, budget: int, seed: int) -> tuple[float, float]:
-    """Bootstrap over questions: between which bounds are 95 % of the differences?"""
-    rng = np.random.default_rng(seed)
-    draws = (rng.integers(0, len(first), len(first)) for _ in range(SAMPLES))
-    found = [at_budget(second[draw].mean(0), budget) - at_budget(first[draw].mean(0), budget) for draw in draws]
-    low, high = np.nanpercentile(found, [2.5, 97.5]) if not np.isnan(found).all() else (math.nan, math.nan)
-    return float(low), float(high)
-
-
-def short(value: float, *, sign: bool = False) -> str:
-    if math.isnan(value):
-        return ""
-    text = f"{value:+.3f}" if sign else f"{value:.3f}"
-    return text.replace("0.", ".", 1)
-
-
-def recall_at_k(found: dict[str, Array], args: argparse.Namespace) -> Iterator[str]:
+def recall_at_k(found: dict[str, Measured], args: argparse.Namespace) -> Iterator[str]:
     """Show any, share and all, and the tokens that came back."""
     yield row("top_k", "range", *(f"{search}: any | share | all | tokens" for search in found))
     yield row(*["--:"] * (2 + 4 * len(found)))
     for place in np.ndindex(len(args.top_k), len(args.ranges)):
         cells = [
             f"{short(any)} | {short(share)} | {short(all)} | {tokens:.0f}"
-            for any, share, all, tokens in (rows[:, *place].mean(0) for rows in found.values())
+            for any, share, all, tokens in (one.rows[:, *place].mean(0) for one in found.values())
         ]
         yield row(args.top_k[place[0]], args.ranges[place[1]], *cells)
 
 
-def by_budget(title: str, found: dict[str, Array], args: argparse.Namespace) -> Iterator[str]:
+def by_budget(title: str, found: dict[str, Measured], args: argparse.Namespace) -> Iterator[str]:
     """Show each search as a row, and what the last one gains over the first."""
-    for search, rows in found.items():
-        yield row(title, search, *(short(at_budget(rows.mean(0), budget)) for budget in BUDGETS))
+    table = compare([*found.values()], BUDGETS, args.seed)
+    for search, cells in zip(found, table, strict=True):
+        yield row(title, search, *(short(cell.share) for cell in cells))
     if len(found) > 1:
-        first, second = list(found.values())
-        cells = []
-        for budget in BUDGETS:
-            gain = at_budget(second.mean(0), budget) - at_budget(first.mean(0), budget)
-            bounds = ", ".join(short(bound, sign=True) for bound in interval(first, second, budget, args.seed))
-            cells.append("" if math.isnan(gain) else f"{short(gain, sign=True)} [{bounds}]")
-        yield row(title, "gain", *cells)
+        gains = [f"{short(cell.gain, sign=True)} {between(cell.gain_interval, sign=True)}" for cell in table[-1]]
+        yield row(title, "gain", *("" if gain.startswith(" ") else gain for gain in gains))
 
 
-def turns(title: str, figures: dict[str, Figures], found: dict[str, Array], args: argparse.Namespace) -> Iterator[str]:
+def shown(base: Measured, turn: Measured, silent: Sequence[bool], args: argparse.Namespace) -> Iterator[object]:
     """Show what a turn loses of the evidence, and how often it brings nothing."""
     rng = np.random.default_rng(args.seed)
-    for search in args.search:
-        base, turn = (found[name][:, 0, 0] for name in (search, f"{search}, turn"))
-        lost = base[:, SHARE] - turn[:, SHARE]
-        draws = [lost[rng.integers(0, len(lost), len(lost))].mean() for _ in range(SAMPLES)]
-        low, high = (short(bound, sign=True) for bound in np.percentile(draws, [2.5, 97.5]))
-        silent = np.reshape(figures[f"{search}, turn"].silent, (-1, len(NONSENSE) + UNRELATED))
-        yield row(
-            title,
-            search,
-            f"{base[:, TOKENS].mean():,.0f}",
-            f"{turn[:, TOKENS].mean():,.0f}",
-            short(base[:, SHARE].mean()),
-            f"{short(lost.mean(), sign=True)} [{low}, {high}]",
-            f"{silent[:, len(NONSENSE) :].mean():.0%}",
-            f"{silent[:, : len(NONSENSE)].mean():.0%}",
-        )
+    before, after = (one.rows[:, 0, 0] for one in (base, turn))
+    lost = before[:, SHARE] - after[:, SHARE]
+    draws = [lost[rng.integers(0, len(lost), len(lost))].mean() for _ in range(SAMPLES)]
+    low, high = np.percentile(draws, [2.5, 97.5])
+    others = np.reshape(silent, (-1, len(NONSENSE) + UNRELATED))
+    yield from (f"{before[:, TOKENS].mean():,.0f}", f"{after[:, TOKENS].mean():,.0f}", short(before[:, SHARE].mean()))
+    yield f"{short(lost.mean(), sign=True)} {between((low, high), sign=True)}"
+    yield from (f"{others[:, len(NONSENSE) :].mean():.0%}", f"{others[:, : len(NONSENSE)].mean():.0%}")
 
 
-def curve(rows: Array) -> Json:
+def curve(one: Measured) -> Json:
     """Give the best share at each number of tokens, for plots.py."""
-    mean = rows.mean(0)
+    mean = one.rows.mean(0)
     budgets = [round(100 * 1.25**step) for step in range(20)]
-    return {str(budget): share for budget in budgets if not math.isnan(share := at_budget(mean, budget))}
+    return {str(budget): share for budget in budgets if not math.isnan(share := one.share(mean, budget))}
 
 
 def weights(text: str) -> HybridWeights:
@@ -311,7 +228,7 @@ def floor(text: str) -> Floor:
     return Floor(worded, alone)
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--embeddings", default="local", help="local, minilm, or what Memory(embeddings=...) takes")
@@ -328,46 +245,65 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors from one run to the next")
     parser.add_argument("--out", type=Path, help="write the curves as JSON, for plots.py")
     args = parser.parse_args()
-    args.search = args.search.split(",")
     args.top_k, args.ranges = (
-        [int(value) for value in part.split(",")] for part in (args.grid or ("4x1" if args.turn else GRID)).split("x")
+        sorted(map(int, part.split(","))) for part in (args.grid or ("4x1" if args.turn else GRID)).split("x")
     )
+    return args
+
+
+def main() -> None:
+    args = arguments()
     if args.floor:
         vars(plans)["floor_of"] = lambda _: args.floor
     model = Kept(args.embeddings, args.cache)
-    summary = [row("data set, questions", "search", *(f"{budget:,}" for budget in BUDGETS))]
-    summary.append(row("---", "---", *["--:"] * len(BUDGETS)))
-    shown = [
-        row("data set, questions", "search", "tokens", "in a turn", "share", "lost", "silent: unrelated", "nonsense")
+    variants = [
+        Variant(
+            label=search,
+            options=RecallOptions(search=search, weights=args.weights),
+            top_k=tuple(args.top_k),
+            ranges=tuple((number, number) for number in args.ranges),
+        )
+        for search in args.search.split(",")
     ]
-    shown.append(row("---", "---", *["--:"] * 6))
-    data = {path: load(path) for path in args.files}
+    summary, lost = table_of(*(f"{budget:,}" for budget in BUDGETS)), table_of(*SHOWN)
+    data = {path: load(path, named=args.names) for path in args.files}
     curves: Json = {}
     with EmbeddedRedis() as server:
         for path in args.files:
             name = path.name.partition(".")[0]
             others = [one for other in args.files if other != path for one in questions_of(data[other])]
             unrelated = [*NONSENSE, *(others[:: max(1, len(others) // UNRELATED)] * UNRELATED)[:UNRELATED]]
-            bench = Bench(server.url, model, args, prefix=f"quality-{name}", unrelated=unrelated)
-            bench.run(data[path])
+            turns = [Turn() for _ in variants if args.turn]
+            prefix, limit = f"quality-{name}", args.limit or None
+            bench = Bench(server.url, data[path], variants, model_of=lambda _: model, key_prefix=prefix, limit=limit)
+            with closing(bench):
+                run(bench, data[path], turns, unrelated)
             for adversarial in (False, True):
-                wanted = [(category == "adversarial") == adversarial for category in bench.categories]
+                wanted = [(category == ADVERSARIAL) == adversarial for category in bench.categories]
                 if not any(wanted):
                     continue
-                found = {search: figures.only(wanted) for search, figures in bench.figures.items()}
+                found = {variant.label: one for variant, one in zip(variants, bench.results(wanted), strict=True)}
+                for search, turn in zip([*found], turns, strict=False):
+                    rows = np.array(turn.rows, float)[wanted][:, None, None]
+                    found[f"{search}, turn"] = Measured(rows, (args.top_k[0],))
                 title = f"{name}{', adversarial' if adversarial else ''}, {sum(wanted)}"
                 print(f"\n## {title} questions, {args.embeddings}\n", *recall_at_k(found, args), sep="\n")
+                for variant, turn in zip(variants, turns, strict=False):
+                    both = found[variant.label], found[f"{variant.label}, turn"]
+                    lost.append(row(title, variant.label, *shown(*both, turn.silent, args)))
                 if args.turn:
-                    shown += turns(title, bench.figures, found, args)
                     continue
                 summary += by_budget(title, found, args)
                 if not adversarial:
-                    curves[title] = {search: curve(rows) for search, rows in found.items()}
-            for search, figures in bench.figures.items():
-                print(f"\n{search}: p50 of a recall {statistics.median(figures.seconds) * 1000:.2f} ms")
-            bench.close()
+                    curves[title] = {search: curve(one) for search, one in found.items()}
+            for variant, seconds in zip(variants, bench.seconds, strict=True):
+                print(
+                    f"\n{variant.label}: p50 of a search with its embedding {statistics.median(seconds) * 1000:.2f} ms"
+                )
+            for variant, turn in zip(variants, turns, strict=False):
+                print(f"\n{variant.label}, turn: p50 {statistics.median(turn.seconds) * 1000:.2f} ms")
     if args.turn:
-        print(f"\n## What a turn shows, {args.embeddings}\n", *shown, sep="\n")
+        print(f"\n## What a turn shows, {args.embeddings}\n", *lost, sep="\n")
         return
     print(f"\n## Share of the evidence at an equal number of tokens, {args.embeddings}\n", *summary, sep="\n")
     if args.out:

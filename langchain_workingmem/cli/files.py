@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from langchain_workingmem.errors import OptionError, WorkingMemError
 
@@ -32,9 +34,10 @@ def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
 
 @contextmanager
 def reading(name: str) -> Iterator[TextIO]:
-    """Open a file to read; - is standard input."""
+    """Open a file to read, gzipped if its name ends in .gz; - is standard input."""
     with _usable(name):
-        file = sys.stdin if name == "-" else Path(name).expanduser().open(encoding="utf-8-sig")
+        opened = gzip.open if name.endswith(".gz") else open
+        file = sys.stdin if name == "-" else cast("TextIO", opened(Path(name).expanduser(), "rt", encoding="utf-8-sig"))
     try:
         with _decoded(name):
             yield file
@@ -67,6 +70,8 @@ def _decoded(name: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         why = f"{error.reason} at byte {error.start}"
         raise OptionError(f"{name} is not UTF-8 ({why}): convert it, for example with iconv") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise OptionError(f"{name} is not a complete gzip file ({error}): copy it again") from error
 
 
 @contextmanager

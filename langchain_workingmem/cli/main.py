@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import chat, conversations, server, user_data, working_memory
+from langchain_workingmem.cli import chat, conversations, evaluation, server, user_data, working_memory
 from langchain_workingmem.cli.base import add_command, failing
 
 
@@ -55,7 +55,10 @@ def _options(*, version: Version = False) -> None: ...
 
 
 _facts = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
-for _app, _module in (*((app, each) for each in (chat, server, conversations, user_data)), (_facts, working_memory)):
+for _app, _module in (
+    *((app, each) for each in (chat, server, conversations, user_data, evaluation)),
+    (_facts, working_memory),
+):
     for _command in _module.COMMANDS:
         add_command(_app, _command)
 app.add_typer(_facts, name="working-memory")

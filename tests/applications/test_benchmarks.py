@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from langchain_workingmem.recall import operations
+from langchain_workingmem.recall.ranking import floor_of
+
 Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -87,27 +90,17 @@ def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tm
     assert rows(run("recall_quality.py", *arguments)) == rows(first)
 
 
-def test_the_share_at_a_budget_is_interpolated_and_nan_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from recall_quality import at_budget, interval
-
-    mean = np.zeros((2, 2, 4))  # top_k x message_range x (any, share, all, tokens)
-    mean[:, 0, 1], mean[:, 0, 3] = [0.2, 0.4], [100, 300]
-    mean[:, 1, 1], mean[:, 1, 3] = [0.5, 0.7], [280, 900]
-    assert at_budget(mean, 200) == pytest.approx(0.3)
-    assert at_budget(mean, 290) == pytest.approx(0.5 + 0.2 * 10 / 620)  # the better of both ranges
-    assert np.isnan(at_budget(mean, 50))
-    questions = np.stack([mean, mean])
-    assert interval(questions, questions, 200, seed=0) == (0.0, 0.0)
-
-
-def test_only_persons_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from recall_quality import as_message
-
-    maya = as_message(message("1", "Maya", "assistant", "hello"))
-    assert (maya.type, maya.name, maya.id) == ("ai", "Maya", "1")
-    assert as_message(message("2", "User", "user", "hello")).name is None
+def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(operations), "floor_of", floor_of)  # the script sets another
+    for name in ("one.json", "other.json"):
+        (tmp_path / name).write_text(json.dumps(data_set(causal=True)))
+    files = (tmp_path / "one.json", tmp_path / "other.json")
+    output = run("recall_quality.py", *files, "--turn", "--search", "hybrid", "--floor", "0.99,0.99", "--no-names")
+    lost = [line for line in output.splitlines() if line.startswith("| one, 2 | hybrid")]
+    cells = [cell.strip() for cell in lost[0].strip("|").split("|")]
+    assert cells[4] == "1.000"  # of a search without a floor
+    assert cells[5].startswith("+")
+    assert cells[7] == "100%"  # nonsense brings nothing above such a floor
 
 
 @pytest.mark.skipif(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -51,7 +52,9 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     deleted = run("forget", "maya", "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
     assert "maya" not in run("threads").stdout
-    assert run("import", str(path)).stdout == "imported: 2 threads, 4 messages\n"
+    packed = tmp_path / "maya.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert run("import", str(packed)).stdout == "imported: 2 threads, 4 messages\n"
     again = json.loads(run("import", "-", "--json", input=path.read_text()).stdout)
     assert (again["messages"], again["skipped"]) == (0, 4)
     assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout

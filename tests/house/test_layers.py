@@ -39,6 +39,7 @@ LAYERS = [
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
     {"faces"},
     {"memory"},
+    {"evaluation"},
     {"middleware", "agent_turns", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -58,7 +59,7 @@ ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "dateparser": {"recall"},
     "asyncio": {"_engine", *FACES},
-    "time": {"_engine", *FACES},
+    "time": {"_engine", "evaluation", *FACES},
     "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
     "langchain": {"middleware", "chat_models", "embeddings", "cli"},

@@ -1,0 +1,113 @@
+"""Figures of recall: the share of the evidence at equal numbers of tokens, and intervals by bootstrap. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+
+ANY, SHARE, ALL, TOKENS = range(4)  # what is noted of a recall, in the last dimension of an array
+SAMPLES = 1000  # of the bootstrap
+_AT_ONCE = 50  # samples
+_PERCENT = (2.5, 97.5)  # 95 % lie between
+
+
+def short(value: float, *, sign: bool = False) -> str:
+    """Write a share as .702, a gain as +.012; nothing for NaN."""
+    if math.isnan(value):
+        return ""
+    text = f"{value:+.3f}" if sign else f"{value:.3f}"
+    return text.replace("0.", ".", 1)
+
+
+def between(bounds: tuple[float, float], *, sign: bool = False) -> str:
+    """Write an interval as [.680, .724]."""
+    return f"[{short(bounds[0], sign=sign)}, {short(bounds[1], sign=sign)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one variant found: an array of questions x top_k x message_range x (ANY, SHARE, ALL, TOKENS)."""
+
+    rows: Array
+    top_k: tuple[int, ...]
+    ends: bool = False  # nothing more comes back beyond the last top_k
+
+    def share(self, mean: Array, budget: int) -> float:
+        """Interpolate the share at a number of tokens; of the message ranges, the best. NaN outside of the curves."""
+        return max((share for share, _, _ in self._points(mean, budget)), default=math.nan)
+
+    def point(self, budget: int) -> tuple[int, int] | None:
+        """Return the best top_k at a number of tokens, and the position of its message range."""
+        points = sorted(self._points(self.rows.mean(0), budget))
+        return points[-1][1:] if points else None
+
+    def _points(self, mean: Array, budget: int) -> Iterator[tuple[float, int, int]]:
+        for position in range(mean.shape[1]):
+            tokens, share = mean[:, position, TOKENS], mean[:, position, SHARE]
+            if tokens[0] <= budget and (budget <= tokens[-1] or self.ends):
+                hits = np.interp(budget, tokens, self.top_k)
+                yield float(np.interp(budget, tokens, share)), max(1, round(float(hits))), position
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One variant at one budget; NaN and None where no curve reaches it."""
+
+    share: float
+    interval: tuple[float, float]
+    gain: float  # over the first variant
+    gain_interval: tuple[float, float]
+    top_k: int | None
+    message_range: int | None  # its position
+
+
+def compare(found: Sequence[Measured], budgets: Sequence[int], seed: int = 0) -> list[list[Cell]]:
+    """Return the cells of each variant, one for each budget. All variants are measured with the same samples."""
+    drawn = [_drawn(one, budgets, seed) for one in found]
+    base = found[0].rows.mean(0)
+    table = []
+    for one, draws in zip(found, drawn, strict=True):
+        mean, cells = one.rows.mean(0), []
+        for at, budget in enumerate(budgets):
+            share = one.share(mean, budget)
+            point = one.point(budget)
+            cells.append(
+                Cell(
+                    share=share,
+                    interval=_interval(draws[:, at]),
+                    gain=share - found[0].share(base, budget),
+                    gain_interval=_interval(draws[:, at] - drawn[0][:, at]),
+                    top_k=point and point[0],
+                    message_range=point and point[1],
+                )
+            )
+        table.append(cells)
+    return table
+
+
+def _drawn(one: Measured, budgets: Sequence[int], seed: int) -> Array:
+    """Compute the shares again for random samples of the questions: samples x budgets."""
+    rng = np.random.default_rng(seed)
+    number, shape = len(one.rows), one.rows.shape[1:]
+    flat = one.rows.reshape(number, -1)
+    found = []
+    for _ in range(SAMPLES // _AT_ONCE):
+        counts = [np.bincount(rng.integers(0, number, number), minlength=number) for _ in range(_AT_ONCE)]
+        means = (np.array(counts, float) @ flat / number).reshape(_AT_ONCE, *shape)
+        found += [[one.share(mean, budget) for budget in budgets] for mean in means]
+    return np.array(found)
+
+
+def _interval(values: Array) -> tuple[float, float]:
+    if np.isnan(values).all():
+        return math.nan, math.nan
+    low, high = np.nanpercentile(values, _PERCENT)
+    return float(low), float(high)
