@@ -202,9 +202,11 @@ class HybridWeights:
     """Weights of hybrid recall, 0 to 1; the defaults were tuned on the development data of docs/recall.md."""
 
     dense: float = 0.7  # of similarity; the rest is for the words of the question (BM25)
-    neighbours: float = 0.2  # share of the score of the messages before and after it that is added to a message's own
+    neighbours: float = 0.2  # share of the evidence for the messages before and after it that is added to a message
+    thread: float = 0.2  # share of the best evidence in its thread that is added to a message
     author: float = 0.3  # added to the messages of an author that the question names
-    length: float = 0.1  # subtracted per ln(tokens / 64) of longer messages
+    time: float = 0.5  # added to messages at a time that the question names, less of it to those near
+    length: float = 0.17  # subtracted per ln(tokens / 64) of longer messages
 
     def __post_init__(self) -> None:
         for weight in fields(self):
@@ -229,6 +231,7 @@ class RecallArguments(TypedDict, total=False):
     until: datetime | None
     roles: Sequence[str] | str | None
     metadata: Mapping[str, Any] | None
+    now: datetime | None  # the time of the question, to which "yesterday" refers; aware
     exclude_message_ids: Collection[str]
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w+")
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
+_COUNTED_APART = 20  # words of a union that Search reads one by one, and then loses some of
+_LONGEST_FILTERS = 50_000  # characters of the filters of all words; ids of expired threads may make one long
 MAX_QUERY_WORDS = 128  # distinct words of a query that BM25 looks for: the first and the last half
 # Of a longer query (a pasted log with a question) the beginning and the end are used: about 1,000 tokens, more than
 # most embedding models read.
@@ -184,16 +186,22 @@ def words_of(text: str) -> list[str]:
 
 
 def word_search(
-    index: str, text: str, where: FilterExpression, depth: int, fields: Sequence[str] = ()
-) -> Command | None:
-    """Build a BM25 search for any of the words of a text, None if it has none."""
-    from redisvl.query import FilterQuery
-    from redisvl.query.filter import Text
+    index: str, words: Sequence[str], where: FilterExpression, depth: int, fields: Sequence[str] = ()
+) -> Command:
+    """Build a BM25 search for any of these words, at least one.
 
-    words = words_of(text)
-    if not words:
-        return None
-    query = FilterQuery((Text("text") % "|".join(words)) & where, return_fields=list(fields), num_results=depth)
+    Only the words make up the score. The weight of 0 takes the filter out; up to Search 8.0 it works for a group only,
+    so the filter stands there twice. And up to 20 words, those versions count only one or some of them in a filtered
+    union, so each word has a filter of its own.
+    """
+    from redisvl.query import FilterQuery
+    from redisvl.query.filter import FilterExpression, Text
+
+    owned = f"({where}|{where})=>{{$weight:0}}"
+    apart = len(words) <= _COUNTED_APART and len(words) * len(owned) <= _LONGEST_FILTERS
+    texts = words if apart else ["|".join(words)]
+    text = "|".join(f"({Text('text') % one} {owned})" for one in texts)
+    query = FilterQuery(FilterExpression(text), return_fields=list(fields), num_results=depth)
     query.scorer("BM25STD").with_scores()
     if not fields:
         query.no_content()

@@ -20,16 +20,12 @@ _APOSTROPHE = "['\u2019]"
 
 
 def named(question: str, authors: Collection[str]) -> frozenset[str]:
-    """Return the authors, as tags, that a question names by their whole or their first name; none when it names all.
-
-    Authors without a name count as one, with the tag "".
-    """
+    """Return the authors, as tags, that a question names by their whole or their first name."""
     if not any(authors):  # the usual case of every recall
         return frozenset()
     words = _WORD.findall(question.lower())
     spoken = {tuple(words[at : at + size]) for size in (1, 2, 3) for at in range(len(words))}
-    found = frozenset(author for author in authors if author and not spoken.isdisjoint(_names(author)))
-    return found if len(found) < len(set(authors)) else frozenset()
+    return frozenset(author for author in authors if author and not spoken.isdisjoint(_names(author)))
 
 
 def in_first_person(question: str, authors: Collection[str]) -> str:

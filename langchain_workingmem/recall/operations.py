@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import compress, count
+from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Plan, compute, send, traced
+from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send, traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -17,8 +17,10 @@ from langchain_workingmem._redis.queries import (
     columns,
     pack,
     similarity,
+    total_of,
     vector_search,
     word_search,
+    words_of,
 )
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import search_with_repair
@@ -30,14 +32,17 @@ from langchain_workingmem.recall.authors import in_first_person, named, without
 from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
+    NEAREST,
     Candidate,
     Ranked,
     floor_of,
-    rank_hybrid,
-    rank_semantic,
+    rank,
     reaches,
+    trust_in_words,
     with_best_chunks,
 )
+from langchain_workingmem.recall.time_phrases import may_name_a_time
+from langchain_workingmem.recall.times import named_times
 from langchain_workingmem.threads import get_thread
 
 if TYPE_CHECKING:
@@ -98,45 +103,57 @@ def find_candidates(
     options = state.recalling
     hybrid, distance, dtype = options.search == "hybrid", options.index.distance, options.index.dtype
     where = query.filter()
-    name, fields = state.keys.vectors_index, ["message"] if query.exclude else []
-    read = partial(_candidates, query, gone)
+    question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
+    # the first reading of a time imports its library
+    times = (yield Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
+    fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
+    name = state.keys.vectors_index
+    read = partial(_candidates, query, gone, timed=bool(times))
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
     depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
-    depth = min(max(CANDIDATES, depth) if hybrid else depth, DEEPEST)
+    depth = min(max(CANDIDATES if hybrid else NEAREST, depth), DEEPEST)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-    meant = named(question, state.authors.get(owner) or ()) if hybrid else frozenset()
+    meant = named(question, state.authors.get(owner) or ())
     vector = yield from embed_query(state, in_first_person(question, meant))
     dims = len(vector) // (2 if dtype == "float16" else 4)
     others: list[Any] | None = None
-    rank: Callable[[int], list[Ranked]]
 
     while True:
-        words = word_search(name, without(question, meant), where, depth, fields) if hybrid else None
-        searches = [vector_search(name, vector, where, depth, dtype, fields), *([words] if words else [])]
+        words = words_of(without(question, meant)) if hybrid else []
+        searches = [vector_search(name, vector, where, depth, dtype, fields)]
+        if words:
+            searches.append(word_search(name, words, where, depth, fields))
         sending = partial(send, *searches, *(beside if others is None else ()))
         replies = yield from search_with_repair(sending, partial(state.refresh, dims), create=state.create)
         others = replies[len(searches) :] if others is None else others
         keys, _, rows = columns(replies[0])
         similarities = [similarity(row, distance) for row in rows]
         near = read(keys, similarities, rows)
-        worded: list[Candidate] = []
-        if hybrid:
-            if words:
-                worded = read(*columns(replies[1], scores=True, content=bool(fields)))
-            known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
-            if (now := named(question, known)) != meant:
-                meant = now
-                vector = yield from embed_query(state, in_first_person(question, meant))
-                continue
-            authors = {one.encode() for one in meant}
-            rank = partial(rank_hybrid, near, worded, threshold=threshold, weights=options.weights, authors=authors)
-        else:
-            rank = partial(rank_semantic, near, threshold=threshold)
-        ranked = rank(wanted)
+        worded, trust = [], 0.0
+        if words:
+            found = columns(replies[1], scores=True, content=bool(fields))
+            worded = read(*found)
+            trust = trust_in_words(max(found[1], default=0.0), len(words), total_of(replies[1]))
+        known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
+        if (named_now := named(question, known)) != meant:
+            meant = named_now
+            vector = yield from embed_query(state, in_first_person(question, meant))
+            continue
+        choose = partial(
+            rank,
+            near,
+            worded,
+            threshold=threshold,
+            weights=options.weights,
+            trust=trust if hybrid else None,
+            # a name that all messages bear tells nothing
+            authors={one.encode() for one in meant} if len(meant) < len(known) else (),
+            times=times,
+        )
+        ranked = choose(wanted)
         if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or similarities[-1] < threshold:
             if is_crowded(ranked, query):
-                ranked = rank(wanted + CANDIDATES)
+                ranked = choose(wanted + CANDIDATES)
             if query.max_tokens is not None:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others
@@ -144,16 +161,23 @@ def find_candidates(
 
 
 def _candidates(
-    query: Query, gone: Collection[MessageKey], keys: list[bytes], values: list[float], fields: list[Any]
+    query: Query,
+    gone: Collection[MessageKey],
+    keys: list[bytes],
+    values: list[float],
+    fields: list[Any],
+    *,
+    timed: bool = False,
 ) -> list[Candidate]:
     """Read the messages that the keys of vectors name, without those that are excluded or gone."""
     parts = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
     if len(parts) < len(keys):  # keys of another application under the prefix
         ours = [bool(_VECTOR_KEY.search(key)) for key in keys]
         values, fields = list(compress(values, ours)), list(compress(fields, ours))
+    times = [int(as_dict(row or {}).get(b"created_at", 0)) for row in fields] if timed else repeat(0, len(parts))
     found = [
-        (thread, int(seq), int(tokens), author, value, chunk)
-        for (thread, seq, chunk, tokens, author), value in zip(parts, values, strict=True)
+        (thread, int(seq), int(tokens), author, value, chunk, time)
+        for (thread, seq, chunk, tokens, author), value, time in zip(parts, values, times, strict=True)
     ]
     if query.exclude:
         excluded = {id.encode() for id in query.exclude}
@@ -239,8 +263,8 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
             continue
         page.titles[thread] = reply[0].decode() or None
         existing = {int(seq) for seq in reply[1]}
-        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
+        for place, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+            page.rows[thread, place] = row = decode_message(id, seq, value, ids[thread])
             if row.seq in existing:
-                page.ranks[thread, row.seq] = rank
+                page.ranks[thread, row.seq] = place
     return page

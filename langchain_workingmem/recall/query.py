@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.codec import to_micros
@@ -56,6 +57,7 @@ class Query:
     max_tokens: int | None  # of the whole result
     where: Mapping[str, Any]  # filters besides the scope
     exclude: frozenset[str]  # message ids
+    now: datetime  # aware
     exclude_in: str | None = None  # their thread; None: any thread
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
@@ -106,6 +108,7 @@ class Query:
                 "until": to_micros(given["until"]) if "until" in given else None,
                 "metadata": _checked_metadata(given.get("metadata"), options),
             },
+            now=_checked_now(given["now"]) if "now" in given else datetime.now(UTC),
             exclude=_checked_ids(given.get("exclude_message_ids", ())),
         )
 
@@ -138,6 +141,12 @@ def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any
             remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
         )
     return metadata
+
+
+def _checked_now(now: Any) -> datetime:
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise OptionError(f"now={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
+    return now
 
 
 def _checked_ids(ids: Any) -> frozenset[str]:
