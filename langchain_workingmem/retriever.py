@@ -47,6 +47,7 @@ class SemanticRecallRetriever(BaseRetriever):
     roles: Sequence[str] | str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    now: datetime | None = None
     exclude_message_ids: Collection[str] = ()
     metadata_filter: Mapping[str, Any] | None = None
     trust_client_ids: bool = False  # as in `Memory.tools`

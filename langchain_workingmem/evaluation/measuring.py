@@ -12,7 +12,6 @@ import numpy as np
 
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.evaluation.figures import Measured
-from langchain_workingmem.evaluation.variants import TOGETHER
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import RecallArguments
 from langchain_workingmem.users import header
@@ -105,12 +104,12 @@ class Bench:
         """Note each top_k and message_range of a question.
 
         The hits of a search are ranked and do not depend on their windows, so one search with the widest windows gives
-        all message ranges, and every top_k up to `TOGETHER`.
+        all message ranges, and every top_k up to `variant.together`.
         """
         noted = np.zeros((len(variant.top_k), len(variant.ranges), 4))
         widest = (max(before for before, _ in variant.ranges), max(after for _, after in variant.ranges))
-        together = [top_k for top_k in variant.top_k if top_k <= TOGETHER]
-        for group in [together] * bool(together) + [[top_k] for top_k in variant.top_k if top_k > TOGETHER]:
+        together = [top_k for top_k in variant.top_k if top_k <= variant.together]
+        for group in [together] * bool(together) + [[top_k] for top_k in variant.top_k if top_k > variant.together]:
             hits = search(memory, resource, question, top_k=group[-1], message_range=widest).hits
             for position, window in enumerate(variant.ranges):
                 notes = [*_notes(hits, window, question.evidence)]

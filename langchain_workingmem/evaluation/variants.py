@@ -23,8 +23,7 @@ NAMES = (
     *(f"{group}.{one.name}" for group, kind in _GROUPS.items() for one in fields(kind)),
 )
 _BETWEEN = re.compile(r",(?![^\[]*\])")  # a comma outside of a list
-# With `top_k` up to here a search ranks the same candidates, so the first hits of one search are those of a smaller one.
-TOGETHER = 80
+TOGETHER, TOGETHER_NEAREST = 80, 45  # see `Variant.together`
 _TOP_K = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, TOGETHER)
 _DEEPER = (120, 200, 400, 800, 1600, 3200)
 _RANGES = (0, 1, 2)
@@ -41,6 +40,11 @@ class Variant:
     top_k: tuple[int, ...] = _TOP_K
     ranges: tuple[tuple[int, int], ...] = tuple(map(check_range, _RANGES))
     limited: bool = False  # a larger top_k would return nothing more: it or a threshold is given
+
+    @property
+    def together(self) -> int:
+        """Return up to which `top_k` a search ranks the same candidates, so that it has the hits of a smaller one."""
+        return TOGETHER if self.options.search == "hybrid" else TOGETHER_NEAREST
 
     def stored_as(self) -> StoredAs:
         """Return what decides how messages are stored; variants with the same share them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_workingmem.recall.times import nearness
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HybridWeights
     from langchain_workingmem.recall.times import Span
 
-    Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
+    Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+    Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
-NEAREST = 100  # of a search by vectors alone
+NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 _ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
 _STRANGE, _KNOWN = 0.16, 0.2  # see `trust_in_words`
@@ -120,24 +121,26 @@ def rank(
     numbers = {thread: number for number, thread in enumerate(sorted({*threads}))}
     thread = np.array([numbers[one] for one in threads])
 
-    top = similarity.max()
-    score = meaning = similarity / top if top else similarity
+    top = similarity.max() or 1.0
+    unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
+    score = meaning = similarity if trust is None else similarity / top
     if trust:
         words = np.array([scores.get(key, 0.0) for key in found])
-        said = words / words.max()
+        said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
         ordinary = meaning[min(_ORDINARY, len(similarities)) - 1] if similarities else 0.0
         apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(found))
         evidence = weights.dense * apart + (1 - weights.dense) * said
         score = score + trust * _around(thread, np.array(seqs), evidence, weights)
-    score = score - weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
+    score = score - unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
     if authors:
-        score = score + weights.author * np.array([author in authors for author in written_by])
+        score = score + unit * weights.author * np.array([author in authors for author in written_by])
     if times:
-        score = score + weights.time * np.array([nearness(at, times) for at in stored_at])
-    extra = (weights.author if authors else 0) + (weights.time if times else 0)
-    scale = 1 + 2 * weights.neighbours + weights.thread + extra if trust is not None else (1 + extra) / (top or 1)
+        score = score + unit * weights.time * np.array([nearness(at, times) for at in stored_at])
+    most = 1 + (weights.author if authors else 0) + (weights.time if times else 0)
+    if trust is not None:
+        most += 2 * weights.neighbours + weights.thread
 
     order = np.lexsort((thread, seqs, score))[::-1]  # of equals the newer first
     if threshold:
@@ -145,9 +148,10 @@ def rank(
     keys = [*found]
     return [
         Ranked(
-            *keys[at],
+            threads[at],
+            seqs[at],
             tokens[at],
-            min(1.0, max(0.0, float(score[at] / scale))),
+            min(1.0, max(0.0, float(score[at] / most))),
             min(1.0, float(similarity[at])),
             keys[at] in scores,
         )
@@ -155,7 +159,7 @@ def rank(
     ]
 
 
-def _around(thread: Numbers, seqs: Numbers, evidence: Numbers, weights: HybridWeights) -> Numbers:
+def _around(thread: Places, seqs: Places, evidence: Numbers, weights: HybridWeights) -> Numbers:
     """Return what the evidence for other messages adds to each message: for its neighbours, and for its thread.
 
     So an answer is found by its question. Of a thread the best evidence counts, and the less of all candidates the
@@ -173,7 +177,8 @@ def _around(thread: Numbers, seqs: Numbers, evidence: Numbers, weights: HybridWe
     best = np.zeros(thread.max() + 1)
     np.maximum.at(best, thread, evidence)
     rarity = (1 - np.bincount(thread) / len(thread)) ** 3
-    return weights.neighbours * beside + weights.thread * (best * rarity)[thread]
+    lifted: Numbers = weights.neighbours * beside + weights.thread * (best * rarity)[thread]
+    return lifted
 
 
 def with_best_chunks(

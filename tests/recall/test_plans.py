@@ -17,6 +17,7 @@ from langchain_workingmem import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.recall.ranking import NEAREST
 from tests.helpers.by_hand import ByHand, found, stored, thread_row, vector_key
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -90,8 +91,7 @@ def limit_of(by_hand: ByHand, number: int) -> Any:
 
 
 def test_a_list_that_is_full_of_the_pieces_of_one_message_is_asked_for_deeper(memory: Memory, by_hand: ByHand) -> None:
-    depth = 2 + 2 + 8  # of which a plain search for two hits takes the best
-    pieces = [(vector_key("t", 3, chunk), 0.1) for chunk in range(depth)]
+    pieces = [(vector_key("t", 3, chunk), 0.1) for chunk in range(NEAREST)]
     by_hand.answers = [
         [found(*pieces)],
         [found(*pieces, (vector_key("t", 4), 0.2))],
@@ -103,10 +103,10 @@ def test_a_list_that_is_full_of_the_pieces_of_one_message_is_asked_for_deeper(me
 
 
 def test_a_full_list_is_deep_enough_where_its_last_row_is_below_the_threshold(memory: Memory, by_hand: ByHand) -> None:
-    pieces = [(vector_key("t", 3, chunk), 0.1 if chunk == 0 else 0.9) for chunk in range(12)]
+    pieces = [(vector_key("t", 3, chunk), 0.1 if chunk == 0 else 0.9) for chunk in range(NEAREST)]
     by_hand.answers = [[found(*pieces)], [window((3, "long"))]]
     assert texts(memory.recall.search("dog", resource_id="u", top_k=2, threshold=0.5)) == ["long"]
-    assert limit_of(by_hand, 0) == 12
+    assert limit_of(by_hand, 0) == NEAREST
 
 
 # ---------------------------------------------------------------------- authors

@@ -14,18 +14,17 @@ from langchain_workingmem.recall.ranking import (
     Candidate,
     Floor,
     Ranked,
-    best,
     floor_of,
-    fuse,
-    length_cost,
-    lift_by_neighbours,
-    rank_hybrid,
-    rank_semantic,
+    rank,
     reaches,
+    trust_in_words,
     with_best_chunks,
 )
+from langchain_workingmem.recall.times import Span
 
 DEFAULT = HybridWeights()
+NOTHING = HybridWeights(dense=1, neighbours=0, thread=0, author=0, time=0, length=0)
+DAY = 86_400_000_000
 
 candidates = st.lists(
     st.tuples(
@@ -35,149 +34,207 @@ candidates = st.lists(
         st.sampled_from([b"", b"ann", b"ben"]),  # author
         st.floats(0, 50),  # value
         st.sampled_from([b"0", b"1"]),  # chunk
+        st.sampled_from([0, DAY, 40 * DAY]),  # when it was stored
     ),
     max_size=20,
-)
+).map(lambda found: sorted(found, key=lambda one: -one[4]))
+trusts = st.sampled_from([None, 0.0, 0.4, 1.0])
 
 
 def one(
-    seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"", chunk: int = 0
+    seq: int, value: float, thread: bytes = b"t", tokens: int = 10, author: bytes = b"", chunk: int = 0, day: int = 0
 ) -> Candidate:
-    return thread, seq, tokens, author, value, b"%d" % chunk
+    return thread, seq, tokens, author, value, b"%d" % chunk, day * DAY
 
 
-def hybrid(
+def ranked_by(
     dense: list[Candidate],
-    words: list[Candidate],
+    words: list[Candidate] | None = None,
     limit: int = 100,
+    *,
     threshold: float = 0.0,
     weights: HybridWeights = DEFAULT,
+    trust: float | None = 1.0,
     authors: Collection[bytes] = (),
+    times: Collection[Span] = (),
 ) -> list[Ranked]:
-    return rank_hybrid(dense, words, limit, threshold, weights, authors)
+    return rank(
+        dense, words or [], limit, threshold=threshold, weights=weights, trust=trust, authors=authors, times=times
+    )
 
 
-def test_the_best_piece_counts_for_the_message() -> None:
-    assert best([one(1, 0.2), one(1, 0.9), one(1, 0.5), one(2, 0.1)]) == {b"t": {1: 0.9, 2: 0.1}}
+def seqs(ranked: list[Ranked]) -> list[int]:
+    return [found.seq for found in ranked]
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def test_the_best_chunk_counts_for_the_message() -> None:
+    ranked = ranked_by([one(1, 0.9), one(1, 0.5), one(2, 0.4)], weights=NOTHING)
+    assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
 
 
 def test_messages_of_two_threads_are_two_messages() -> None:
-    assert best([one(1, 0.2, b"s"), one(1, 0.4, b"t")]) == {b"s": {1: 0.2}, b"t": {1: 0.4}}
+    assert [found.thread for found in ranked_by([one(1, 0.4, b"t"), one(1, 0.2, b"s")])] == [b"t", b"s"]
 
 
-def test_fusion_is_a_weighted_sum_of_shares_of_the_best() -> None:
-    found = fuse({b"t": {1: 0.8, 2: 0.4}}, {b"t": {2: 10.0, 3: 5.0}}, 0.6)
-    assert found[b"t"] == pytest.approx({1: 0.6, 2: 0.3 + 0.4, 3: 0.2})
+def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
+    weights = HybridWeights(dense=0.6, neighbours=0, thread=0, author=0, time=0, length=0)
+    ranked = ranked_by([one(1, 0.8), one(3, 0.4)], [one(3, 10.0), one(5, 5.0)], weights=weights)
+    assert {found.seq: found.score for found in ranked} == pytest.approx({1: 0.6, 3: 0.3 + 0.4, 5: 0.2})
 
 
-def test_fusion_without_any_score_is_zero() -> None:
-    assert fuse({}, {}, 0.6) == {}
-    assert fuse({b"t": {1: 0.0}}, {}, 0.6) == {b"t": {1: 0.0}}
+def test_what_words_do_not_tell_changes_nothing() -> None:
+    dense = [one(1, 0.8), one(2, 0.6), one(5, 0.4)]
+    assert seqs(ranked_by(dense, [one(5, 9.0)], trust=0.0)) == seqs(ranked_by(dense, trust=None)) == [1, 2, 5]
+    assert seqs(ranked_by(dense, [one(5, 9.0)], weights=HybridWeights(dense=0.2))) == [5, 1, 2]
 
 
-def test_neighbours_lift_within_their_thread_only() -> None:
-    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 4: 0.0}, b"s": {3: 0.0}}, 0.2)
-    assert found == {b"t": {1: 1.0, 2: 0.2, 4: 0.0}, b"s": {3: 0.0}}
+def test_neighbours_of_evidence_rise_within_their_thread_only() -> None:
+    dense = [one(1, 0.9), one(9, 0.5), one(3, 0.5, b"s"), one(2, 0.5), one(20, 0.3)]
+    ranked = ranked_by(dense, weights=HybridWeights(thread=0))
+    assert [(found.thread, found.seq) for found in ranked] == [(b"t", 1), (b"t", 2), (b"t", 9), (b"s", 3), (b"t", 20)]
 
 
 def test_both_neighbours_count() -> None:
-    found = lift_by_neighbours({b"t": {1: 1.0, 2: 0.0, 3: 0.5}}, 0.2)
-    assert found[b"t"][2] == pytest.approx(0.3)
+    weights = HybridWeights(dense=1, neighbours=0.2, thread=0, length=0)
+    dense = [one(1, 1.0), one(3, 0.6), one(2, 0.5), one(8, 0.2)]
+    scores = {found.seq: found.score * 1.4 for found in ranked_by(dense, weights=weights)}
+    # the evidence of a message lies between that of the least similar one, 0, and that of the most similar one, 1
+    assert scores[2] == pytest.approx(0.5 + 0.2 * (1 + 0.5))
+    assert scores[8] == pytest.approx(0.2)
+
+
+def test_a_thread_with_good_evidence_lifts_its_messages() -> None:
+    weights = HybridWeights(dense=1, neighbours=0, thread=0.2, length=0)
+    others = [one(5, 0.1, b"%d" % number) for number in range(16)]
+    ranked = ranked_by([one(1, 1.0), one(5, 0.55, b"s"), one(9, 0.5), *others], weights=weights)
+    assert [(found.thread, found.seq) for found in ranked][:3] == [(b"t", 1), (b"t", 9), (b"s", 5)]
+    alone = ranked_by([one(1, 1.0), one(5, 0.5)], weights=weights)  # all candidates are of the thread
+    assert [found.score for found in alone] == pytest.approx([1 / 1.2, 0.5 / 1.2])
 
 
 @pytest.mark.parametrize("tokens", [0, 1, SHORT])
 def test_short_messages_cost_nothing(tokens: int) -> None:
-    assert length_cost(tokens, 0.1) == 0
+    (found,) = ranked_by([one(1, 0.9, tokens=tokens)], trust=None)
+    assert found.score == pytest.approx(0.9)
 
 
 def test_length_costs_by_its_logarithm() -> None:
-    assert length_cost(2 * SHORT, 0.2) == pytest.approx(0.138629, abs=1e-6)
-    assert length_cost(10 * SHORT, 0.2) == pytest.approx(0.460517, abs=1e-6)
+    weights = HybridWeights(dense=1, neighbours=0, thread=0, length=0.2)
+    ranked = ranked_by([one(1, 1.0, tokens=2 * SHORT), one(5, 1.0, tokens=10 * SHORT)], weights=weights)
+    assert [1 - found.score for found in ranked] == pytest.approx([0.138629, 0.460517], abs=1e-6)
 
 
-def test_semantic_ranks_by_similarity_and_the_newer_of_equals_first() -> None:
-    ranked = rank_semantic([one(3, 0.9), one(1, 0.5), one(2, 0.5), one(3, 0.1)], limit=2)
-    assert [(found.seq, found.score, found.similarity) for found in ranked] == [
-        (3, 0.9, 0.9),
-        (2, 0.5, 0.5),
-    ]
+@pytest.mark.parametrize("trust", [None, 1.0])
+def test_the_short_one_of_equals_comes_first(trust: float | None) -> None:
+    assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], trust=trust)) == [1, 5]
 
 
-def test_hybrid_puts_what_both_sides_found_first() -> None:
-    ranked = hybrid([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)], limit=9)
-    assert [found.seq for found in ranked] == [5, 1, 9]
+def test_vectors_alone_rank_by_similarity_and_the_newer_of_equals_first() -> None:
+    ranked = ranked_by([one(3, 0.9), one(2, 0.5), one(1, 0.5), one(3, 0.1)], limit=2, trust=None)
+    assert [(found.seq, found.score, found.similarity) for found in ranked] == [(3, 0.9, 0.9), (2, 0.5, 0.5)]
 
 
-def test_hybrid_says_that_words_alone_have_no_similarity() -> None:
-    (found,) = hybrid([], [one(1, 7.0)], limit=9)
-    assert found.similarity == 0
-    assert found.score == pytest.approx((1 - DEFAULT.dense) / (1 + 2 * DEFAULT.neighbours))
+def test_what_both_searches_found_comes_first() -> None:
+    assert seqs(ranked_by([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)])) == [5, 1, 9]
 
 
-def test_hybrid_puts_the_short_one_of_equals_first() -> None:
-    ranked = hybrid([one(1, 0.9, tokens=40), one(5, 0.9, tokens=4000)], [], limit=9)
-    assert [found.seq for found in ranked] == [1, 5]
+def test_words_alone_have_no_similarity() -> None:
+    (found,) = ranked_by([], [one(1, 7.0)], weights=HybridWeights(thread=0, neighbours=0))
+    assert (found.similarity, found.worded) == (0, True)
+    assert found.score == pytest.approx(1 - DEFAULT.dense)
 
 
-def test_the_author_who_is_meant_comes_first() -> None:
+@pytest.mark.parametrize("trust", [None, 1.0])
+def test_the_author_who_is_meant_comes_first(trust: float | None) -> None:
     dense = [one(1, 0.9, author=b"ben"), one(5, 0.8, author=b"ann"), one(9, 0.7)]
-    assert [found.seq for found in hybrid(dense, [])] == [1, 5, 9]
-    ranked = hybrid(dense, [], authors={b"ann"})
-    assert [found.seq for found in ranked] == [5, 1, 9]
+    assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
+    ranked = ranked_by(dense, trust=trust, authors={b"ann"})
+    assert seqs(ranked) == [5, 1, 9]
     assert all(0 <= found.score <= 1 for found in ranked)
 
 
+@pytest.mark.parametrize("trust", [None, 0.0, 1.0])
+def test_a_message_at_the_time_that_is_meant_comes_first(trust: float | None) -> None:
+    dense = [one(1, 0.9, day=100), one(5, 0.8, day=10), one(9, 0.7, day=12)]
+    assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
+    assert seqs(ranked_by(dense, trust=trust, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
+
+
+def test_a_time_changes_no_order_where_all_is_of_one_time() -> None:
+    dense = [one(1, 0.9, day=100), one(5, 0.8, day=100), one(9, 0.7, day=100)]
+    for since in (0, 99, 100):
+        assert seqs(ranked_by(dense, times=[Span(since * DAY, (since + 1) * DAY)])) == [1, 5, 9]
+
+
 def test_weights_of_nothing_leave_the_similarities() -> None:
-    bare = HybridWeights(dense=1, neighbours=0, author=0, length=0)
-    ranked = hybrid([one(1, 0.5), one(2, 1.0, tokens=4000), one(3, 0.25)], [one(1, 9.0)], weights=bare, authors={b""})
+    ranked = ranked_by(
+        [one(2, 1.0, tokens=4000), one(1, 0.5), one(3, 0.25)], [one(1, 9.0)], weights=NOTHING, authors={b""}
+    )
     assert [(found.seq, found.score) for found in ranked] == [(2, 1.0), (1, 0.5), (3, 0.25)]
 
 
 def test_nothing_found_is_nothing_ranked() -> None:
-    assert rank_semantic([], limit=9) == hybrid([], []) == []
+    assert ranked_by([]) == ranked_by([], [], trust=None) == []
 
 
-@given(candidates)
-def test_semantic_ranks_each_message_once_in_falling_order(dense: list[Candidate]) -> None:
-    dense.sort(key=lambda found: -found[4])
-    ranked = rank_semantic(dense, limit=100)
-    places = [found[:2] for found in ranked]
-    assert sorted(places) == sorted({found[:2] for found in dense})
-    assert rank_semantic(dense, limit=3) == ranked[:3]
-    scores = [found.score for found in ranked]
-    assert scores == sorted(scores, reverse=True)
+def test_inner_products_above_one_are_ranked_by_their_size() -> None:
+    ranked = ranked_by([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2, trust=None)
+    assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
 
 
-@given(candidates, candidates)
-def test_hybrid_ranks_each_message_once_in_falling_order(dense: list[Candidate], words: list[Candidate]) -> None:
-    ranked = hybrid(dense, words, limit=100)
-    places = [found[:2] for found in ranked]
-    assert sorted(places) == sorted({found[:2] for found in (*dense, *words)})
-    assert hybrid(dense, words, limit=3) == ranked[:3]
+# ---------------------------------------------------------------------- what always holds
+
+
+@given(candidates, candidates, trusts)
+def test_each_message_is_ranked_once_in_falling_order(
+    dense: list[Candidate], words: list[Candidate], trust: float | None
+) -> None:
+    ranked = ranked_by(dense, words, trust=trust, authors={b"ann"}, times=[Span(0, DAY)])
+    assert sorted(found[:2] for found in ranked) == sorted({found[:2] for found in (*dense, *words)})
+    assert ranked_by(dense, words, 3, trust=trust, authors={b"ann"}, times=[Span(0, DAY)]) == ranked[:3]
     scores = [found.score for found in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
-@given(candidates, candidates)
-def test_ranking_does_not_depend_on_the_order_of_replies(dense: list[Candidate], words: list[Candidate]) -> None:
-    same_tokens = [(thread, seq, 100, b"", value, chunk) for thread, seq, _, _, value, chunk in dense]
-    same_words = [(thread, seq, 100, b"", value, chunk) for thread, seq, _, _, value, chunk in words]
-    assert hybrid(same_tokens[::-1], same_words[::-1], 100) == hybrid(same_tokens, same_words, 100)
-
-
-@given(candidates, candidates, st.floats(0, 1))
-def test_a_threshold_is_applied_before_the_best_are_chosen(
-    dense: list[Candidate], words: list[Candidate], threshold: float
+@given(candidates, candidates, trusts)
+def test_equal_values_in_another_order_are_ranked_alike(
+    dense: list[Candidate], words: list[Candidate], trust: float | None
 ) -> None:
-    everything = hybrid(dense, words, limit=100)
-    expected = [found for found in everything if found.similarity >= threshold]
-    assert hybrid(dense, words, 3, threshold) == expected[:3]
+    def alike(found: list[Candidate]) -> list[Candidate]:
+        return [(thread, seq, 100, b"", 1.0, chunk, 0) for thread, seq, _, _, _, chunk, _ in found]
+
+    near, worded = alike(dense), alike(words)
+    assert ranked_by(near[::-1], worded[::-1], trust=trust) == ranked_by(near, worded, trust=trust)
 
 
-def test_inner_products_above_one_are_ranked_by_their_size() -> None:
-    ranked = rank_semantic([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2)
-    assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
+@given(candidates, candidates, st.floats(0, 1), trusts)
+def test_a_threshold_is_applied_before_the_best_are_chosen(
+    dense: list[Candidate], words: list[Candidate], threshold: float, trust: float | None
+) -> None:
+    expected = [found for found in ranked_by(dense, words, trust=trust) if found.similarity >= threshold]
+    assert ranked_by(dense, words, 3, threshold=threshold, trust=trust) == expected[:3]
+
+
+# ---------------------------------------------------------------------- how much words tell
+
+
+def test_words_tell_the_more_the_better_the_best_match() -> None:
+    assert trust_in_words(0.5, 5, 400) == 0.0
+    assert 0 < trust_in_words(5.4, 5, 400) < 1
+    assert trust_in_words(9.0, 5, 400) == 1.0
+
+
+def test_the_same_score_tells_less_where_more_words_are_asked_for_or_more_messages_match() -> None:
+    assert trust_in_words(6.0, 5, 400) > trust_in_words(6.0, 6, 400)
+    assert trust_in_words(5.4, 5, 400) > trust_in_words(5.4, 5, 800)
+
+
+def test_words_that_match_nothing_tell_nothing() -> None:
+    assert trust_in_words(0.0, 3, 0) == trust_in_words(0.0, 0, 0) == 0.0
 
 
 # ---------------------------------------------------------------------- the floor of a model, and pieces
