@@ -25,6 +25,7 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import keep_ends
+from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
@@ -41,7 +42,6 @@ from langchain_workingmem.recall.ranking import (
     trust_in_words,
     with_best_chunks,
 )
-from langchain_workingmem.recall.time_phrases import may_name_a_time
 from langchain_workingmem.recall.times import named_times
 from langchain_workingmem.threads import get_thread
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem.recall.time_phrases import NUMERIC, UNSPACED, may_name_a_time, phrases_of
+from langchain_workingmem._text.time_phrases import NUMERIC, UNSPACED, may_name_a_time, phrases_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from langchain_workingmem.recall.time_phrases import Phrase
+    from langchain_workingmem._text.time_phrases import Phrase
 
 MOST_READ, MOST_READS = 200, 10  # characters and phrases of one question that the library reads, each for about 1 ms
 # what odd text might raise in the library, or a time at the end of the calendar: recall then goes without the time

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._text.time_words import ROLES
 from langchain_workingmem.recall import times
-from langchain_workingmem.recall.time_words import ROLES
 from langchain_workingmem.recall.times import MOST_READ, MOST_READS, Span, named_times, nearness
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
@@ -343,7 +343,7 @@ def test_the_library_knows_the_words(language: str) -> None:
 
 
 def times_words(language: str, role: str) -> list[str]:
-    from langchain_workingmem.recall import time_words
+    from langchain_workingmem._text import time_words
 
     return time_words._LANGUAGES[language][role].split()
 

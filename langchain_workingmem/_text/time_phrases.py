@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_workingmem.recall.time_words import FRENCH, NAMING, READ_AS, ROLES
+from langchain_workingmem._text.time_words import FRENCH, NAMING, READ_AS, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
