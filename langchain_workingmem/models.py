@@ -140,7 +140,7 @@ class RecallHit:
     thread_id: str
     score: float  # hits are ranked by it; comparable within one result
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
-    before: list[BaseMessage]  # messages before it in its thread, in order
+    before: list[BaseMessage]  # what was said before it in its thread, in order: no tool traffic
     after: list[BaseMessage]
     stored_at: datetime
     thread_title: str | None

@@ -222,7 +222,8 @@ class RecallArguments(TypedDict, total=False):
 
     scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
     top_k: int | None  # hits at most
-    message_range: int | tuple[int, int] | None  # messages around a hit, or before and after it
+    # what was said around a hit, or before and after it: questions, and answers without tool calls
+    message_range: int | tuple[int, int] | None
     threshold: float | None  # the least similarity, 0 to 1
     max_tokens: int | None  # of all that comes back, estimated
     since: datetime | None
@@ -237,7 +238,8 @@ class RecallOptions:
     """What semantic recall searches, and what it returns."""
 
     top_k: int = 4  # hits
-    message_range: int | tuple[int, int] = 1  # messages around a hit: n on each side, or (before, after)
+    # around a hit, n on each side, or (before, after): questions, and answers without tool calls
+    message_range: int | tuple[int, int] = 1
     scope: Scope = "resource"  # all threads of the resource, or the one thread
     threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, that of a known model
     max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit

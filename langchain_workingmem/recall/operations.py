@@ -27,7 +27,7 @@ from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import in_first_person, named, without
-from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
+from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     Candidate,
@@ -38,6 +38,7 @@ from langchain_workingmem.recall.ranking import (
     reaches,
     with_best_chunks,
 )
+from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.threads import get_thread
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def fetch_hits(
         # below the floor, a message that has the question's words may still count
         chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
         page, expired = yield from fetch_windows(state, query, chosen)
-        lost = {one[:3] for one in chosen if one[:2] not in page.ranks}
+        lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             break
         crowded = {one[0] for one in lost}
@@ -199,7 +200,7 @@ def fetch_hits(
         else:
             others = [one for one in ranked if one.thread in crowded and one not in chosen]
             looked_up, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), others)
-            lost |= {one[:3] for one in others if one[:2] not in looked_up.ranks}
+            lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
@@ -214,7 +215,7 @@ def fetch_hits(
 
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch the messages around each candidate; return them and the threads that are gone. One round trip, or none."""
+    """Fetch candidates and what was said around them; return them and the threads that are gone. One round trip, or none."""
     threads: dict[bytes, list[int]] = {}
     with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
@@ -224,7 +225,7 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
     calls = []
     for thread, wanted in threads.items():
         reach = max(after, REACH) if thread in with_answers else after
-        keys = state.keys.of(ids[thread]).all[:3]
+        keys = state.keys.of(ids[thread]).all[:5]
         calls.append(WINDOWS.call(keys, encode(query.resource_id or ""), before, reach, *wanted))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
@@ -238,9 +239,13 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         if not reply:
             continue
         page.titles[thread] = reply[0].decode() or None
-        existing = {int(seq) for seq in reply[1]}
-        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.rows[thread, rank] = row = decode_message(id, seq, value, ids[thread])
-            if row.seq in existing:
-                page.ranks[thread, row.seq] = rank
+        for seq, before in zip(reply[1][::2], reply[1][1::2], strict=True):
+            page.found.add(hit := (thread, int(seq)))
+            page.places[hit] = before
+        for place, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+            row = decode_message(id, seq, value, ids[thread])
+            page.rows[position := (thread, row.seq)] = row
+            if place != b"":
+                page.places[position] = place
+                page.said[thread, place] = position
     return page

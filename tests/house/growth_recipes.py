@@ -24,8 +24,9 @@ from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, hits
-from langchain_workingmem.recall.hits import Fetched, Found, Sizes
+from langchain_workingmem.recall import authors, budget, hits, shown
+from langchain_workingmem.recall.budget import Sizes
+from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.working_memory import answers, prompt
@@ -150,8 +151,10 @@ def fetched(text: str) -> Fetched:
     """Give a message that holds all of a text, and one on each side."""
     return Fetched(
         titles={b"t": "title"},
-        ranks={(b"t", at): at for at in (1, 2)},
+        found={(b"t", 1), (b"t", 2)},
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
+        said={(b"t", at): (b"t", at) for at in (1, 2, 3)},
+        places={(b"t", at): at for at in (1, 2, 3)},
     )
 
 
@@ -368,18 +371,23 @@ RECIPES: dict[str, Recipe] = {
         hits.says(hit(), asked(t), fetched(t), len(t)),
         hits.says(hit(10**6), asked(t), fetched(t), 100),
     ),
-    "recall.hits.result_of": lambda t: (
-        hits.result_of(asked(t), [hit()], fetched(t), 10**6),
-        hits.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
+    "recall.shown.result_of": lambda t: (
+        shown.result_of(asked(t), [hit()], fetched(t), 10**6),
+        shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
     ),
     "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
+    "recall.hits.most_of": lambda t: hits.most_of(asked(t)),
+    "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
+    "recall.hits.Found.window": lambda t: hit().window(asked(t), fetched(t)),
+    "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
+    "recall.budget.sized": lambda t: budget.sized(asked(t, max_tokens=500), [hit()], fetched(t)),
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
-    "recall.hits.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
-    "recall.hits.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
-    "recall.hits.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "recall.hits.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
+    "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "recall.budget.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
 }
 
 # What is given no text, and nothing that grows with one.
@@ -392,7 +400,7 @@ WITHOUT_TEXT = {
     "_redis.queries.item_vectors_schema",
     "_redis.queries.create_index",
     "_redis.queries.count_search",
-    "recall.hits.Sizes.share_out",
+    "recall.budget.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits._apart",
     "items.searches._best",
