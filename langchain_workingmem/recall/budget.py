@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
@@ -9,13 +12,18 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem.recall.hits import LEAST, most_of
+from langchain_workingmem.recall.ranking import length_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from langchain_workingmem.recall.hits import Fetched, Found, Position
     from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.ranking import Ranked
 
+# What a message around a hit is worth, beside its own score. Tuned at 500 to 2,000 tokens as docs/recall.md says.
+_NEIGHBOUR = 0.3  # of the hit's score
+_LENGTH = 0.04  # subtracted per ln(tokens / 64) of longer messages
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 
 
@@ -36,9 +44,9 @@ def fits(query: Query, fetched: Fetched) -> bool:
 class Sizes:
     """The number of tokens that each shown message may take."""
 
-    def __init__(self, query: Query, hits: Sequence[Found], fetched: Fetched) -> None:
+    def __init__(self, query: Query, fetched: Fetched) -> None:
         self._most, self._fetched = most_of(query), fetched
-        self._hits = {hit.position for hit in hits}
+        self._hits: set[Position] = set()  # messages that were taken as hits, not as what stands around one
         self._tokens: dict[Position, int] = {}
         self.left = query.max_tokens or 0
         self.of: dict[Position, int] = {}
@@ -57,12 +65,16 @@ class Sizes:
         """Return the size below which a message is not shown at all."""
         return min(self.tokens(position), LEAST if position in self._hits else LEAST // 2)
 
-    def take(self, positions: Iterable[Position], size_of: Callable[[Position], int]) -> bool:
-        """Reserve tokens for all of these messages, or for none of them."""
-        new = {position: size_of(position) for position in positions if position not in self.of}
-        if (size := sum(new.values())) > self.left:
+    def take(self, position: Position, size_of: Callable[[Position], int], *, as_hit: bool) -> bool:
+        """Reserve tokens for a message, unless it has some; tell whether it has."""
+        if position in self.of:
+            return True
+        if as_hit:
+            self._hits.add(position)
+        if (size := size_of(position)) > self.left:
+            self._hits.discard(position)
             return False
-        self.of |= new
+        self.of[position] = size
         self.left -= size
         return True
 
@@ -78,21 +90,31 @@ class Sizes:
             total -= weights[position]
 
 
-def sized(query: Query, hits: Sequence[Found], fetched: Fetched) -> tuple[list[Found], Sizes]:
-    """Choose what fits: a turn puts hits before windows and cuts all; a search takes a hit with its window or alone."""
-    sizes = Sizes(query, hits, fetched)
-    if query.turn:
-        kept = [hit for hit in hits if sizes.take([hit.position], sizes.least)]
-        for hit in kept:
-            for side in hit.window(query, fetched):
-                for position in side:
-                    if not sizes.take([position], sizes.least):
-                        break
-        sizes.share_out()
-        return kept, sizes
+def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterable[Ranked]) -> tuple[list[Found], Sizes]:
+    """Choose by score what fits: one more hit, or one more message around a hit that is shown.
+
+    A turn takes the hits first, all cut, then the messages around them, and shares out what is left.
+    """
+    sizes = Sizes(query, fetched)
+    size_of = sizes.least if query.turn else sizes.most
+    scores = {one[:2]: one.score for one in ranked}
+    number = count()  # of equals the first counts
+    queue: list[tuple[float, int, list[Position], Found]] = [
+        (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit) for hit in hits
+    ]
+    heapify(queue)
     kept = []
-    for hit in hits:
-        front, back = hit.window(query, fetched)
-        if sizes.take([hit.position, *front, *back], sizes.most) or sizes.take([hit.position], sizes.most):
+    while queue:
+        _, _, (position, *farther), hit = heappop(queue)
+        is_hit = position == hit.position
+        if not sizes.take(position, size_of, as_hit=is_hit):
+            continue
+        if is_hit:
             kept.append(hit)
+        for side in filter(None, hit.window(query, fetched) if is_hit else [farther]):
+            score = scores.get(side[0], 0.0) + _NEIGHBOUR * hit.ranked.score
+            score -= length_cost(sizes.tokens(side[0]), _LENGTH)
+            heappush(queue, (-score, next(number), side, hit))
+    if query.turn:
+        sizes.share_out()
     return kept, sizes

@@ -209,7 +209,7 @@ def fetch_hits(
         hits, repeated = hits_of(query, chosen, page, wanted)
         if not is_near([one for one in fresh if one[:2] not in repeated] if repeated else fresh):
             hits = [hit for hit in hits if hit.question or says(hit, query, page, options.chunk_tokens)]
-        return result_of(query, hits, page, options.chunk_tokens)
+        return result_of(query, hits, page, options.chunk_tokens, ranked)
 
     return (yield from compute(result, page.size))
 

@@ -17,18 +17,21 @@ from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.budget import fits, sized
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem.recall.budget import Sizes
     from langchain_workingmem.recall.hits import Fetched, Found, Position
     from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.ranking import Ranked
 
 
-def result_of(query: Query, hits: Sequence[Found], fetched: Fetched, chunk_tokens: int) -> RecallResult:
+def result_of(
+    query: Query, hits: Sequence[Found], fetched: Fetched, chunk_tokens: int, ranked: Iterable[Ranked]
+) -> RecallResult:
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     sizes, rows = None, fetched.rows
     if query.max_tokens is not None and not fits(query, fetched):
-        hits, sizes = sized(query, hits, fetched)
+        hits, sizes = sized(query, hits, fetched, ranked)
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     found = []
     shown: set[Position] = set()

@@ -167,7 +167,7 @@ def hit(chunk: int = 0) -> Found:
 
 
 def sizes(text: str) -> Sizes:
-    return Sizes(asked("dog", max_tokens=500), [hit()], fetched(text))
+    return Sizes(asked("dog", max_tokens=500), fetched(text))
 
 
 def reply(text: str) -> dict[bytes, Any]:
@@ -372,8 +372,8 @@ RECIPES: dict[str, Recipe] = {
         hits.says(hit(10**6), asked(t), fetched(t), 100),
     ),
     "recall.shown.result_of": lambda t: (
-        shown.result_of(asked(t), [hit()], fetched(t), 10**6),
-        shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
+        shown.result_of(asked(t), [hit()], fetched(t), 10**6, [ranked()]),
+        shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100, [ranked()]),
     ),
     "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
@@ -382,12 +382,12 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
     "recall.hits.Found.window": lambda t: hit().window(asked(t), fetched(t)),
     "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
-    "recall.budget.sized": lambda t: budget.sized(asked(t, max_tokens=500), [hit()], fetched(t)),
+    "recall.budget.sized": lambda t: budget.sized(asked(t, max_tokens=500), [hit()], fetched(t), [ranked()]),
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
     "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
     "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
     "recall.budget.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
+    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
 }
 
 # What is given no text, and nothing that grows with one.
