@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
 from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -80,6 +81,7 @@ class Found(NamedTuple):
     ranked: Ranked
     position: Position
     question: Position | None = None  # the repeated question that this hit answers
+    relevance: float | None = None  # as a reranker has it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
         """Return what is shown before and after the hit, the nearest first."""
@@ -118,7 +120,7 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
     taken: list[Ranked] = []
     seen: set[object] = set()
     covered = _Covered(query.window)
-    left = inf if query.max_tokens is None else query.max_tokens
+    left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else most_of(query)
     number = 0
     for one in ranked:
@@ -157,7 +159,7 @@ class _Covered:
 def hits_of(
     query: Query, ranked: Iterable[Ranked], fetched: Fetched, wanted: Callable[[Ranked], bool]
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
-    """Return hits, the best first, and the candidates that repeat the question.
+    """Return all hits, the best first, and the candidates that repeat the question.
 
     In a turn, of messages with the same text only the newest counts, and an answer replaces a repeated question.
     """
@@ -182,8 +184,7 @@ def hits_of(
             found[text] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
             found[text] = known._replace(question=hit.question)
-    hits = list(found.values())
-    return (_apart(query, hits, fetched) if query.apart else hits[: query.top_k]), repeated
+    return list(found.values()), repeated
 
 
 def _repeats(message: BaseMessage, question: str) -> bool:
@@ -211,9 +212,11 @@ def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
     return len(said) >= max(2, len(words) * 2 / 3)
 
 
-def _apart(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
-    """Drop hits that lie in a better one's window, unless there are too few others."""
+def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
+    """Take as many hits as come back, and where they must lie apart, none in a better one's window unless they are few."""
+    if not query.apart:
+        return hits[: query.keep]
     covered = _Covered(query.window)
     inside = [hit.position for hit in hits if covered.holds(hit.position[0], fetched.places[hit.position])]
-    dropped = {*inside[max(0, query.top_k - len(hits) + len(inside)) :]}
-    return [hit for hit in hits if hit.position not in dropped][: query.top_k]
+    dropped = {*inside[max(0, query.keep - len(hits) + len(inside)) :]}
+    return [hit for hit in hits if hit.position not in dropped][: query.keep]

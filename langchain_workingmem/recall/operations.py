@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from functools import partial
@@ -24,10 +25,10 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.errors import ThreadNotFoundError
+from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import in_first_person, named, without
-from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, says
+from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     Candidate,
@@ -38,6 +39,7 @@ from langchain_workingmem.recall.ranking import (
     reaches,
     with_best_chunks,
 )
+from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.threads import get_thread
 
@@ -46,7 +48,11 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.options import OnError
+    from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
+
+_log = logging.getLogger("langchain_workingmem")
 
 WINDOWS = Script("recall/windows", "header")
 DEEPEST = 1_000_000  # candidates that Search returns at once
@@ -174,8 +180,9 @@ def fetch_hits(
     wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
     spare: int = 0,
+    on_error: OnError = "raise",
 ) -> Plan[RecallResult]:
-    """Fetch the messages around the best. One round trip, none without hits.
+    """Fetch the messages around the best. One round trip, none without hits. With on_error="log" a reranker may fail.
 
     Two more each time that some hits are gone: their vectors outlive a thread that expires, and are swept in slices
     after a deletion, a clearing or a transfer. All candidates of such a thread are then looked up, and after
@@ -205,13 +212,22 @@ def fetch_hits(
         query = query.without(expired)
         ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
-    def result() -> RecallResult:
+    def found() -> list[Found]:
         hits, repeated = hits_of(query, chosen, page, wanted)
         if not is_near([one for one in fresh if one[:2] not in repeated] if repeated else fresh):
             hits = [hit for hit in hits if hit.question or says(hit, query, page, options.chunk_tokens)]
-        return result_of(query, hits, page, options.chunk_tokens, ranked)
+        return hits
 
-    return (yield from compute(result, page.size))
+    hits = yield from compute(found, page.size)
+    if options.reranker is not None and hits:
+        try:
+            hits = yield from rerank(options, query, hits[: query.top_k], page)
+        except RerankerError as error:
+            if on_error == "raise":
+                raise
+            _log.warning("%s; this turn goes on without it", error)
+    hits = best_of(query, hits, page)
+    return (yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size))
 
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:

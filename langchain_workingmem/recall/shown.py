@@ -17,7 +17,9 @@ from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.budget import fits, sized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.recall.budget import Sizes
     from langchain_workingmem.recall.hits import Fetched, Found, Position
@@ -40,30 +42,45 @@ def result_of(
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
         shown.update([hit.position], front, back)
-        row = rows[hit.position]
-        found.append(
-            RecallHit(
-                message=row.message,
-                thread_id=row.thread_id,
-                score=hit.ranked.score,
-                similarity=hit.ranked.similarity,
-                before=[rows[position].message for position in reversed(front)],
-                after=[rows[position].message for position in back],
-                stored_at=row.stored_at,
-                thread_title=fetched.titles[hit.position[0]],
-            )
-        )
+        found.append(as_hit(hit, rows, front, back, fetched.titles[hit.position[0]]))
     ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
     return RecallResult(hits=found, rows=ordered)
+
+
+def as_hit(
+    hit: Found,
+    rows: Mapping[Position, StoredMessage],
+    front: Iterable[Position],
+    back: Iterable[Position],
+    title: str | None,
+) -> RecallHit:
+    """Build a hit with its window, whose messages are given from the nearest on."""
+    row = rows[hit.position]
+    return RecallHit(
+        message=row.message,
+        thread_id=row.thread_id,
+        score=hit.ranked.score if hit.relevance is None else hit.relevance,
+        similarity=hit.ranked.similarity,
+        before=[rows[position].message for position in front][::-1],
+        after=[rows[position].message for position in back],
+        stored_at=row.stored_at,
+        thread_title=title,
+    )
+
+
+def cut(
+    message: BaseMessage, thread_id: str, tokens: int, span: tuple[int, int], words: Collection[str]
+) -> BaseMessage:
+    """Copy a message with an excerpt around a span of its text; the copy is marked, so that it is never saved."""
+    lean = with_calls(message) if isinstance(message, AIMessage) else message
+    data = {"thread_id": thread_id, "excerpt": True}
+    return from_memory(lean, data, content=excerpt(message_text(message), tokens, *span, words))
 
 
 def _shortened(
     query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
-    """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning.
-
-    The copies are marked so that they are never saved over the original.
-    """
+    """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning."""
     rows = dict(fetched.rows)
     by_position = {hit.position: hit for hit in hits}
     fronts = {position for hit in hits for position in hit.window(query, fetched)[0]}
@@ -72,12 +89,14 @@ def _shortened(
         if size >= sizes.tokens(position):
             continue
         row = rows[position]
-        text = message_text(row.message)
-        start = end = len(text) if position in fronts else 0
+        start = end = len(message_text(row.message)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = chunk_span(words_in(row.message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
-        lean = with_calls(row.message) if isinstance(row.message, AIMessage) else row.message
-        data = {"thread_id": row.thread_id, "excerpt": True}
-        copy = from_memory(lean, data, content=excerpt(text, size, start, end, words))
+            start, end = best_span(hit, row.message, chunk_tokens)
+        copy = cut(row.message, row.thread_id, size, (start, end), words)
         rows[position] = StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)
     return rows
+
+
+def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int, int]:
+    """Return where the chunk of a hit's text lies that matched best."""
+    return chunk_span(words_in(message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
