@@ -12,13 +12,15 @@ from langchain_core.documents import Document
 from langchain_workingmem._engine.effects import Rerank, compute
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.rendering import line, message_text
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallHit, RecallResult
 from langchain_workingmem.recall.shown import as_hit, best_span, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.options import RecallOptions
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.query import Query
 
 MessageId: TypeAlias = tuple[str, str | None]  # thread and message
+_BEFORE = 4  # the message before a hit takes at most this fraction of a chunk in a document
 SECONDS_A_HIT = 1.0  # that an async call may take longer for each
 
 
@@ -39,20 +42,29 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
 
 
 def _items(options: RecallOptions, query: Query, hits: Sequence[Found], fetched: Fetched) -> list[Any]:
-    """Return hits with their windows for a function, documents of at most one chunk for a compressor."""
+    """Return hits with their windows for a function; for a compressor documents, each with what was said before the hit."""
     found = [as_hit(hit, fetched.rows, *hit.window(query, fetched), fetched.titles[hit.position[0]]) for hit in hits]
     if not hasattr(options.reranker, "compress_documents"):
         return found
-    words, chunk_tokens = words_of(query.text), options.chunk_tokens
-    for at, hit in enumerate(found):
-        message = hit.message
-        if count_tokens(message_text(message)) > chunk_tokens:
-            # only a search with a budget looks for the best chunk; else the words of the question find it
-            whole = 0, len(message_text(message))
-            span = whole if query.max_tokens is None else best_span(hits[at], message, chunk_tokens)
-            message = cut(message, hit.thread_id, chunk_tokens, span, words)
-        found[at] = replace(hit, message=message, before=[], after=[])
-    return list(RecallResult(hits=found).to_documents())
+    documents: list[Document] = RecallResult(hits=[replace(hit, before=[], after=[]) for hit in found]).to_documents()
+    words, size = words_of(query.text), options.chunk_tokens
+    for document, shown, hit in zip(documents, found, hits, strict=True):
+        # only a search with a budget looks for the best chunk; else the words of the question find it
+        text = message_text(shown.message)
+        span = (0, len(text)) if query.max_tokens is None else best_span(hit, shown.message, size)
+        lines = [line(_short(shown.message, shown.thread_id, size, span, words))]
+        if shown.before:  # an answer is understood with its question
+            before = shown.before[-1]
+            end = len(message_text(before))
+            lines.insert(0, line(_short(before, shown.thread_id, max(1, size // _BEFORE), (end, end), ())))
+        document.page_content = "\n".join(lines)
+    return documents
+
+
+def _short(
+    message: BaseMessage, thread_id: str, size: int, span: tuple[int, int], words: Collection[str]
+) -> BaseMessage:
+    return message if count_tokens(message_text(message)) <= size else cut(message, thread_id, size, span, words)
 
 
 def ordered(hits: dict[MessageId, Found], returned: Iterable[Any]) -> list[Found]:

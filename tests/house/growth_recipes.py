@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
@@ -24,7 +26,7 @@ from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, budget, hits, shown
+from langchain_workingmem.recall import authors, budget, hits, reranking, shown
 from langchain_workingmem.recall.budget import Sizes
 from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
@@ -168,6 +170,25 @@ def hit(chunk: int = 0) -> Found:
 
 def sizes(text: str) -> Sizes:
     return Sizes(asked("dog", max_tokens=500), fetched(text))
+
+
+class Reversing(BaseDocumentCompressor):
+    """A reranker that turns the order round."""
+
+    def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> Any:
+        return documents[::-1]
+
+
+def reordered(text: str) -> object:
+    """Run the plan of a reranker, for documents and for hits, up to the last step and through it."""
+    found = []
+    for reranker in (Reversing(), lambda _, hits: hits):
+        options = RecallOptions(reranker=reranker, chunk_tokens=50)
+        for query in (asked(text), asked(text, max_tokens=500)):
+            plan: Any = reranking.rerank(options, query, [hit()], fetched(text))
+            with suppress(StopIteration):
+                found.append(plan.send(next(plan).items))
+    return found
 
 
 def reply(text: str) -> dict[bytes, Any]:
@@ -375,6 +396,10 @@ RECIPES: dict[str, Recipe] = {
         shown.result_of(asked(t), [hit()], fetched(t), 10**6, [ranked()]),
         shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100, [ranked()]),
     ),
+    "recall.shown.as_hit": lambda t: shown.as_hit(hit(), fetched(t).rows, [(b"t", 1)], [(b"t", 3)], None),
+    "recall.shown.cut": lambda t: shown.cut(row(t).message, "t", 50, (0, len(t)), ["a", "b"]),
+    "recall.shown.best_span": lambda t: shown.best_span(hit(10**6), row(t).message, 100),
+    "recall.reranking.rerank": reordered,
     "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
@@ -402,7 +427,8 @@ WITHOUT_TEXT = {
     "_redis.queries.count_search",
     "recall.budget.Sizes.share_out",
     "recall.hits._Covered.holds",
-    "recall.hits._apart",
+    "recall.hits.best_of",
+    "recall.reranking.ordered",
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",

@@ -44,8 +44,8 @@ NEW: dict[str, Any] = {"thread_id": "new", "resource_id": "ann"}
 
 
 def number(text: str) -> int:
-    found = re.search(r"\d+", text)
-    return int(found[0]) if found else -1
+    found = re.findall(r"\d+", text)
+    return int(found[-1]) if found else -1
 
 
 class Highest(BaseDocumentCompressor):
@@ -75,7 +75,7 @@ class Listwise(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        lines = [f"{at} {document.page_content}" for at, document in enumerate(documents)]
+        lines = [f"{at} {document.page_content.splitlines()[-1]}" for at, document in enumerate(documents)]
         answer = self.model.invoke("\n".join([query, *lines]), {"callbacks": callbacks})
         return [documents[int(at)] for at in str(answer.text).split()]
 
@@ -187,7 +187,7 @@ def test_a_function_sees_hits_with_their_windows(make: Make) -> None:
     assert not any("[...]" in str(hit.message.text) for hit in given)  # whole
 
 
-def test_a_compressor_sees_one_message_a_document_cut_to_a_chunk(make: Make) -> None:
+def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make: Make) -> None:
     reranker = Highest()
     memory = make(reranker, chunk_tokens=50)
     filler = "we talk about the sea and the sand, and about nothing else at all. " * 40
@@ -196,11 +196,10 @@ def test_a_compressor_sees_one_message_a_document_cut_to_a_chunk(make: Make) -> 
         reranker.seen.clear()
         found = memory.recall.search("red fox 99", resource_id="ann", top_k=61, max_tokens=max_tokens)
         assert ids(found)[0] == "99"
-        documents = reranker.seen[0][1:]
-        assert {text for text in documents if "[...]" not in text} <= {
-            f"{role}: red fox {at:02}" for at in range(60) for role in ("user", "assistant")
-        }
-        (long,) = [text for text in documents if "[...]" in text]
+        documents = [text.splitlines() for text in reranker.seen[0][1:]]
+        assert ["user: red fox 10", "assistant: red fox 11"] in documents
+        assert ["user: red fox 00"] in documents
+        (long,) = [lines[-1] for lines in documents if "[...]" in lines[-1]]
         assert "red fox 99!" in long
         assert count_tokens(long) <= 60
 
@@ -286,7 +285,7 @@ def test_it_is_given_only_what_may_be_shown(make: Make) -> None:
     memory.context("red fox", **NEW)
     memory.recall.search("red fox", resource_id="ann", roles="assistant")
     assert not any("77" in text for text in reranker.seen[0])
-    assert {text.split(":")[0] for text in reranker.seen[1][1:]} == {"assistant"}
+    assert {text.splitlines()[-1].split(":")[0] for text in reranker.seen[1][1:]} == {"assistant"}
     assert memory.context("asdf qwer", **NEW).recalled.hits == []  # nothing is near enough
     assert len(reranker.seen) == 2
 
@@ -298,7 +297,8 @@ def test_a_turn_repeats_nothing_behind_it(make: Make) -> None:
         said = [HumanMessage("Which red fox?"), AIMessage("The red fox 98.")]
         memory.history.append(said, thread_id=f"again{at}", resource_id="ann")
     context = memory.context("Which red fox?", **NEW)
-    assert [text for text in reranker.seen[0][1:] if "98" in text] == ["assistant: The red fox 98."]
+    (answer,) = [text for text in reranker.seen[0][1:] if "98" in text]
+    assert answer == "user: Which red fox?\nassistant: The red fox 98."
     assert "user: Which red fox?" not in reranker.seen[0]
     assert str(context.recalled.hits[0].message.text) == "The red fox 98."
 
