@@ -49,19 +49,19 @@ class Fetched:
     titles: dict[bytes, str | None] = field(default_factory=dict)
     found: set[Position] = field(default_factory=set)  # candidates that exist
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
-    said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and place in what was said there
-    places: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
+    said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
+    ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
     size: int = 0  # bytes of the messages
 
     def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
         """Return what was said before and after a message, the nearest first."""
-        thread, place = position[0], self.places[position]
-        following = place + (self.said.get((thread, place)) == position)
-        front, back = range(place - 1, place - before - 1, -1), range(following, following + after)
+        thread, rank = position[0], self.ranks[position]
+        following = rank + (self.said.get((thread, rank)) == position)
+        front, back = range(rank - 1, rank - before - 1, -1), range(following, following + after)
         return self._said_at(thread, front), self._said_at(thread, back)
 
-    def _said_at(self, thread: bytes, places: Iterable[int]) -> list[Position]:
-        return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, place) for place in places))]
+    def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
+        return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
     def answer_to(self, position: Position) -> Position | None:
         """Find the answer to a question: the last words of the assistant before the user's next message."""
@@ -217,6 +217,6 @@ def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
     if not query.apart:
         return hits[: query.keep]
     covered = _Covered(query.window)
-    inside = [hit.position for hit in hits if covered.holds(hit.position[0], fetched.places[hit.position])]
+    inside = [hit.position for hit in hits if covered.holds(hit.position[0], fetched.ranks[hit.position])]
     dropped = {*inside[max(0, query.keep - len(hits) + len(inside)) :]}
     return [hit for hit in hits if hit.position not in dropped][: query.keep]

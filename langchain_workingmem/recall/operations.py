@@ -257,11 +257,11 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         page.titles[thread] = reply[0].decode() or None
         for seq, before in zip(reply[1][::2], reply[1][1::2], strict=True):
             page.found.add(hit := (thread, int(seq)))
-            page.places[hit] = before
-        for place, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+            page.ranks[hit] = before
+        for rank, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             row = decode_message(id, seq, value, ids[thread])
             page.rows[position := (thread, row.seq)] = row
-            if place != b"":
-                page.places[position] = place
-                page.said[thread, place] = position
+            if rank != b"":
+                page.ranks[position] = rank
+                page.said[thread, rank] = position
     return page

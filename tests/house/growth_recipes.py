@@ -156,7 +156,7 @@ def fetched(text: str) -> Fetched:
         found={(b"t", 1), (b"t", 2)},
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
         said={(b"t", at): (b"t", at) for at in (1, 2, 3)},
-        places={(b"t", at): at for at in (1, 2, 3)},
+        ranks={(b"t", at): at for at in (1, 2, 3)},
     )
 
 

@@ -88,7 +88,7 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
         for at in thread
     }
     said = {(b"t", at): (b"t", at) for at in thread}
-    fetched = Fetched(found={*rows}, rows=rows, said=said, places={(b"t", at): at for at in thread})
+    fetched = Fetched(found={*rows}, rows=rows, said=said, ranks={(b"t", at): at for at in thread})
     query = Query.of(RecallOptions(), "x", resource_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
     hits = [Found(one, one[:2]) for one in scored if one.seq in {5, 9}]

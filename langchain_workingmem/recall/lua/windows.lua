@@ -1,16 +1,16 @@
--- Reads hits of one thread, and what was said around them: tool traffic takes no place in a window, and is left out.
+-- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
 -- ARGV  resource or '', messages before, messages after, then sequence number and tokens of each hit
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number, and how many messages before it were said;
---       of each hit and message around it the place among what was said ('': it is tool traffic, or was refused), seq, id
+--       of each hit and message around it the rank among what was said ('': it is tool traffic, or was refused), seq, id
 --       and value; empty when the thread is gone or belongs to another resource
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, found = {}, {}
 local reply = {thread[2] or '', found}
-local function add(place, seq, id, value)
+local function add(rank, seq, id, value)
   local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = place, seq, id, value
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = rank, seq, id, value
 end
 for argument = 4, #ARGV, 2 do
   local seq = ARGV[argument]
@@ -20,12 +20,12 @@ for argument = 4, #ARGV, 2 do
     local _, _, size, chunks, said = string.match(value, HEADER)
     -- the vector may belong to an expired thread of the same id
     if string.match(size, '^%d+') == ARGV[argument + 1] and chunks ~= '0' then
-      local place = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. seq)
+      local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. seq)
       local is_said = string.sub(said, 1, 1) ~= '/' and string.sub(said, -1) ~= '!'
       if not is_said then add('', seq, id, value) end
-      wanted[#wanted + 1] = {math.max(0, place - before), place + after - (is_said and 0 or 1)}
+      wanted[#wanted + 1] = {math.max(0, rank - before), rank + after - (is_said and 0 or 1)}
       found[#found + 1] = seq
-      found[#found + 1] = place
+      found[#found + 1] = rank
     end
   end
 end
