@@ -13,6 +13,7 @@
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
     ├── RevisionNotFoundError (LookupError)
     ├── ModelError (RuntimeError)                   the chat model failed
+    ├── RerankerError (RuntimeError)                the reranker failed
     ├── EmbeddingError (RuntimeError)               the embeddings failed
     ├── EmbeddingSizeError (ValueError)             vectors of another size
     ├── RedisConnectionError (ConnectionError)      Redis is not reachable
@@ -148,6 +149,10 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
 
 class ModelError(WorkingMemError, RuntimeError):
     """The chat model that makes titles failed; the thread has none yet."""
+
+
+class RerankerError(WorkingMemError, RuntimeError):
+    """The reranker failed, took too long, or returned what is no hit."""
 
 
 class EmbeddingError(WorkingMemError, RuntimeError):

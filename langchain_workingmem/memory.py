@@ -88,9 +88,9 @@ class Memory(Faces, SetUpOnEntry):
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
-        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall. With "log", nodes
-            and tools also go on when Redis is away, and a circuit breaker keeps them from waiting for it
-            (docs/reliability.md).
+        on_error: When the embedding model fails: "raise", or "log" and go on without vectors or recall; when a reranker
+            fails, a turn with "log" goes on without it. With "log", nodes and tools also go on when Redis is away, and a
+            circuit breaker keeps them from waiting for it (docs/reliability.md).
         timeout: How long to wait for each reply, and for a connection while all are in use. `socket_timeout` and `timeout`
             in the URL override it. A failed command is repeated where that is safe, so a call may wait twice
             (docs/reliability.md).

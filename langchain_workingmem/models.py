@@ -138,9 +138,10 @@ class RecallHit:
 
     message: BaseMessage  # as it is stored, or, within a budget, a marked copy with an excerpt
     thread_id: str
-    score: float  # hits are ranked by it; comparable within one result
+    # Comparable within one result. Hits are ranked by it, except with a reranker that gives no scores: its order counts.
+    score: float
     similarity: float  # of the vectors, 0 to 1; 0 when only its words matched
-    before: list[BaseMessage]  # messages before it in its thread, in order
+    before: list[BaseMessage]  # what was said before it in its thread, in order: no tool traffic
     after: list[BaseMessage]
     stored_at: datetime
     thread_title: str | None

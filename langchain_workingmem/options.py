@@ -14,6 +14,7 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
+    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
@@ -22,6 +23,8 @@ Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 T = TypeVar("T")
+# A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
+Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
@@ -224,7 +227,8 @@ class RecallArguments(TypedDict, total=False):
 
     scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
     top_k: int | None  # hits at most
-    message_range: int | tuple[int, int] | None  # messages around a hit, or before and after it
+    # what was said around a hit, or before and after it: questions, and answers without tool calls
+    message_range: int | tuple[int, int] | None
     threshold: float | None  # the least similarity, 0 to 1
     max_tokens: int | None  # of all that comes back, estimated
     since: datetime | None
@@ -240,7 +244,8 @@ class RecallOptions:
     """What semantic recall searches, and what it returns."""
 
     top_k: int = 4  # hits
-    message_range: int | tuple[int, int] = 1  # messages around a hit: n on each side, or (before, after)
+    # around a hit, n on each side, or (before, after): questions, and answers without tool calls
+    message_range: int | tuple[int, int] = 1
     scope: Scope = "resource"  # all threads of the resource, or the one thread
     threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, that of a known model
     max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
@@ -249,7 +254,11 @@ class RecallOptions:
     roles: Sequence[str] = ("human", "ai")  # whose text is embedded
     index: IndexOptions = field(default_factory=IndexOptions)
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
-    embedding_timeout: timedelta = EMBEDDING_TIMEOUT  # of an async call of the model, plus a second for each text
+    # Orders four times as many hits again, from which the best are shown (docs/recall.md): a document compressor of
+    # LangChain, or a function of the question and the hits
+    reranker: Reranker | None = None
+    # of an async call of the model or of the reranker, plus a second for each text
+    embedding_timeout: timedelta = EMBEDDING_TIMEOUT
     embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in chunks; a hit on any chunk is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
@@ -266,6 +275,8 @@ class RecallOptions:
         check_type(self.index, IndexOptions, "index")
         object.__setattr__(self, "roles", check_roles(self.roles))
         one_of(self.placement, get_args(Placement), "placement")
+        if not (self.reranker is None or hasattr(self.reranker, "compress_documents") or callable(self.reranker)):
+            raise wrong_type(self.reranker, "reranker", "pass a document compressor, or a function (question, hits)")
         check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")

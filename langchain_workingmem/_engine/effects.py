@@ -96,6 +96,16 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Rerank:
+    """One call of the caller's reranker. The result is a list of what it returns."""
+
+    reranker: Any  # a document compressor of LangChain, or a function
+    question: str
+    items: Sequence[Any]  # documents for a compressor, hits for a function
+    seconds: float  # that an async call may take
+
+
+@dataclass(frozen=True, slots=True)
 class Later:
     """Run a plan in the background; only `close` waits for it."""
 
@@ -127,7 +137,7 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Later | Work | Enter | Leave"
+Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Rerank | Later | Work | Enter | Leave"
 T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 

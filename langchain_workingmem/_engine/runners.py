@@ -19,12 +19,12 @@ from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine import clients, effects
+from langchain_workingmem._engine import clients, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem.errors import ModelError, WorkingMemError
+from langchain_workingmem.errors import WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -113,8 +113,8 @@ class Runner(_Base["SyncClient"]):
                     time.sleep(_seconds(effect))
                 case effects.Progress(done, total) if progress is not None:
                     progress(done, total)
-                case effects.Ask():
-                    return _ask(effect)
+                case effects.Ask() | effects.Rerank():
+                    return models.call(effect, trace.child())
                 case effects.Later(plan):
                     with self._lock:
                         self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
@@ -269,11 +269,8 @@ class AsyncRunner(_Base["AsyncClient"]):
                 await asyncio.sleep(_seconds(effect))
             case effects.Progress(done, total) if progress is not None:
                 progress(done, total)
-            case effects.Ask(model, messages):
-                try:
-                    return await model.ainvoke(messages)
-                except Exception as error:  # a model may raise anything
-                    raise _model_error(error) from error
+            case effects.Ask() | effects.Rerank():
+                return await models.acall(effect, trace.child())
             case effects.Later(plan):
                 # an empty context: a background plan is no part of the run that started it
                 task = asyncio.get_running_loop().create_task(self.run(plan), context=contextvars.Context())
@@ -350,18 +347,6 @@ class AsyncRunner(_Base["AsyncClient"]):
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
-
-
-def _ask(effect: effects.Ask) -> Any:
-    try:
-        return effect.model.invoke(effect.messages)
-    except Exception as error:  # a model may raise anything
-        raise _model_error(error) from error
-
-
-def _model_error(error: Exception) -> ModelError:
-    seen = f"the chat model failed ({type(error).__name__}: {error})"
-    return ModelError(seen, remedy="check the model, its key and its network")
 
 
 def _log_failure(done: Future[None] | asyncio.Task[None]) -> None:

@@ -42,6 +42,10 @@ class Trace:
         if effect.run is not None:
             await self._end(effect)()
 
+    def child(self) -> Any:
+        """Return callbacks for runs inside the innermost open run; None without a listener."""
+        return self._open[-1].get_child() if self._open else None
+
     def _start(self, effect: Enter, kind: Any) -> Callable[[], Any] | None:
         manager = self._manager(kind)
         if manager is None or not manager.handlers:

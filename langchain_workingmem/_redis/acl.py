@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SCRIPTS = ("eval", "evalsha", "time")
 _KEYS = ("del", "exists", "rename", "unlink")
 _HASHES = ("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset", "hsetnx")
-_ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrank", "zrem", "zremrangebyrank")
+_ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrem", "zremrangebyrank")
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("persist", "pexpireat", "pexpiretime")

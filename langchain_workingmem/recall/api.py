@@ -38,7 +38,7 @@ class Recall:
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
         inclusive. `metadata` compares keys named in `RecallOptions.filterable`, which a message may have in its
         `additional_kwargs`, in `additional_kwargs["metadata"]` or in `response_metadata`. `max_tokens` (estimated)
-        bounds the whole result: hits are added, the best first, with their windows or, when those are too long, alone.
+        bounds the whole result: by score, one more hit is added, or one more message beside a hit (docs/recall.md).
         Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
         around its best chunk, in a copy marked `lc_source`. No other rule of a turn (docs/recall.md) applies.
         A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.

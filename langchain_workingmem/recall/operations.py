@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from functools import partial
@@ -27,10 +28,10 @@ from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.errors import ThreadNotFoundError
+from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import in_first_person, named, without
-from langchain_workingmem.recall.hits import REACH, Fetched, hits_of, is_crowded, may_repeat, picked, result_of, says
+from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     NEAREST,
@@ -42,6 +43,8 @@ from langchain_workingmem.recall.ranking import (
     trust_in_words,
     with_best_chunks,
 )
+from langchain_workingmem.recall.reranking import rerank
+from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
 from langchain_workingmem.threads import get_thread
 
@@ -50,7 +53,11 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.options import OnError
+    from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
+
+_log = logging.getLogger("langchain_workingmem")
 
 WINDOWS = Script("recall/windows", "header")
 DEEPEST = 1_000_000  # candidates that Search returns at once
@@ -154,7 +161,7 @@ def find_candidates(
         if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or similarities[-1] < threshold:
             if is_crowded(ranked, query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None:
+            if query.max_tokens is not None or query.reranked:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
@@ -197,8 +204,9 @@ def fetch_hits(
     wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
     spare: int = 0,
+    on_error: OnError = "raise",
 ) -> Plan[RecallResult]:
-    """Fetch the messages around the best. One round trip, none without hits.
+    """Fetch the messages around the best. One round trip, none without hits. With on_error="log" a reranker may fail.
 
     Two more each time that some hits are gone: their vectors outlive a thread that expires, and are swept in slices
     after a deletion, a clearing or a transfer. All candidates of such a thread are then looked up, and after
@@ -214,7 +222,7 @@ def fetch_hits(
         # below the floor, a message that has the question's words may still count
         chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
         page, expired = yield from fetch_windows(state, query, chosen)
-        lost = {one[:3] for one in chosen if one[:2] not in page.ranks}
+        lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             break
         crowded = {one[0] for one in lost}
@@ -223,22 +231,31 @@ def fetch_hits(
         else:
             others = [one for one in ranked if one.thread in crowded and one not in chosen]
             looked_up, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), others)
-            lost |= {one[:3] for one in others if one[:2] not in looked_up.ranks}
+            lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
         gone |= lost
         query = query.without(expired)
         ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
-    def result() -> RecallResult:
+    def found() -> list[Found]:
         hits, repeated = hits_of(query, chosen, page, wanted)
         if not is_near([one for one in fresh if one[:2] not in repeated] if repeated else fresh):
             hits = [hit for hit in hits if hit.question or says(hit, query, page, options.chunk_tokens)]
-        return result_of(query, hits, page, options.chunk_tokens)
+        return hits
 
-    return (yield from compute(result, page.size))
+    hits = yield from compute(found, page.size)
+    if options.reranker is not None and hits:
+        try:
+            hits = yield from rerank(options, query, hits[: query.top_k], page)
+        except RerankerError as error:
+            if on_error == "raise":
+                raise
+            _log.warning("%s; this turn goes on without it", error)
+    hits = best_of(query, hits, page)
+    return (yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size))
 
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch the messages around each candidate; return them and the threads that are gone. One round trip, or none."""
+    """Fetch candidates and what was said around them; return them and the threads that are gone. One round trip, or none."""
     threads: dict[bytes, list[int]] = {}
     with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
@@ -248,7 +265,7 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
     calls = []
     for thread, wanted in threads.items():
         reach = max(after, REACH) if thread in with_answers else after
-        keys = state.keys.of(ids[thread]).all[:3]
+        keys = state.keys.of(ids[thread]).all[:5]
         calls.append(WINDOWS.call(keys, encode(query.resource_id or ""), before, reach, *wanted))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
@@ -262,9 +279,13 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         if not reply:
             continue
         page.titles[thread] = reply[0].decode() or None
-        existing = {int(seq) for seq in reply[1]}
+        for seq, before in zip(reply[1][::2], reply[1][1::2], strict=True):
+            page.found.add(hit := (thread, int(seq)))
+            page.ranks[hit] = before
         for place, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            page.rows[thread, place] = row = decode_message(id, seq, value, ids[thread])
-            if row.seq in existing:
-                page.ranks[thread, row.seq] = place
+            row = decode_message(id, seq, value, ids[thread])
+            page.rows[position := (thread, row.seq)] = row
+            if place != b"":
+                page.ranks[position] = place
+                page.said[thread, place] = position
     return page

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
 
 
+TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
+LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
+
+
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
     """Raise `TypeError`, as Python does, for an argument that recall does not take."""
     if unknown := arguments.keys() - RecallArguments.__optional_keys__:
@@ -51,7 +55,8 @@ class Query:
     thread_id: str | None
     resource_id: str | None
     scope: Scope
-    top_k: int
+    top_k: int  # hits that are looked for
+    keep: int  # hits that come back
     window: tuple[int, int]
     threshold: float | None
     max_tokens: int | None  # of the whole result
@@ -61,6 +66,7 @@ class Query:
     exclude_in: str | None = None  # their thread; None: any thread
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
+    reranked: bool = False  # more hits are looked for than come back
 
     @classmethod
     def of(
@@ -89,7 +95,9 @@ class Query:
         max_tokens = given.get("max_tokens")
         if max_tokens is not None:
             at_least(max_tokens, 1, "max_tokens")
-        top_k = given.get("top_k", options.top_k if max_tokens is None else CANDIDATES)
+        has_reranker = options.reranker is not None
+        many = MOST_RERANKED if has_reranker else CANDIDATES
+        top_k = given.get("top_k", options.top_k if max_tokens is None else many)
         at_least(top_k, 1, "top_k")
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(given.get("threshold"))
@@ -98,10 +106,12 @@ class Query:
             thread_id=thread_id,
             resource_id=resource_id,
             scope=scope,
-            top_k=top_k,
+            top_k=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if has_reranker else top_k,
+            keep=top_k,
             window=check_range(given.get("message_range", options.message_range)),
             threshold=given.get("threshold", options.threshold),
             max_tokens=max_tokens,
+            reranked=has_reranker,
             where={
                 "roles": check_roles(given["roles"]) if "roles" in given else (),
                 "since": to_micros(given["since"]) if "since" in given else None,

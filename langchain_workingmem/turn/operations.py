@@ -105,7 +105,7 @@ def gather(
         if last is None and history.max_tokens is None:  # the history shows all of this thread
             query = query.without([thread_id])
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
-        plan = _recall(state, query, calls, read, spare)
+        plan = _recall(state, query, calls, read, spare, on_error)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
             return (yield from plan)
@@ -118,7 +118,12 @@ def gather(
 
 
 def _recall(
-    state: MemoryState, query: Query, calls: Sequence[Command], read: Callable[[list[Any]], Gathered], spare: int
+    state: MemoryState,
+    query: Query,
+    calls: Sequence[Command],
+    read: Callable[[list[Any]], Gathered],
+    spare: int,
+    on_error: OnError,
 ) -> Plan[Gathered]:
     """Search in the round trip that reads the history, and leave out what the model is shown anyway.
 
@@ -137,7 +142,7 @@ def _recall(
         return seq not in known and seq < gathered.end
 
     recalled = yield from fetch_hits(
-        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), spare=spare
+        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), spare=spare, on_error=on_error
     )
     # windows of the hits may hold what is shown anyway, too
     rows = [row for row in recalled.rows if row.thread_id != thread_id or is_fresh(row.seq)]

@@ -13,7 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._engine.effects import LONG
 from langchain_workingmem._redis import codec
 from langchain_workingmem.history import rows
-from langchain_workingmem.recall import hits, operations
+from langchain_workingmem.recall import operations, shown
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.both_faces
@@ -37,7 +37,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         monkeypatch.setattr(module, name, watched)
 
-    for module, name in [*SPIED, (hits, "excerpt")]:
+    for module, name in [*SPIED, (shown, "excerpt")]:
         watch(module, name)
     return seen
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
@@ -17,15 +19,16 @@ from langchain_workingmem._documents import diffs, formats, lines, merging, padd
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._text import chunks, names, nesting, rendering, unicode
+from langchain_workingmem._text import chunks, names, nesting, rendering, time_phrases, unicode
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, hits, time_phrases, times
-from langchain_workingmem.recall.hits import Fetched, Found, Sizes
+from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
+from langchain_workingmem.recall.budget import Sizes
+from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.working_memory import answers, prompt
@@ -150,8 +153,10 @@ def fetched(text: str) -> Fetched:
     """Give a message that holds all of a text, and one on each side."""
     return Fetched(
         titles={b"t": "title"},
-        ranks={(b"t", at): at for at in (1, 2)},
+        found={(b"t", 1), (b"t", 2)},
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
+        said={(b"t", at): (b"t", at) for at in (1, 2, 3)},
+        ranks={(b"t", at): at for at in (1, 2, 3)},
     )
 
 
@@ -164,7 +169,26 @@ def hit(chunk: int = 0) -> Found:
 
 
 def sizes(text: str) -> Sizes:
-    return Sizes(asked("dog", max_tokens=500), [hit()], fetched(text))
+    return Sizes(asked("dog", max_tokens=500), fetched(text))
+
+
+class Reversing(BaseDocumentCompressor):
+    """A reranker that turns the order round."""
+
+    def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> Any:
+        return documents[::-1]
+
+
+def reordered(text: str) -> object:
+    """Run the plan of a reranker, for documents and for hits, up to the last step and through it."""
+    found = []
+    for reranker in (Reversing(), lambda _, hits: hits):
+        options = RecallOptions(reranker=reranker, chunk_tokens=50)
+        for query in (asked(text), asked(text, max_tokens=500)):
+            plan: Any = reranking.rerank(options, query, [hit()], fetched(text))
+            with suppress(StopIteration):
+                found.append(plan.send(next(plan).items))
+    return found
 
 
 def reply(text: str) -> dict[bytes, Any]:
@@ -391,18 +415,27 @@ RECIPES: dict[str, Recipe] = {
         hits.says(hit(), asked(t), fetched(t), len(t)),
         hits.says(hit(10**6), asked(t), fetched(t), 100),
     ),
-    "recall.hits.result_of": lambda t: (
-        hits.result_of(asked(t), [hit()], fetched(t), 10**6),
-        hits.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100),
+    "recall.shown.result_of": lambda t: (
+        shown.result_of(asked(t), [hit()], fetched(t), 10**6, [ranked()]),
+        shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100, [ranked()]),
     ),
+    "recall.shown.as_hit": lambda t: shown.as_hit(hit(), fetched(t).rows, [(b"t", 1)], [(b"t", 3)], None),
+    "recall.shown.cut": lambda t: shown.cut(row(t).message, "t", 50, (0, len(t)), ["a", "b"]),
+    "recall.shown.best_span": lambda t: shown.best_span(hit(10**6), row(t).message, 100),
+    "recall.reranking.rerank": reordered,
     "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
+    "recall.hits.most_of": lambda t: hits.most_of(asked(t)),
+    "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
+    "recall.hits.Found.window": lambda t: hit().window(asked(t), fetched(t)),
+    "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
+    "recall.budget.sized": lambda t: budget.sized(asked(t, max_tokens=500), [hit()], fetched(t), [ranked()]),
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
-    "recall.hits.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
-    "recall.hits.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
-    "recall.hits.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "recall.hits.Sizes.take": lambda t: (one := sizes(t)).take([(b"t", 2)], one.least),
+    "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "recall.budget.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
 }
 
 # What is given no text, and nothing that grows with one.
@@ -415,10 +448,11 @@ WITHOUT_TEXT = {
     "_redis.queries.item_vectors_schema",
     "_redis.queries.create_index",
     "_redis.queries.count_search",
-    "recall.hits.Sizes.share_out",
     "recall.times.nearness",
+    "recall.budget.Sizes.share_out",
     "recall.hits._Covered.holds",
-    "recall.hits._apart",
+    "recall.hits.best_of",
+    "recall.reranking.ordered",
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",

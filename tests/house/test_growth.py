@@ -21,7 +21,7 @@ import langchain_workingmem._text
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
-from langchain_workingmem.recall import authors, hits, time_phrases, times
+from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
 from langchain_workingmem.working_memory import answers, prompt
 from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
 
@@ -90,7 +90,7 @@ def modules() -> Iterator[ModuleType]:
                 "langchain_workingmem._text.copies",
             }:  # of messages
                 yield importlib.import_module(found.name)
-    yield from (answers, authors, filters, hits, item_searches, prompt, search, time_phrases, times)
+    yield from (answers, authors, budget, filters, hits, item_searches, prompt, reranking, search, shown, times)
 
 
 def functions(module: ModuleType) -> Iterator[str]:

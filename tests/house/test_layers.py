@@ -185,6 +185,7 @@ def test_the_public_names_are_pinned() -> None:
         "RedisCapabilityError",
         "RedisConnectionError",
         "RedisReplyError",
+        "RerankerError",
         "ResourceDeletedError",
         "RevisionNotFoundError",
         "StoredMessage",

@@ -23,6 +23,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         *("flat", "cosine", "float32", 16, 200),
     )
     assert recall.index == index
+    assert recall.reranker is None
 
 
 def test_recall_searches_hybrid_unless_told_otherwise() -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages
 
-from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult, StoredMessage
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem.recall.budget import sized
+from langchain_workingmem.recall.hits import Fetched, Found
+from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.ranking import Ranked
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
@@ -36,14 +41,73 @@ def size(found: RecallResult) -> int:
     return sum(count_tokens(message_text(message)) for message in convert_to_messages(found.messages))
 
 
-@pytest.mark.parametrize("budget", [9, 10, 30, 45, 100])
+@pytest.mark.parametrize("budget", [9, 10, 30, 45, 100, 300])
 def test_the_budget_is_filled_and_kept(talk: Memory, budget: int) -> None:
     found = talk.recall.search("red fox", resource_id="u", message_range=1, max_tokens=budget)
     assert size(found) == budget // 10 * 10
-    # a window is of three messages, at the beginning of the thread of two; a hit is alone where it does not fit any more
-    assert len(found.hits) in {9: [0], 10: [1], 30: [1, 2], 45: [2, 3], 100: [4, 5]}[budget]
-    assert any(hit.before or hit.after for hit in found.hits) is (budget >= 30)
-    assert all(str(hit.message.text).startswith("red fox") for hit in found.hits)
+    # ten hits that are equally good come before what was said around them
+    assert [str(hit.message.text)[:7] for hit in found.hits[:10]] == ["red fox"] * min(10, budget // 10)
+    assert any(hit.before or hit.after for hit in found.hits) is (budget > 100)
+
+
+def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions())
+    texts = ["What is the code of the red vault?", "It is 4711, and do not lose it.", "I have painted a vault of stars"]
+    for thread, said in (("a", texts[:2]), ("b", texts[2:])):
+        memory.history.append([("user", text) for text in said], thread_id=thread, resource_id="u")
+    for budget, shown in ((9, texts[:1]), (18, texts[:2]), (26, texts)):
+        found = memory.recall.search("code of the red vault", resource_id="u", max_tokens=budget)
+        assert [str(message.text) for message in found.messages] == shown
+
+
+def ranked(seq: int, score: float, tokens: int = 10) -> Ranked:
+    return Ranked(b"t", seq, tokens, score, score)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "others", "shown"),
+    [
+        ({}, {9: 0.4}, [5, 9, 4]),  # the next hit is worth more than a message that was not found itself
+        ({}, {9: 0.2}, [5, 4, 6]),
+        ({}, {9: 0.4, 6: 0.3}, [5, 6, 9]),  # its own score counts
+        ({6: 40}, {9: 0.2}, [5, 4, 9]),  # the budget is kept
+        ({4: 30, 6: 30}, {9: 0.2}, [5, 9, 8]),
+    ],
+)
+def test_one_more_hit_or_one_more_neighbour_comes_by_score(
+    tokens: dict[int, int], others: dict[int, float], shown: list[int]
+) -> None:
+    thread = range(12)
+    rows = {
+        (b"t", at): StoredMessage(
+            message=HumanMessage("x" * 4 * tokens.get(at, 10), id=str(at)),
+            thread_id="t",
+            seq=at,
+            stored_at=datetime.fromtimestamp(at, UTC),
+        )
+        for at in thread
+    }
+    said = {(b"t", at): (b"t", at) for at in thread}
+    fetched = Fetched(found={*rows}, rows=rows, said=said, ranks={(b"t", at): at for at in thread})
+    query = Query.of(RecallOptions(), "x", resource_id="u", max_tokens=30, message_range=1)
+    scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
+    hits = [Found(one, one[:2]) for one in scored if one.seq in {5, 9}]
+    _, sizes = sized(query, hits, fetched, scored)
+    assert [seq for _, seq in sizes.of] == shown
+
+
+def test_long_neighbours_are_worth_less(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions())
+    for thread, after in (("b", "sea and sand"), ("a", "sea " * 400)):
+        said = [("user", "red fox"), ("assistant", after)]
+        memory.history.append(said, thread_id=thread, resource_id="u")
+    hits = memory.recall.search("red fox", resource_id="u", max_tokens=55).hits
+    assert {
+        hit.thread_id: [message.text for message in hit.after] for hit in hits if hit.message.text == "red fox"
+    } == {
+        "a": [],
+        "b": ["sea and sand"],
+    }
 
 
 def test_without_neighbours_every_message_of_the_budget_is_a_hit(talk: Memory) -> None:

@@ -35,9 +35,9 @@ def memory(by_hand: ByHand) -> Memory:
 
 def window(*said: tuple[int, str], title: bytes = b"") -> list[Any]:
     """Answer with the messages at these places of a thread, each a hit by itself."""
-    reply: list[Any] = [title, [str(seq).encode() for seq, _ in said]]
-    for seq, text in said:
-        reply += [seq, str(seq).encode(), text.encode(), stored(HumanMessage(text, id=text))[2]]
+    reply: list[Any] = [title, [part for place, (seq, _) in enumerate(said) for part in (str(seq).encode(), place)]]
+    for place, (seq, text) in enumerate(said):
+        reply += [place, str(seq).encode(), text.encode(), stored(HumanMessage(text, id=text))[2]]
     return reply
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions, RecallResult
+from langchain_workingmem.history import refuse_messages
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_recall import FRUIT, Make, ids, say
 
@@ -57,12 +58,65 @@ def test_a_window_closes_over_deleted_messages(memory: Memory) -> None:
     assert [message.id for message in (*hit.before, hit.message, *hit.after)] == ["t-0", "t-2", "t-4"]
 
 
-def test_a_window_holds_tool_messages(memory: Memory) -> None:
-    call = AIMessage("", id="call", tool_calls=[{"name": "bake", "args": {"n": 1}, "id": "c1"}])
-    turn = [HumanMessage("cherry", id="ask"), call, ToolMessage("baked", id="result", tool_call_id="c1")]
-    memory.history.append(turn, thread_id="t", resource_id="ann")
-    found = memory.recall.search("cherry", resource_id="ann", message_range=(0, 2))
-    assert found.messages == turn
+def traffic(at: int, calls: int = 2, text: str = "") -> list[BaseMessage]:
+    """Give calls of a tool, each with its result, as they stand between a question and its answer."""
+    found: list[BaseMessage] = []
+    for number in range(calls):
+        id = f"{at}-{number}"
+        found.append(AIMessage(text, id=f"call{id}", tool_calls=[{"name": "look", "args": {"n": number}, "id": id}]))
+        found.append(ToolMessage("seen", id=f"result{id}", tool_call_id=id))
+    return found
+
+
+def talk(*said: str, calls: int = 2) -> list[BaseMessage]:
+    """Give questions and answers, the answers after calls of tools."""
+    found: list[BaseMessage] = []
+    for at, text in enumerate(said):
+        if at % 2:
+            found += traffic(at, calls)
+        found.append((HumanMessage, AIMessage)[at % 2](text, id=str(at)))
+    return found
+
+
+@pytest.mark.parametrize("calls", [1, 40])
+@pytest.mark.parametrize(
+    ("question", "before", "after"), [("cherry", ["1"], ["3"]), ("plum", ["2"], ["4"]), ("apple", [], ["1"])]
+)
+def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str, before: Any, after: Any) -> None:
+    said = talk("apple?", "a pie", "cherry?", "plum!", "thanks", "welcome", calls=calls)
+    memory.history.append(said, thread_id="t", resource_id="ann")
+    found = memory.recall.search(question, resource_id="ann", top_k=1, message_range=1)
+    (hit,) = found.hits
+    assert [message.id for message in hit.before] == before
+    assert [message.id for message in hit.after] == after
+    ((window,),) = found.windows().values()  # no gap is marked where only tool traffic is left out
+    assert [message.id for _, message in window] == [*before, hit.message.id, *after]
+
+
+def test_tool_traffic_that_is_a_hit_stands_between_what_was_said(make_memory: Make, embeddings: Any) -> None:
+    options = RecallOptions(roles=("human", "ai", "tool"))
+    memory = make_memory(embeddings=embeddings, recall=options)
+    call = AIMessage("cherry oven", id="call", tool_calls=[{"name": "bake", "args": {}, "id": "c"}])
+    result = ToolMessage("plum jam", id="result", tool_call_id="c")
+    said = [HumanMessage("one", id="0"), HumanMessage("two", id="1"), call, result, AIMessage("three", id="2")]
+    memory.history.append([*said, *talk("four", "five")], thread_id="t", resource_id="ann")
+    for question, id in (("cherry oven", "call"), ("plum jam", "result")):
+        (hit,) = memory.recall.search(question, resource_id="ann", top_k=1, message_range=(2, 1)).hits
+        assert hit.message.id == id
+        assert [message.id for message in (*hit.before, *hit.after)] == ["0", "1", "2"]
+    found = memory.recall.search("cherry oven plum jam", resource_id="ann", top_k=2, message_range=1)
+    assert [message.id for message in found.messages] == ["1", "call", "result", "2"]
+
+
+def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
+    say(memory, *FRUIT)
+    memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", resource_id="ann")
+    memory.history.truncate("t", after="t-3")
+    (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
+    assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
+    memory.core.run(refuse_messages(memory.core.state, "t", "ann", ["t-2"]))
+    (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
+    assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
 
 
 def test_a_hit_knows_its_thread_title_and_time(memory: Memory) -> None:

@@ -104,16 +104,16 @@ def test_short_messages_come_whole(memory: Memory) -> None:
 def test_calls_of_tools_are_cut_with_their_message(memory: Memory) -> None:
     call = {"name": "paint", "args": {"what": "fox " * 5_000}, "id": "c"}
     turn = [
-        HumanMessage("red vault", id="ask"),
-        AIMessage("", tool_calls=[call], id="call"),
+        HumanMessage("please", id="ask"),
+        AIMessage("the red vault", tool_calls=[call], id="call"),
         ToolMessage("ok " * 9_000, tool_call_id="c", id="result"),
     ]
     memory.history.append(turn, thread_id="old", resource_id="ann")
-    context = memory.context("the red vault?", **NEW, message_range=(0, 2))
+    context = memory.context("the red vault?", **NEW)
     assert size(context.recalled.messages) <= 2_000
     (painted,) = [one for one in context.recalled.messages if isinstance(one, AIMessage)]
     assert painted.tool_calls == []
-    assert str(painted.text).startswith("[called paint(")
+    assert str(painted.text).startswith("the red vault\n[called paint(")
 
 
 def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> None:
@@ -188,14 +188,13 @@ def test_the_question_stays_beside_its_answer_whatever_the_window(memory: Memory
     assert [one.id for one in (*hit.before, hit.message)] == ["old-0", "old-1"]
 
 
-def test_an_answer_is_found_behind_tools(memory: Memory) -> None:
-    turn = [
-        HumanMessage("What is my vault code?", id="ask"),
-        AIMessage("I look", tool_calls=[{"name": "look", "args": {}, "id": "c"}], id="call"),
-        ToolMessage("4711", tool_call_id="c", id="result"),
-        AIMessage("It is 4711.", id="answer"),
-    ]
-    memory.history.append(turn, thread_id="old", resource_id="ann")
+@pytest.mark.parametrize("calls", [1, 40])
+def test_an_answer_is_found_behind_tools(memory: Memory, calls: int) -> None:
+    turn: list[BaseMessage] = [HumanMessage("What is my vault code?", id="ask")]
+    for at in range(calls):
+        turn.append(AIMessage("I look", tool_calls=[{"name": "look", "args": {}, "id": f"c{at}"}], id=f"call{at}"))
+        turn.append(ToolMessage("4711", tool_call_id=f"c{at}", id=f"result{at}"))
+    memory.history.append([*turn, AIMessage("It is 4711.", id="answer")], thread_id="old", resource_id="ann")
     assert shown(memory, "What is my vault code?")[0] == "answer"
 
 
