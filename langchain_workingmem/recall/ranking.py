@@ -87,6 +87,11 @@ def trust_in_words(best: float, number: int, matching: int) -> float:
     return min(1.0, max(0.0, (best / number / math.log(2 + matching) - _STRANGE) / (_KNOWN - _STRANGE)))
 
 
+def length_cost(tokens: int, weight: float) -> float:
+    """Return what its length takes off a message: long answers match everything a little."""
+    return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
+
+
 def rank(
     near: Iterable[Candidate],
     worded: Iterable[Candidate],
