@@ -282,10 +282,10 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         for seq, before in zip(reply[1][::2], reply[1][1::2], strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
-        for place, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+        for number, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             row = decode_message(id, seq, value, ids[thread])
             page.rows[position := (thread, row.seq)] = row
-            if place != b"":
-                page.ranks[position] = place
-                page.said[thread, place] = position
+            if number != b"":
+                page.ranks[position] = number
+                page.said[thread, number] = position
     return page

@@ -172,9 +172,9 @@ def _around(thread: Places, seqs: Places, evidence: Numbers, weights: HybridWeig
     """
     import numpy as np
 
-    place = (thread << 40) + seqs
-    order = np.argsort(place)
-    pairs = np.flatnonzero(np.diff(place[order]) == 1)
+    position = (thread << 40) + seqs
+    order = np.argsort(position)
+    pairs = np.flatnonzero(np.diff(position[order]) == 1)
     first, second = order[pairs], order[pairs + 1]
     beside = np.zeros(len(evidence))
     beside[first] += evidence[second]
