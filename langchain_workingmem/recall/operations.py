@@ -138,12 +138,11 @@ def find_candidates(
         near = read(keys, similarities, rows)
         worded, trust = [], 0.0
         if words:
-            found = columns(replies[1], scores=True, content=bool(fields))
-            worded = read(*found)
-            trust = trust_in_words(max(found[1], default=0.0), len(words), total_of(replies[1]))
+            worded = read(*columns(replies[1], scores=True, content=bool(fields)))
+            trust = trust_in_words(worded[0][4] if worded else 0.0, len(words), total_of(replies[1]))
         known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
-        if (named_now := named(question, known)) != meant:
-            meant = named_now
+        if (now_known := named(question, known)) != meant:
+            meant = now_known
             vector = yield from embed_query(state, in_first_person(question, meant))
             continue
         choose = partial(
