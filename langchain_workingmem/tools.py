@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+)
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import inlined, without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
-from langchain_workingmem._text.nesting import check_depth, check_nesting
+from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import message_text, unescape
 from langchain_workingmem._text.unicode import stored_quote, visible
 from langchain_workingmem.errors import (
@@ -78,7 +88,8 @@ _FOR_THE_MODEL = (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-_TIME = "ISO 8601, UTC unless it names a zone"
+_TIME = "ISO 8601 such as 2026-05-03 or 2026-05-03T18:00, UTC unless it names a zone"
+_DAY, _DATED = re.compile(r"\s*\d{4}-\d\d-\d\d\s*"), re.compile(r"\s*\d{4}-\d\d-\d\d")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -98,7 +109,17 @@ class Search(BaseModel):
 
     query: str = Field(description="What to look for, in the words in which it may have been said")
     since: datetime | None = Field(None, description=f"Only messages from this time on, {_TIME}")
-    until: datetime | None = Field(None, description=f"Only messages up to this time, {_TIME}")
+    until: datetime | None = Field(None, description=f"Only messages up to this time, a day to its end, {_TIME}")
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _dated(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse "2026", which pydantic reads as a second of 1970, and let a day as `until` last to its end."""
+        if value is not None and not isinstance(value, datetime) and not _DATED.match(str(value)):
+            msg = f"{shown(value)} is no time: write it as {_TIME}, or leave it out"
+            raise ValueError(msg)
+        is_day = info.field_name == "until" and isinstance(value, str) and _DAY.fullmatch(value)
+        return f"{value.strip()}T23:59:59.999999" if is_day else value
 
 
 def memory_tools(

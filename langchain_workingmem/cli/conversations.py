@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -110,8 +110,10 @@ def recall(
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
+    if until is not None and until.time() == time.min:  # a date alone: to the end of the day
+        until += timedelta(days=1) - timedelta(microseconds=1)
     times = {"since": since, "until": until}
-    return {"roles": role, **{name: time and time.replace(tzinfo=UTC) for name, time in times.items()}}
+    return {"roles": role, **{name: at and at.replace(tzinfo=UTC) for name, at in times.items()}}
 
 
 def reindex(

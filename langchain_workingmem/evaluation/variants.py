@@ -12,9 +12,9 @@ from langchain_workingmem.options import HybridWeights, IndexOptions, RecallOpti
 
 DEFAULTS = "defaults"  # a variant that changes nothing
 _GROUPS = {"weights": HybridWeights, "index": IndexOptions}
-# Options of RecallOptions that change nothing in a search over the threads of a resource.
+# Options of RecallOptions that change nothing in a search over the threads of a resource, or that no text can name.
 _WITHOUT_EFFECT = {
-    *("scope", "max_tokens", "placement", "embedding_timeout", "embedding_cache_size", "filterable"),
+    *("scope", "max_tokens", "placement", "reranker", "embedding_timeout", "embedding_cache_size", "filterable"),
     *_GROUPS,
 }
 NAMES = (

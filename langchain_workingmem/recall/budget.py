@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens
 from langchain_workingmem._text.rendering import message_text
 from langchain_workingmem.recall.hits import LEAST, most_of
-from langchain_workingmem.recall.ranking import length_cost
+from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.ranking import Ranked
 
 # What a message around a hit is worth, beside its own score. Tuned at 500 to 2,000 tokens as docs/recall.md says.
-_NEIGHBOUR = 0.3  # of the hit's score
+_NEIGHBOUR = 0.3  # of what the hit's score exceeds that of an ordinary candidate by
 _LENGTH = 0.04  # subtracted per ln(tokens / 64) of longer messages
 _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 
@@ -98,6 +98,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     sizes = Sizes(query, fetched)
     size_of = sizes.least if query.turn else sizes.most
     scores = {one[:2]: one.score for one in ranked}
+    ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
         (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit) for hit in hits
@@ -112,7 +113,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
         if is_hit:
             kept.append(hit)
         for side in filter(None, hit.window(query, fetched) if is_hit else [farther]):
-            score = scores.get(side[0], 0.0) + _NEIGHBOUR * hit.ranked.score
+            score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
             score -= length_cost(sizes.tokens(side[0]), _LENGTH)
             heappush(queue, (-score, next(number), side, hit))
     if query.turn:

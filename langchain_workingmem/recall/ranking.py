@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
-_ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
+ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
 _STRANGE, _KNOWN = 0.16, 0.2  # see `trust_in_words`
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
 # message, author ("" when unnamed), similarity or BM25 score, number of the chunk, when it was stored (microseconds;
@@ -43,6 +43,7 @@ class Ranked(NamedTuple):
     score: float
     similarity: float
     worded: bool = False  # it has words of the question
+    timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
 
 
@@ -67,11 +68,14 @@ def floor_of(model: str) -> Floor | None:
 
 
 def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
-    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer."""
+    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer.
+
+    A message of a time that the question names needs no similarity: "What did I say yesterday?" resembles nothing.
+    """
     if floor is None:
         return True
     least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
-    return any(one.similarity >= least for one in ranked)
+    return any(one.timely or one.similarity >= least for one in ranked)
 
 
 def trust_in_words(best: float, number: int, matching: int) -> float:
@@ -134,15 +138,15 @@ def rank(
         said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
-        ordinary = meaning[min(_ORDINARY, len(similarities)) - 1] if similarities else 0.0
+        ordinary = meaning[min(ORDINARY, len(similarities)) - 1] if similarities else 0.0
         apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(found))
         evidence = weights.dense * apart + (1 - weights.dense) * said
         score = score + trust * _around(thread, np.array(seqs), evidence, weights)
     score = score - unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
     if authors:
         score = score + unit * weights.author * np.array([author in authors for author in written_by])
-    if times:
-        score = score + unit * weights.time * np.array([nearness(at, times) for at in stored_at])
+    near_times = np.array([nearness(at, times) for at in stored_at]) if times else np.zeros(len(found))
+    score = score + unit * weights.time * near_times
     most = 1 + (weights.author if authors else 0) + (weights.time if times else 0)
     if trust is not None:
         most += 2 * weights.neighbours + weights.thread
@@ -159,6 +163,7 @@ def rank(
             min(1.0, max(0.0, float(score[at] / most))),
             min(1.0, float(similarity[at])),
             keys[at] in scores,
+            bool(near_times[at] == 1),
         )
         for at in order[:limit].tolist()
     ]

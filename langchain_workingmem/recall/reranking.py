@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -100,7 +101,6 @@ def _id_of(one: Any) -> MessageId | None:
 
 
 def _score_of(one: RecallHit | Document) -> float | None:
-    if isinstance(one, RecallHit):
-        return one.score
-    score = one.metadata.get("relevance_score")  # as most rerankers of LangChain name it
-    return float(score) if isinstance(score, Real) else None
+    # most rerankers of LangChain use this name
+    score = one.score if isinstance(one, RecallHit) else one.metadata.get("relevance_score")
+    return float(score) if isinstance(score, Real) and isfinite(score) else None
