@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
-    create_model,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import inlined, without_padding
@@ -104,22 +94,29 @@ class NoArguments(BaseModel):
     """No arguments."""
 
 
+def _dated(value: Any) -> Any:
+    """Refuse "2026", which pydantic reads as a second of 1970."""
+    if value is not None and not isinstance(value, datetime) and not _DATED.match(str(value)):
+        msg = f"{shown(value)} is no time: write it as {_TIME}, or leave it out"
+        raise ValueError(msg)
+    return value
+
+
+def _to_its_end(value: Any) -> Any:
+    """Let a day last to its end."""
+    return f"{value.strip()}T23:59:59.999999" if _DAY.fullmatch(str(_dated(value))) else value
+
+
 class Search(BaseModel):
     """Arguments of `search_memory`."""
 
     query: str = Field(description="What to look for, in the words in which it may have been said")
-    since: datetime | None = Field(None, description=f"Only messages from this time on, {_TIME}")
-    until: datetime | None = Field(None, description=f"Only messages up to this time, a day to its end, {_TIME}")
-
-    @field_validator("since", "until", mode="before")
-    @classmethod
-    def _dated(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse "2026", which pydantic reads as a second of 1970, and let a day as `until` last to its end."""
-        if value is not None and not isinstance(value, datetime) and not _DATED.match(str(value)):
-            msg = f"{shown(value)} is no time: write it as {_TIME}, or leave it out"
-            raise ValueError(msg)
-        is_day = info.field_name == "until" and isinstance(value, str) and _DAY.fullmatch(value)
-        return f"{value.strip()}T23:59:59.999999" if is_day else value
+    since: Annotated[datetime | None, BeforeValidator(_dated)] = Field(
+        None, description=f"Only messages from this time on, {_TIME}"
+    )
+    until: Annotated[datetime | None, BeforeValidator(_to_its_end)] = Field(
+        None, description=f"Only messages up to this time, a day to its end, {_TIME}"
+    )
 
 
 def memory_tools(

@@ -76,7 +76,11 @@ def _called(effect: Rerank, callbacks: Any) -> Any:
     """Call a reranker, and make a list of what it returns unless that is to be awaited."""
     if hasattr(effect.reranker, "compress_documents"):
         return list(effect.reranker.compress_documents(effect.items, effect.question, callbacks=callbacks))
-    found = effect.reranker(effect.question, effect.items)
+    try:
+        found = effect.reranker(effect.question, effect.items)
+    except StopIteration as error:  # which cannot leave a thread
+        msg = "StopIteration"
+        raise RuntimeError(msg) from error
     return found if isinstance(found, Awaitable) else list(found)
 
 

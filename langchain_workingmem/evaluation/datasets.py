@@ -126,7 +126,7 @@ class Collector:
         if role == "system":
             self._hide(id, "a system message, or generated")
             return
-        if role not in KINDS:
+        if not isinstance(role, str) or role not in KINDS:
             remedy = "use user or assistant; messages of other kinds come from `workingmem export`"
             raise refused(where, f"the message has the role {shown(role)}", remedy)
         if not isinstance(text, str) or not isinstance(name, str | None):
@@ -204,7 +204,8 @@ class Collector:
         given = [evidence] if isinstance(evidence, str | dict) else evidence
         if not isinstance(given, list) or not given:
             raise refused(where, "the question has no evidence", "name the ids of the messages that hold the answer")
-        resource_id = self._resource_of(where, given, line.get("resource_id"))
+        owner = line.get("resource_id")
+        resource_id = self._resource_of(where, given, owner and _checked(where, owner, "resource_id"))
         keys = frozenset(self._key(where, one, resource_id) for one in given)
         positions, messages = ordered[resource_id], self._resources[resource_id].messages
         date = None if line.get("date") is None else time_of(where, line["date"])

@@ -10,6 +10,7 @@ from itertools import chain, count
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, refused
 from langchain_workingmem.users import UNREADABLE
@@ -104,7 +105,10 @@ def _read_lines(into: Collector, name: str, lines: Iterable[str]) -> None:
 
 def _read_whole(into: Collector, name: str, whole: Any) -> Collector:
     samples = isinstance(whole, list)
-    for number, item in enumerate(whole if samples else whole["items"]):
+    items = whole if samples else whole["items"]
+    if not isinstance(items, list):
+        raise refused(name, f"items is {shown(items)}", _FORMATS)
+    for number, item in enumerate(items):
         where = f"{name}, item {number}"
         try:
             if samples:

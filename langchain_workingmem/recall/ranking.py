@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_workingmem.recall.times import nearness
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     import numpy as np
 
@@ -27,7 +27,7 @@ CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on Lo
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
-_STRANGE, _KNOWN = 0.16, 0.2  # see `trust_in_words`
+_STRANGE, _KNOWN, _STANDING_OUT, _FEW, _MANY = 0.16, 0.2, 20, 0.3, 0.4  # see `trust_in_words`
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
 # message, author ("" when unnamed), similarity or BM25 score, number of the chunk, when it was stored (microseconds;
 # 0 where the question names no time). Bytes as in keys. A tuple, because a turn ranks hundreds.
@@ -57,7 +57,7 @@ class Floor(NamedTuple):
 # By the model's name in LangChain integrations. Similarities of different models cannot be compared, so only measured
 # models have a floor: docs/recall.md shows the cost of floors, and how to measure another model.
 _FLOORS = (
-    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.22, 0.3)),
+    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.2, 0.3)),
     (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
 )
 
@@ -78,17 +78,23 @@ def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) ->
     return any(one.timely or one.similarity >= least for one in ranked)
 
 
-def trust_in_words(best: float, number: int, matching: int) -> float:
-    """Return from 0 to 1 whether the words of a question tell where its answer stands.
+def trust_in_words(scores: Sequence[float], number: int, matching: int) -> float:
+    """Return from 0 to 1 whether the words of a question tell where its answer stands, from BM25 scores, best first.
 
     A question shares words with its answer. What people say otherwise often shares none with the messages that matter
-    to it, and then the best matches of its words are accidents. The two differ in the BM25 score of the best match per
-    word of the question, divided by the logarithm of how many chunks match at all: .24 to .91 for nine of ten questions
-    of LoCoMo, .09 to .20 for nine of ten statements of Locomo-Plus.
+    to it, and then the best matches of its words are accidents. The two differ in the best score per word of the
+    question, divided by the logarithm of how many chunks match at all: .24 to .91 for nine of ten questions of LoCoMo,
+    .09 to .20 for nine of ten statements of Locomo-Plus. And an accident is one of many: of 99 of 100 statements, the
+    20th score is more than .35 of the best. A match that stands out, such as that of an order number, always counts.
     """
-    if not number or not matching:
+    best = scores[0] if scores else 0.0
+    if not best or not number:
         return 0.0
-    return min(1.0, max(0.0, (best / number / math.log(2 + matching) - _STRANGE) / (_KNOWN - _STRANGE)))
+    share = best / number / math.log(2 + matching)
+    others = scores[_STANDING_OUT - 1] / best if len(scores) >= _STANDING_OUT else 0.0
+    known = (share - _STRANGE) / (_KNOWN - _STRANGE)
+    alone = (_MANY - others) / (_MANY - _FEW)
+    return min(1.0, max(0.0, known, alone))
 
 
 def length_cost(tokens: int, weight: float) -> float:

@@ -46,7 +46,8 @@ def _items(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     """Return hits with their windows for a function; for a compressor documents, each with what was said before the hit."""
     found = [as_hit(hit, fetched.rows, *hit.window(query, fetched), fetched.titles[hit.position[0]]) for hit in hits]
     if not hasattr(options.reranker, "compress_documents"):
-        return found
+        # copies: what a function changes in them changes nothing
+        return [replace(hit, message=hit.message.model_copy(deep=True)) for hit in found]
     documents: list[Document] = RecallResult(hits=[replace(hit, before=[], after=[]) for hit in found]).to_documents()
     words, size = words_of(query.text), options.chunk_tokens
     for document, shown, hit in zip(documents, found, hits, strict=True):

@@ -56,7 +56,7 @@ def named_times(question: str, now: datetime) -> list[Span]:
     here = now.replace(tzinfo=None)
     found: list[Span] = []
     for period in _Reader(here).periods(text):
-        if period.since < here:
+        if period.since < min(here, period.until):
             since, until = (to_micros(at.replace(tzinfo=now.tzinfo)) for at in period)
             found.append(Span(since, until))
     return [*dict.fromkeys(found)]
@@ -163,7 +163,7 @@ class _Reader:
         month, year = _SEASONS[phrase.word("s")], phrase.word("y")
         begin = datetime(int(year) if year else self.now.year, month, 1)
         ended = phrase.has("last", "past", "previous") and not year
-        while (_months_after(begin, 3) if ended else begin) > self.now:
+        while not year and (_months_after(begin, 3) if ended else begin) > self.now:
             begin = begin.replace(year=begin.year - 1)
         return _Period(begin, _months_after(begin, 3))
 

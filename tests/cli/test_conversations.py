@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -71,6 +72,8 @@ def test_messages_by_role_and_from_the_end(run: Run, talked: Memory) -> None:
     assert "My dog" not in newest.stdout
     assert "1 of 2" in newest.stderr
     assert "My dog" not in run("show", "dog", "--since", "2100-01-01").stdout
+    today = f"{datetime.now(UTC):%Y-%m-%d}"  # a day as `until` lasts to its end
+    assert "My dog" in run("show", "dog", "--since", "2020-01-01", "--until", today).stdout
 
 
 def test_what_json_does_not_know_is_printed_as_null(run: Run, talked: Memory) -> None:

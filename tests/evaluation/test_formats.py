@@ -156,6 +156,8 @@ def test_evidence_that_is_in_several_threads_or_resources_is_named_with_them() -
         ({**DOG, "id": ""}, "id is empty", "use another string"),
         ({**DOG, "id": "x", "resource_id": "b", "thread_id": "user"}, "belongs to 'user' and to 'b'", "of its own"),
         ({"id": "x", "text": "hello"}, "the message has the role None", "use user or assistant"),
+        ({"id": "x", "role": ["user"], "text": "12"}, "the message has the role ['user']", "use user or assistant"),
+        ({**ASKED, "resource_id": ["jo"]}, "resource_id is of type list", "use another string"),
         ({"id": "x", "role": "tool", "text": "12"}, "the message has the role 'tool'", "`workingmem export`"),
         ({"id": "x", "role": "user"}, "text or name of the message is no string", 'write {"role": "user"'),
         ({**DOG, "id": "x", "stored_at": "noon"}, "'noon' is no time", "use ISO 8601"),
@@ -272,6 +274,7 @@ def test_each_whole_file_is_a_data_set_of_its_own() -> None:
     ("text", "seen"),
     [
         ('[{"sample_id": 1}]', "item 0: it has another form than expected"),
+        ('{"items": 5}', "items is 5"),
         ('{"items": [{"questions": []}]}', "item 0: it has another form than expected"),
         ('{\n"items": [1,\n', "line 3: it is not JSON"),
         (json.dumps(benchmark(causal=True)).replace('"a0"]', '"a9"]'), "question 'q0': no message has the id 'a9'"),

@@ -440,3 +440,22 @@ def test_a_model_that_it_asks_is_part_of_the_retriever_run(make: Make, face: str
         asyncio.run(chain.ainvoke(None, {"callbacks": [log]}))
     assert log.parents["model"] == "retriever"
     assert log.parents["retriever"] == "chain"
+
+
+def test_what_a_function_changes_in_a_hit_changes_nothing(make: Make) -> None:
+    def spoil(question: str, hits: Hits) -> Hits:
+        for hit in hits:
+            hit.message.content = "spoilt"
+        return [replace(hit, score=float("nan")) for hit in hits]
+
+    result = make(spoil).recall.search("red fox", resource_id="u", top_k=3)
+    assert all("red fox" in str(message.content) for message in result.messages)
+    assert all(0 <= hit.score <= 1 for hit in result.hits)
+
+
+def test_a_function_that_runs_out_of_hits_fails_at_once(make: Make) -> None:
+    def none_fits(question: str, hits: Hits) -> Hits:
+        return [next(hit for hit in hits if hit.score > 2)]
+
+    with pytest.raises(RerankerError, match="StopIteration"):
+        make(none_fits).recall.search("red fox", resource_id="u")

@@ -222,19 +222,31 @@ def test_a_threshold_is_applied_before_the_best_are_chosen(
 # ---------------------------------------------------------------------- how much words tell
 
 
+def trust(best: float, number: int, matching: int) -> float:
+    """Tell how much words tell if twenty messages match equally well."""
+    return trust_in_words([best] * 20, number, matching)
+
+
 def test_words_tell_the_more_the_better_the_best_match() -> None:
-    assert trust_in_words(0.5, 5, 400) == 0.0
-    assert 0 < trust_in_words(5.4, 5, 400) < 1
-    assert trust_in_words(9.0, 5, 400) == 1.0
+    assert trust(0.5, 5, 400) == 0.0
+    assert 0 < trust(5.4, 5, 400) < 1
+    assert trust(9.0, 5, 400) == 1.0
 
 
 def test_the_same_score_tells_less_where_more_words_are_asked_for_or_more_messages_match() -> None:
-    assert trust_in_words(6.0, 5, 400) > trust_in_words(6.0, 6, 400)
-    assert trust_in_words(5.4, 5, 400) > trust_in_words(5.4, 5, 800)
+    assert trust(6.0, 5, 400) > trust(6.0, 6, 400)
+    assert trust(5.4, 5, 400) > trust(5.4, 5, 800)
+
+
+def test_a_match_that_stands_out_tells_everything() -> None:
+    number = [7.0, *[2.0] * 199]  # the one message with the order number that a long question names
+    assert trust_in_words(number, 30, 400) == 1.0
+    assert trust_in_words([0.7, 0.6], 15, 2) == 1.0  # a small memory
+    assert trust_in_words([7.0, *[5.0] * 199], 30, 400) == 0.0
 
 
 def test_words_that_match_nothing_tell_nothing() -> None:
-    assert trust_in_words(0.0, 3, 0) == trust_in_words(0.0, 0, 0) == 0.0
+    assert trust_in_words([], 3, 0) == trust_in_words([], 0, 0) == trust_in_words([0.0], 1, 1) == 0.0
 
 
 # ---------------------------------------------------------------------- the floor of a model, and pieces
@@ -272,6 +284,13 @@ def test_the_floor_is_higher_where_no_word_was_found() -> None:
     assert reaches([low, low._replace(worded=True, similarity=0)], floor, hybrid=True)
     assert reaches([low, high], floor, hybrid=True)
     assert reaches([low], None, hybrid=True)
+
+
+def test_a_message_of_a_named_time_reaches_every_floor() -> None:
+    ranked = ranked_by([one(1, 0.02, day=3), one(5, 0.01, day=90)], trust=0.0, times=[Span(2 * DAY, 4 * DAY)])
+    assert [(found.seq, found.timely) for found in ranked] == [(1, True), (5, False)]
+    assert reaches(ranked, Floor(0.2, 0.3), hybrid=True)
+    assert not reaches(ranked[1:], Floor(0.2, 0.3), hybrid=True)
 
 
 def test_the_piece_is_that_of_both_searches() -> None:

@@ -381,3 +381,17 @@ def test_the_nearest_time_counts() -> None:
 def test_nearness_is_a_share(created_at: int, starts: list[tuple[int, int]]) -> None:
     spans = [Span(since, since + length) for since, length in starts]
     assert 0 <= nearness(created_at, spans) <= 1
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did we do between 22 May 2023 and 1 May 2023?",
+        "What did we do between May 2025 and March 2025?",
+        "What did we do between 2023 and 2019?",
+        "What did we plan for the summer of 2030?",
+        "And in winter 2027?",
+    ],
+)
+def test_a_range_that_ends_before_it_begins_and_a_season_to_come_are_no_times(question: str) -> None:
+    assert named(question) == []

@@ -136,6 +136,17 @@ def test_times_may_be_written_as_models_do(filled: Memory, invoke: Invoke, since
     assert "my dog is Nougat" in lines(found(filled, invoke, since=since))
 
 
+def test_a_day_lasts_to_its_end(filled: Memory, invoke: Invoke, middle: datetime) -> None:
+    day = f"{middle.astimezone(UTC):%Y-%m-%d}"
+    assert "my dog is Nougat" in lines(found(filled, invoke, since=day, until=day))
+
+
+@pytest.mark.parametrize("time", ["2026", "2026-05", "last week", ""])
+def test_what_is_no_time_comes_back_to_the_model_with_an_example(filled: Memory, invoke: Invoke, time: str) -> None:
+    for name in ("since", "until"):
+        assert "2026-05-03T18:00" in found(filled, invoke, **{name: time})
+
+
 def test_times_without_a_zone_are_utc_as_the_model_is_shown_them(
     filled: Memory, invoke: Invoke, middle: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
