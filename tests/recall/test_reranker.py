@@ -448,7 +448,8 @@ def test_what_a_function_changes_in_a_hit_changes_nothing(make: Make) -> None:
             hit.message.content = "spoilt"
         return [replace(hit, score=float("nan")) for hit in hits]
 
-    result = make(spoil).recall.search("red fox", resource_id="u", top_k=3)
+    result = make(spoil).recall.search("red fox", resource_id="ann", top_k=3)
+    assert len(result.hits) == 3
     assert all("red fox" in str(message.content) for message in result.messages)
     assert all(0 <= hit.score <= 1 for hit in result.hits)
 
@@ -458,4 +459,4 @@ def test_a_function_that_runs_out_of_hits_fails_at_once(make: Make) -> None:
         return [next(hit for hit in hits if hit.score > 2)]
 
     with pytest.raises(RerankerError, match="StopIteration"):
-        make(none_fits).recall.search("red fox", resource_id="u")
+        make(none_fits).recall.search("red fox", resource_id="ann")
