@@ -35,6 +35,7 @@ from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, i
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     NEAREST,
+    STANDING_OUT,
     Candidate,
     Ranked,
     floor_of,
@@ -139,7 +140,7 @@ def find_candidates(
         worded, trust = [], 0.0
         if words:
             worded = read(*columns(replies[1], scores=True, content=bool(fields)))
-            trust = trust_in_words([one[4] for one in worded], len(words), total_of(replies[1]))
+            trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
         known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
         if (now_known := named(question, known)) != meant:
             meant = now_known

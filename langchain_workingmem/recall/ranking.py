@@ -27,7 +27,8 @@ CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on Lo
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
-_STRANGE, _KNOWN, _STANDING_OUT, _FEW, _MANY = 0.16, 0.2, 20, 0.3, 0.4  # see `trust_in_words`
+STANDING_OUT = 20  # see `trust_in_words`
+_STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
 # message, author ("" when unnamed), similarity or BM25 score, number of the chunk, when it was stored (microseconds;
 # 0 where the question names no time). Bytes as in keys. A tuple, because a turn ranks hundreds.
@@ -91,7 +92,7 @@ def trust_in_words(scores: Sequence[float], number: int, matching: int) -> float
     if not best or not number:
         return 0.0
     share = best / number / math.log(2 + matching)
-    others = scores[_STANDING_OUT - 1] / best if len(scores) >= _STANDING_OUT else 0.0
+    others = scores[STANDING_OUT - 1] / best if len(scores) >= STANDING_OUT else 0.0
     known = (share - _STRANGE) / (_KNOWN - _STRANGE)
     alone = (_MANY - others) / (_MANY - _FEW)
     return min(1.0, max(0.0, known, alone))
@@ -126,8 +127,9 @@ def rank(
     similarities = [one[4] for one in found.values()]
     scores: dict[tuple[bytes, int], float] = {}
     for one in worded:
-        scores.setdefault(one[:2], one[4])
-        found.setdefault(one[:2], one)
+        if (key := one[:2]) not in scores:
+            scores[key] = one[4]
+            found.setdefault(key, one)
     if not found:
         return []
     threads, seqs, tokens, written_by, _, _, stored_at = zip(*found.values(), strict=True)
