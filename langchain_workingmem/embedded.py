@@ -1,6 +1,7 @@
 """A private Redis server with Search, for programs without a Redis to connect to."""
 
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -87,15 +88,18 @@ class EmbeddedRedis:
             if self._claim and not guardian.is_current(*self._claim):
                 self._give_up()  # the directory was removed
             fresh = self._claim is None
-            if self._claim is None:
-                wanted = self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
-                self._claim = server.claim(wanted, deadline)
-                self._release = weakref.finalize(self, os.close, self._claim[1])
+            wanted = self._given
             try:
+                if self._claim is None:
+                    wanted = self._given or Path(tempfile.mkdtemp(prefix="workingmem-"))
+                    self._claim = server.claim(wanted, deadline)
+                    self._release = weakref.finalize(self, os.close, self._claim[1])
                 socket_path = server.ensure_running(
                     self._claim[0], appendfsync=self._appendfsync, temporary=self._given is None, deadline=deadline
                 )
-            except BaseException:
+            except BaseException:  # Ctrl-C, too
+                if self._claim is None and wanted is not None and self._given is None:
+                    shutil.rmtree(wanted, ignore_errors=True)
                 if fresh:
                     self._give_up()
                 raise

