@@ -1,7 +1,9 @@
 """What the tests of the embedded server ask of its processes and of its files."""
 
+import contextlib
 import fcntl
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -92,9 +94,11 @@ def executable(path: Path, script: str) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port below those that the system gives away by itself, such as to the clients of other tests."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
+            return int(probe.getsockname()[1])
 
 
 class BareServers:
