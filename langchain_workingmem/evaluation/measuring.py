@@ -13,7 +13,6 @@ import numpy as np
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.evaluation.figures import Measured
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.options import RecallArguments
 from langchain_workingmem.users import header
 
 if TYPE_CHECKING:
@@ -132,10 +131,8 @@ class Bench:
 
 
 def search(memory: Memory, resource: Resource, question: Question, **limits: Any) -> RecallResult:
-    """Search as a program does."""
-    if "now" in RecallArguments.__optional_keys__:  # the one line where the date of a question becomes the present
-        limits["now"] = question.date
-    return memory.recall.search(question.text, resource_id=resource.id, **limits)
+    """Search as a program does at the date of the question."""
+    return memory.recall.search(question.text, resource_id=resource.id, now=question.date, **limits)
 
 
 def tokens_of(message: BaseMessage) -> int:
