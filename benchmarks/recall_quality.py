@@ -41,7 +41,7 @@ from common import row
 from langchain_core.embeddings import Embeddings
 from tqdm import tqdm
 
-from langchain_workingmem import HybridWeights, RecallOptions
+from langchain_workingmem import HybridWeights, IndexOptions, RecallOptions
 from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
@@ -238,6 +238,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--floor", type=floor, help="of --turn, in place of the model's own: 0.22,0.3")
     parser.add_argument("--weights", type=weights, default=HybridWeights(), help="of hybrid: neighbours=0,length=0")
+    parser.add_argument("--dtype", help="number type of the vectors; int8 needs Redis 8, see WORKINGMEM_REDIS_SERVER")
     parser.add_argument("--no-names", dest="names", action="store_false", help="leave the names of speakers out")
     parser.add_argument("--grid", help=f"values of top_k x values of message_range ({GRID}; with --turn 4x1)")
     parser.add_argument("--limit", type=int, default=0, help="about so many questions of each file")
@@ -259,7 +260,7 @@ def main() -> None:
     variants = [
         Variant(
             label=search,
-            options=RecallOptions(search=search, weights=args.weights),
+            options=RecallOptions(search=search, weights=args.weights, index=IndexOptions(dtype=args.dtype)),
             top_k=tuple(args.top_k),
             ranges=tuple((number, number) for number in args.ranges),
         )

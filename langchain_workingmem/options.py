@@ -22,6 +22,7 @@ Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
+NumberType: TypeAlias = Literal["float32", "float16", "int8"]
 T = TypeVar("T")
 # A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
 Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
@@ -176,12 +177,13 @@ class IndexOptions:
 
     "flat" compares with every message of the resource. It is exact, writes at a sixteenth of the cost of "hnsw", and is
     faster up to about 100,000 messages of one resource (0.21 against 0.34 ms at 50,000 messages of 100 resources).
-    "float16" halves the memory.
+    "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall.md says what they find. "int8" needs Redis 8
+    (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
     """
 
     algorithm: Literal["flat", "hnsw"] = "flat"
     distance: Literal["cosine", "ip", "l2"] = "cosine"
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: NumberType | None = None  # None: that of the existing index; float16 for a new one
     m: int = 16  # hnsw: links of a node
     ef_construction: int = 200  # hnsw: candidates while building
     ef_runtime: int = 10  # hnsw: candidates while searching
@@ -189,15 +191,18 @@ class IndexOptions:
     def __post_init__(self) -> None:
         one_of(self.algorithm, ("flat", "hnsw"), "algorithm")
         one_of(self.distance, ("cosine", "ip", "l2"), "distance")
-        one_of(self.dtype, ("float32", "float16"), "dtype")
+        if self.dtype is not None:
+            one_of(self.dtype, get_args(NumberType), "dtype")
+        if self.dtype == "int8" and self.distance != "cosine":
+            raise OptionError(f"dtype='int8' with distance={self.distance!r}", remedy="use distance='cosine'")
         for name, most in (("m", MOST_LINKS), ("ef_construction", MOST_CANDIDATES), ("ef_runtime", MOST_CANDIDATES)):
             at_most(at_least(getattr(self, name), 1, name), most, name)
 
-    def attributes(self, dims: int) -> dict[str, Any]:
-        """Describe the vector field in the terms of redisvl."""
+    def attributes(self, dims: int, existing: NumberType = "float16") -> dict[str, Any]:
+        """Describe the vector field in the terms of redisvl; the number type is the `existing` one unless one was passed."""
         own = ("m", "ef_construction", "ef_runtime") if self.algorithm == "hnsw" else ()
-        found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance, "datatype": self.dtype}
-        return found | {name: getattr(self, name) for name in own}
+        found = {"dims": dims, "algorithm": self.algorithm, "distance_metric": self.distance}
+        return found | {"datatype": self.dtype or existing} | {name: getattr(self, name) for name in own}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -227,7 +227,7 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
     settings = json.loads(stored)
     index = yield from _index("vectors index", state.keys.vectors_index, settings["dims"])
     model = (yield from _model(state, settings)) if state.recall else []
-    return [*index, *model, *(yield from _coverage(state, settings["dims"]))]
+    return [*index, *model, *(yield from _coverage(state, settings))]
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
@@ -236,7 +236,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     except (EmbeddingError, OptionError) as error:
         return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
     try:
-        state.check_index_settings(settings, state.index_settings(dims))
+        state.check_index_settings(settings, dims)
     except (EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", str(error), _REINDEX)]
     if settings["model"] != state.model:
@@ -245,7 +245,7 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     return [_found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
 
 
-def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
+def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
     name = state.keys.threads_index
     newest = sorted_search(
@@ -270,7 +270,9 @@ def _coverage(state: MemoryState, dims: int) -> Plan[list[Finding]]:
     looked = "all" if is_exact else "a sample, the newest"
     where = f"of {digests.total():,} messages ({looked})"
     if state.recall:
-        lacking = digests.total() - digests[state.index_digest(dims)]
+        dims = settings["dims"]
+        dtype = state.index_settings(dims, settings)["datatype"]
+        lacking = digests.total() - digests[state.index_digest(dims, dtype)]
         message = f"{lacking:,} {where} lack vectors of the present settings"
     else:
         lacking = digests[""]

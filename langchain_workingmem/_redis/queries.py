@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.errors import RedisReplyError
-    from langchain_workingmem.options import IndexOptions
+    from langchain_workingmem.options import NumberType
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
 _WORD = re.compile(r"\w+")
@@ -62,13 +62,13 @@ def threads_schema(keys: Keys) -> Command:
     return create_index(keys.threads_index, fields, keys.thread_prefix)
 
 
-def vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
-    """Build FT.CREATE for the index of vectors."""
+def vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
+    """Build FT.CREATE for the index of vectors with these attributes of redisvl."""
     fields: list[dict[str, Any]] = [
         *_tags("resource", "thread", "role", "labels"),
         {"name": "created_at", "type": "numeric"},
         {"name": "text", "type": "text"},
-        {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
+        {"name": "vector", "type": "vector", "attrs": attributes},
     ]
     return create_index(keys.vectors_index, fields, keys.vector_prefix)
 
@@ -84,12 +84,12 @@ def items_schema(keys: Keys) -> Command:
     return create_index(keys.items_index, fields, keys.item_prefix)
 
 
-def item_vectors_schema(keys: Keys, options: IndexOptions, dims: int) -> Command:
+def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
     fields: list[dict[str, Any]] = [
         *_tags("within", "labels"),
         {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
-        {"name": "vector", "type": "vector", "attrs": options.attributes(dims)},
+        {"name": "vector", "type": "vector", "attrs": attributes},
     ]
     return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
 
@@ -107,17 +107,23 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 # ---------------------------------------------------------------------- queries
 
 
-def pack(vectors: np.ndarray[Any, Any], dtype: str) -> list[bytes]:
-    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type."""
+def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
+    """Convert vectors to bytes for the index; `EmbeddingError` if a number does not fit into its type.
+
+    For cosine only the direction counts, so a vector may use the whole range of a small type.
+    """
     import numpy as np
 
+    if dtype != "float32" and distance == "cosine":
+        longest = np.abs(vectors).max(axis=1, keepdims=True)
+        vectors = vectors / np.where(longest == 0, 1, longest)
     with np.errstate(over="ignore"):
-        packed = vectors.astype(dtype)
+        packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
     if not np.isfinite(packed).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )
-    return [row.tobytes() for row in packed]
+    return [row.tobytes() for row in packed.astype(dtype, copy=False)]
 
 
 def build_filter(
@@ -165,14 +171,12 @@ def _equals(value: Any) -> list[Any]:
 
 
 def vector_search(
-    index: str, vector: bytes, where: FilterExpression, depth: int, dtype: str, fields: Sequence[str] = ()
+    index: str, vector: bytes, where: FilterExpression, depth: int, fields: Sequence[str] = ()
 ) -> Command:
     """Build a search for the `depth` nearest vectors; it returns the fields and the distance."""
     from redisvl.query import VectorQuery
 
-    query = VectorQuery(
-        vector, "vector", return_fields=list(fields), filter_expression=where, num_results=depth, dtype=dtype
-    )
+    query = VectorQuery(vector, "vector", return_fields=list(fields), filter_expression=where, num_results=depth)
     return _search(index, query.query, "PARAMS", 2, "vector", vector)
 
 
@@ -282,14 +286,15 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
 def similarity(fields: Any, distance: str) -> float:
     """Convert Redis's distance to a similarity from 0 to 1, or above 1 with `ip` for long vectors.
 
-    cosine and ip: Redis returns 1 - product; negative similarities become 0. l2: Redis returns the squared distance d,
-    which becomes 1 / (1 + d). A zero vector has similarity 0.
+    cosine and ip: Redis returns 1 - product; negative similarities become 0, and what float16 lets a cosine exceed 1
+    is cut off. l2: Redis returns the squared distance d, which becomes 1 / (1 + d). A zero vector has similarity 0.
     """
     if not fields:
         return 0.0
     is_alone = isinstance(fields, list) and len(fields) == 2  # no other field was requested
     seen = float(fields[1] if is_alone else as_dict(fields)[b"vector_distance"])
-    return max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # max() returns 0 for NaN
+    found = max(0.0, 1 / (1 + seen) if distance == "l2" else 1 - seen)  # max() returns 0 for NaN
+    return 1.0 if found > 1 and distance == "cosine" else found
 
 
 def is_stale(error: RedisReplyError) -> bool:

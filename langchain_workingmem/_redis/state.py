@@ -11,19 +11,29 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.process_cache import Recent, ShownToModel
-from langchain_workingmem._redis.queries import is_stale, threads_schema, vectors_schema
-from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisCapabilityError, RedisReplyError
+from langchain_workingmem._redis.queries import is_stale, pack, threads_schema, vectors_schema
+from langchain_workingmem.errors import (
+    EmbeddingError,
+    EmbeddingSizeError,
+    OptionError,
+    RedisCapabilityError,
+    RedisReplyError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy as np
+
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem.options import IndexOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import IndexOptions, NumberType, RecallOptions, TitleOptions, WorkingMemoryOptions
 
 _RESOURCES = 10_000  # whose authors are remembered
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
+# what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
+NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +50,7 @@ class MemoryState(ShownToModel):
     layout_known: bool = False  # the storage layout was checked
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
+    dtype: NumberType = "float16"  # of its numbers, likewise
     titling: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
     title_warning_logged: bool = False  # the warning that no model can make titles was logged
@@ -47,7 +58,7 @@ class MemoryState(ShownToModel):
     authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
     # how a caller's messages differ from the thread, by thread and words of the question, until the turn is saved
     branches: Recent[tuple[str, str], Any] = field(default_factory=Recent)
-    _digests: dict[int, str] = field(default_factory=dict)
+    _digests: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property
     def recalling(self) -> RecallOptions:
@@ -75,14 +86,18 @@ class MemoryState(ShownToModel):
         """Return the ttl as a field of a thread."""
         return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
-    def index_digest(self, dims: int) -> str:
+    def index_digest(self, dims: int, dtype: NumberType | None = None) -> str:
         """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
-        if dims not in self._digests:
+        key = (dims, dtype or self.dtype)
+        if key not in self._digests:
             recall = self.recalling
-            roles, filterable = sorted(recall.roles), sorted(recall.filterable)
-            settings = [self.model, dims, recall.index.dtype, recall.chunk_tokens, roles, filterable]
-            self._digests[dims] = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
-        return self._digests[dims]
+            settings = [self.model, *key, recall.chunk_tokens, sorted(recall.roles), sorted(recall.filterable)]
+            self._digests[key] = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
+        return self._digests[key]
+
+    def pack(self, vectors: np.ndarray[Any, Any]) -> list[bytes]:
+        """Convert vectors to the number type of the index, which `vectors_ready` has found out."""
+        return pack(vectors, self.dtype, self.index.distance)
 
     def note_authors(self, resource_id: str, seen: set[str]) -> frozenset[str]:
         """Remember authors of a resource, and return all that are known."""
@@ -128,7 +143,7 @@ class MemoryState(ShownToModel):
             stored = yield from register_index_settings(self.keys.vectors_settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
-            self.check_index_settings(stored, wanted)
+            self.check_index_settings(stored, dims)
             if stored["model"] != self.model:
                 _log.warning(
                     "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall "
@@ -137,19 +152,35 @@ class MemoryState(ShownToModel):
                     self.model,
                 )
             if self.create:
-                yield from ensure_index(vectors_schema(self.keys, self.index, dims))
-            self.dims = dims
+                yield from self._ensure_vectors_index(stored)
+            self.dims, self.dtype = dims, stored["datatype"]
         elif dims != self.dims:
             self._refuse(self.dims, dims)
 
-    def index_settings(self, dims: int) -> dict[str, Any]:
-        """Return the model and options of the vector index."""
-        return {"model": self.model, **self.index.attributes(dims)}
+    def _ensure_vectors_index(self, settings: Mapping[str, Any]) -> Plan[None]:
+        attributes = {name: value for name, value in settings.items() if name != "model"}
+        try:
+            yield from ensure_index(vectors_schema(self.keys, attributes))
+        except RedisReplyError as error:
+            # where the engine does not know the type, its refusal begins with no code
+            if attributes["datatype"] != "int8" or error.code.isupper():
+                raise
+            yield from send(("DEL", self.keys.vectors_settings))
+            raise RedisCapabilityError(
+                f"the server has no vectors of int8 ({error})",
+                remedy="use IndexOptions(dtype='float16'), or Redis 8",
+            ) from error
 
-    def check_index_settings(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-        """Raise if an index of the stored settings does not fit the wanted ones; the model's name may differ."""
-        if stored["dims"] != wanted["dims"]:
-            self._refuse(stored["dims"], wanted["dims"])
+    def index_settings(self, dims: int, stored: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the model and options of the vector index, which keeps its number type unless one is passed."""
+        kept = (stored["datatype"],) if stored else ()
+        return {"model": self.model, **self.index.attributes(dims, *kept)}
+
+    def check_index_settings(self, stored: dict[str, Any], dims: int) -> None:
+        """Raise if an index of the stored settings does not fit the options; the model's name may differ."""
+        wanted = self.index_settings(dims, stored)
+        if stored["dims"] != dims:
+            self._refuse(stored["dims"], dims)
         changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
         if changed:
             raise OptionError(
@@ -169,14 +200,21 @@ class MemoryState(ShownToModel):
     def rebuild_index(self) -> Plan[int]:
         """Create the vector index for the options and the model; drop one with other settings."""
         dims = yield from probe_dimensions()
-        wanted = self.index_settings(dims)
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
-        if stored and json.loads(stored) != wanted:
+        before = json.loads(stored) if stored else None
+        wanted = self.index_settings(dims, before)
+        if before not in (None, wanted):
             # the documents stay until their messages are embedded again
             yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
             yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
         self.dims = None
-        yield from self.vectors_ready(dims)
+        try:
+            yield from self.vectors_ready(dims)
+        except RedisCapabilityError:
+            if before is not None:  # the index as it was
+                yield from send(("SET", self.keys.vectors_settings, stored))
+                yield from self._ensure_vectors_index(before)
+            raise
         return dims
 
 

@@ -19,10 +19,11 @@ from langchain_workingmem._redis.codec import (
     is_storable,
 )
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.queries import pack, read_cursor
+from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
+from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
-from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, IdError, OptionError
+from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
@@ -140,9 +141,9 @@ def write_messages(
         try:
             found = yield Embed(texts)
             yield from state.vectors_ready(found.shape[1])
-            vectors = pack(found, state.index.dtype)
+            vectors = state.pack(found)
             digest = state.index_digest(found.shape[1])
-        except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+        except NO_VECTORS as error:
             failure, digest = error, ""
     arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)

@@ -46,7 +46,7 @@ class Vectors:
 
     dims: int | None = None  # None: the size that the model gives
     paths: tuple[str, ...] = ("$",)
-    options: IndexOptions = field(default_factory=IndexOptions)
+    options: IndexOptions = field(default_factory=lambda: IndexOptions(dtype="float32"))
 
     def texts(self, value: Mapping[str, Any], index: Sequence[str] | Literal[False] | None) -> list[str]:
         """Return the texts of a value to embed, without blank ones, whose vectors have no direction."""
@@ -91,7 +91,7 @@ class StoreState:
                 seen = f"the store's vectors were indexed with {stored}, index= asks for {wanted}"
                 raise OptionError(seen, remedy="use the settings of the index")
             if self.create:
-                yield from ensure_index(item_vectors_schema(self.keys, self.vectors.options, dims))
+                yield from ensure_index(item_vectors_schema(self.keys, wanted))
             self.dims = dims
         self.is_ready = True
 
@@ -107,7 +107,7 @@ class StoreState:
         vectors = yield Embed(texts, query)
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
-        return pack(vectors[np.any(vectors, axis=1)], "float32")
+        return pack(vectors[np.any(vectors, axis=1)], "float32", "")
 
     def _other_size(self, expected: int, actual: int) -> EmbeddingSizeError:
         name = self.keys.item_vectors_index
@@ -137,7 +137,7 @@ def _vectors_of(index: IndexConfig) -> Vectors:
         _log.warning("index: %s is for other stores and not used here", ", ".join(unused))
     # LangGraph's SqliteStore calls them "text_fields"
     paths = check_paths(given.get("fields") or given.get("text_fields") or ["$"], "index['fields']")
-    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance])))
+    return Vectors(dims, paths, IndexOptions(distance=cast("Any", _DISTANCES[distance]), dtype="float32"))
 
 
 def below(namespace: Sequence[str]) -> FilterExpression:

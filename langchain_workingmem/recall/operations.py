@@ -16,7 +16,6 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
-    pack,
     similarity,
     total_of,
     vector_search,
@@ -51,6 +50,8 @@ from langchain_workingmem.threads import get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import numpy as np
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -91,12 +92,12 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     return (yield from fetch_hits(state, query, ranked))
 
 
-def embed_query(state: MemoryState, text: str) -> Plan[bytes]:
-    """Embed a query in the number type of the index."""
+def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
+    """Embed a query, and check that the index fits its vector."""
     found = yield Embed([to_utf8(text)], query=True)
     yield from state.ready()
     yield from state.vectors_ready(found.shape[1])
-    return pack(found, state.index.dtype)[0]
+    return found  # type: ignore[no-any-return]
 
 
 def find_candidates(
@@ -109,7 +110,7 @@ def find_candidates(
     embedding when the candidates show that the query names an author who was unknown before.
     """
     options = state.recalling
-    hybrid, distance, dtype = options.search == "hybrid", options.index.distance, options.index.dtype
+    hybrid, distance = options.search == "hybrid", options.index.distance
     where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     # the first reading of a time imports its library
@@ -123,17 +124,20 @@ def find_candidates(
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     meant = named(question, state.authors.get(owner) or ())
     vector = yield from embed_query(state, in_first_person(question, meant))
-    dims = len(vector) // (2 if dtype == "float16" else 4)
     others: list[Any] | None = None
 
     while True:
         words = words_of(without(question, meant)) if hybrid else []
-        searches = [vector_search(name, vector, where, depth, dtype, fields)]
-        if words:
-            searches.append(word_search(name, words, where, depth, fields))
-        sending = partial(send, *searches, *(beside if others is None else ()))
-        replies = yield from search_with_repair(sending, partial(state.refresh, dims), create=state.create)
-        others = replies[len(searches) :] if others is None else others
+        after = [word_search(name, words, where, depth, fields)] if words else []
+        more = (*after, *(beside if others is None else ()))
+
+        def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
+            # packed anew after a repair, which may find an index of another number type
+            return send(vector_search(name, state.pack(vector)[0], where, depth, fields), *more)
+
+        heal = partial(state.refresh, vector.shape[1])
+        replies = yield from search_with_repair(search, heal, create=state.create)
+        others = replies[1 + len(after) :] if others is None else others
         keys, _, rows = columns(replies[0])
         similarities = [similarity(row, distance) for row in rows]
         near = read(keys, similarities, rows)

@@ -13,10 +13,11 @@ from langchain_workingmem._redis.access import owner_tag, run_script, script_err
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError, OptionError, RedisReplyError
+from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import fetch_hits, find_candidates
@@ -109,7 +110,7 @@ def gather(
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
             return (yield from plan)
-        except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+        except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)

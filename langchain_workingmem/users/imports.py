@@ -15,10 +15,9 @@ from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
 from langchain_workingmem._redis.access import check_owner, guarded_write, run_script
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
+from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
-    EmbeddingError,
-    EmbeddingSizeError,
     OptionError,
     ThreadNotFoundError,
     ThreadOwnershipError,
@@ -91,7 +90,7 @@ def load(
     with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
         reader = yield from _check_records(Reader(state, resource_id, namespaces), source, file)
         yield from _check_owners(state, reader)
-        with suppress(EmbeddingError, EmbeddingSizeError, OptionError):  # messages can be embedded later
+        with suppress(*NO_VECTORS):  # messages can be embedded later
             yield from state.setup()
         writer = _Writer(state, reader.owner)
         file.seek(0)
@@ -102,7 +101,7 @@ def load(
         for thread_id in writer.bare if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
                 yield from reindex_messages(state, reader.owner, thread_id)
-    except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+    except NO_VECTORS as error:
         note = "everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them"
         if core.on_error == "raise":
             error.add_note(note)
@@ -220,7 +219,7 @@ class _Writer:
             return False
         import numpy as np
 
-        dtype = np.dtype(state.index.dtype)
+        dtype = np.dtype(state.dtype)
         return all(
             len(vector) == state.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
             for vector in step.vectors

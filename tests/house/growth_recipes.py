@@ -347,16 +347,14 @@ RECIPES: dict[str, Recipe] = {
         unicode.stored_quote(f"{t}\u200b", "not there"),
     ),
     "_redis.queries.read_cursor": search_cursor,
-    "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "float32"),
+    "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "int8", "cosine"),
     "_redis.queries.build_filter": lambda t: (
         search.build_filter(
             resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}
         ),
         search.build_filter(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
     ),
-    "_redis.queries.vector_search": lambda t: search.vector_search(
-        "i", t.encode(errors="replace"), EVERY, 5, "float32", ["a"]
-    ),
+    "_redis.queries.vector_search": lambda t: search.vector_search("i", t.encode(errors="replace"), EVERY, 5, ["a"]),
     "_redis.queries.words_of": search.words_of,
     "_redis.queries.word_search": lambda t: search.word_search("i", t, EVERY, 5),
     "_redis.queries.aggregate": lambda t: search.aggregate(

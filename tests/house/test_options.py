@@ -20,7 +20,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (recall.top_k, recall.message_range, recall.scope, recall.threshold) == (4, 1, "resource", None)
     assert (recall.roles, recall.embedding_cache_size, recall.filterable) == (("human", "ai"), 1000, ())
     assert (index.algorithm, index.distance, index.dtype, index.m, index.ef_construction) == (
-        *("flat", "cosine", "float32", 16, 200),
+        *("flat", "cosine", None, 16, 200),
     )
     assert recall.index == index
     assert recall.reranker is None
@@ -81,7 +81,8 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: RecallOptions(filterable="topic"), ["filterable='topic'", "list of metadata keys"]),
         (lambda: IndexOptions(algorithm="svs"), ["algorithm='svs'", "'flat'", "'hnsw'"]),  # type: ignore[arg-type]
         (lambda: IndexOptions(distance="dot"), ["distance='dot'", "'cosine'"]),  # type: ignore[arg-type]
-        (lambda: IndexOptions(dtype="int8"), ["dtype='int8'", "'float32'"]),  # type: ignore[arg-type]
+        (lambda: IndexOptions(dtype="int4"), ["dtype='int4'", "'float32'", "'int8'"]),  # type: ignore[arg-type]
+        (lambda: IndexOptions(dtype="int8", distance="ip"), ["dtype='int8'", "distance='cosine'"]),
         (lambda: IndexOptions(m=0), ["m=0", "int of at least 1"]),
         (lambda: IndexOptions(ef_runtime=1.5), ["ef_runtime=1.5", "int of at least 1"]),  # type: ignore[arg-type]
     ],
@@ -156,5 +157,8 @@ def test_index_options_describe_the_vector_field() -> None:
         "distance_metric": "ip",
         "datatype": "float16",
     }
+    assert IndexOptions().attributes(8)["datatype"] == "float16"
+    assert IndexOptions().attributes(8, "int8")["datatype"] == "int8"
+    assert IndexOptions(dtype="float32").attributes(8, "int8")["datatype"] == "float32"
     hnsw = IndexOptions(algorithm="hnsw", m=4, ef_construction=5, ef_runtime=6).attributes(8)
     assert (hnsw["m"], hnsw["ef_construction"], hnsw["ef_runtime"]) == (4, 5, 6)

@@ -216,7 +216,7 @@ def test_with_on_error_log_an_index_that_was_built_otherwise_costs_the_recall_on
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     seed(bench.recalling(), "one", "two")
-    other = bench.recalling(recall=RecallOptions(index=IndexOptions(dtype="float16")))
+    other = bench.recalling(recall=RecallOptions(index=IndexOptions(dtype="float32")))
     model = Scripted.says("four")
     agent = create_agent(model, [], middleware=[MemoryMiddleware(other, on_error="log")])
     with caplog.at_level(logging.WARNING, "langchain_workingmem"):

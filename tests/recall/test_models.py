@@ -261,7 +261,7 @@ OTHER_INDEXES: list[dict[str, Any]] = [
     {"algorithm": "hnsw", "m": 32, "ef_construction": 64},
     {"distance": "ip"},
     {"distance": "l2"},
-    {"dtype": "float16"},
+    {"dtype": "float32"},
     {"algorithm": "hnsw", "dtype": "float16", "distance": "l2"},
 ]
 

@@ -1,0 +1,193 @@
+"""The number types of vectors: a new index takes float16, an existing one keeps its own, and int8 needs an engine that has it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embeddings import WordEmbeddings
+from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
+
+pytestmark = pytest.mark.both_faces
+SIZES = {"float32": 4, "float16": 2, "int8": 1}
+
+
+def of_type(make_memory: Make, dtype: Any, **index: Any) -> Memory:
+    return make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=IndexOptions(dtype=dtype, **index)))
+
+
+def sizes(raw: Any, prefix: str, thread: str = "*") -> set[int]:
+    """The bytes of a number in the stored vectors."""
+    return {raw.hstrlen(key, "vector") // 64 for key in vectors(raw, prefix, thread)}
+
+
+@pytest.fixture(scope="session")
+def has_int8(server: EmbeddedRedis) -> bool:
+    name = uuid4().hex
+    field = ("VECTOR", "FLAT", 6, "TYPE", "INT8", "DIM", 8, "DISTANCE_METRIC", "COSINE")
+    with redis.Redis.from_url(server.url) as client:
+        bare: Any = client
+        try:
+            bare.execute_command("FT.CREATE", name, "PREFIX", 1, name, "SCHEMA", "vector", *field)
+        except redis.ResponseError:
+            return False
+        bare.execute_command("FT.DROPINDEX", name)
+    return True
+
+
+@pytest.fixture
+def with_int8(has_int8: bool) -> None:
+    if not has_int8:
+        pytest.skip("this engine has no vectors of int8")
+
+
+@pytest.fixture
+def without_int8(has_int8: bool) -> None:
+    if has_int8:
+        pytest.skip("this engine has vectors of int8")
+
+
+# ---------------------------------------------------------------------- which type an index has
+
+
+def test_a_new_index_takes_two_bytes_for_a_number(memory: Memory, raw: Any, prefix: str) -> None:
+    say(memory, *FRUIT)
+    assert sizes(raw, prefix) == {2}
+    assert len(found(memory)) == 5
+
+
+def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make, raw: Any, prefix: str) -> None:
+    say(of_type(make_memory, "float32"), *FRUIT)
+    usual = of_type(make_memory, None)
+    assert len(found(usual)) == 5
+    say(usual, "cherry tart", thread="later")
+    assert heal(usual) == 0
+    assert sizes(raw, prefix) == {4}
+    assert len(found(usual)) == 6
+    assert usual.doctor().level == "ok"
+    changed = of_type(make_memory, "float16")
+    with pytest.raises(OptionError, match=r"float32.*reindex"):
+        found(changed)
+    assert heal(changed) == 6
+    assert sizes(raw, prefix) == {2}
+    assert len(found(changed)) == 6
+
+
+def test_a_memory_goes_on_when_another_one_changes_the_type(make_memory: Make, raw: Any, prefix: str) -> None:
+    memory = of_type(make_memory, None)
+    say(memory, *FRUIT)
+    assert len(found(memory)) == 5
+    heal(of_type(make_memory, "float32"))
+    assert len(found(memory)) == 5
+    say(memory, "cherry tart", thread="later")
+    assert sizes(raw, prefix) == {4}
+    assert len(found(memory)) == 6
+
+
+class Scaled(WordEmbeddings):
+    """Gives vectors of another length; their direction is the same."""
+
+    factor = 1.0
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[number * self.factor for number in row] for row in super().embed_documents(texts)]
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_a_cosine_does_not_depend_on_the_length_of_vectors(
+    request: pytest.FixtureRequest, make_memory: Make, dtype: Any, factor: float
+) -> None:
+    if dtype == "int8":
+        request.getfixturevalue("with_int8")
+    model = Scaled()
+    model.factor = factor
+    memory = make_memory(embeddings=model, recall=RecallOptions(search="semantic", index=IndexOptions(dtype=dtype)))
+    say(memory, *FRUIT)
+    best = memory.recall.search("cherry cake slice", resource_id="ann", top_k=5).hits
+    assert best[0].message.id == "t-2"
+    assert best[0].similarity == pytest.approx(1, abs=0.001)
+    assert best[1].similarity < 0.9
+
+
+# ---------------------------------------------------------------------- int8
+
+
+@pytest.mark.usefixtures("with_int8")
+@pytest.mark.parametrize("algorithm", ["flat", "hnsw"])
+def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, prefix: str, algorithm: Any) -> None:
+    memory = of_type(make_memory, "int8", algorithm=algorithm)
+    say(memory, *FRUIT, "")
+    assert sizes(raw, prefix) == {1}
+    hits = memory.recall.search("cherry cake slice", resource_id="ann", top_k=5).hits
+    assert hits[0].message.id == "t-2"
+    assert hits[0].similarity == pytest.approx(1, abs=0.01)
+    assert len(found(of_type(make_memory, None, algorithm=algorithm))) == 5
+    assert memory.doctor().level == "ok"
+
+
+@pytest.mark.usefixtures("with_int8")
+def test_vectors_of_int8_are_exported_and_imported(make_memory: Make, prefix: str, raw: Any) -> None:
+    memory = of_type(make_memory, "int8")
+    say(memory, *FRUIT)
+    records = list(memory.users.export("ann", vectors=True))
+    model = WordEmbeddings()
+    recall = RecallOptions(index=IndexOptions(dtype="int8"))
+    other = make_memory(embeddings=model, recall=recall, key_prefix=f"{prefix}:other")
+    other.users.load(records)
+    assert sizes(raw, f"{prefix}:other") == {1}
+    assert len(found(other)) == 5
+    assert not any("cherry cake slice" in text for call in model.calls for text in call)
+
+
+@pytest.mark.usefixtures("with_int8")
+def test_reindex_changes_to_int8_and_back(make_memory: Make, raw: Any, prefix: str) -> None:
+    for dtype in ("float32", "int8", "float16"):
+        memory = of_type(make_memory, dtype)
+        if dtype == "float32":
+            say(memory, *FRUIT)
+        assert heal(memory) == (0 if dtype == "float32" else 5)
+        assert sizes(raw, prefix) == {SIZES[dtype]}
+        assert len(found(memory)) == 5
+
+
+@pytest.mark.usefixtures("without_int8")
+def test_where_the_engine_has_no_int8_the_message_is_stored_and_the_remedy_named(make_memory: Make) -> None:
+    memory = of_type(make_memory, "int8")
+    with pytest.raises(RedisCapabilityError, match="float16"):
+        say(memory, "cherry")
+    assert stored(memory) == {"t-0"}
+    with pytest.raises(RedisCapabilityError, match="float16"):
+        found(memory)
+    usual = of_type(make_memory, None)  # nothing of the attempt is left
+    assert heal(usual) == 1
+    assert ids(usual.recall.search("cherry", resource_id="ann")) == {"t-0"}
+
+
+@pytest.mark.usefixtures("without_int8")
+def test_reindex_to_a_type_that_the_engine_lacks_leaves_the_index_as_it_was(make_memory: Make, memory: Memory) -> None:
+    say(memory, *FRUIT)
+    with pytest.raises(RedisCapabilityError, match="float16"):
+        heal(of_type(make_memory, "int8"))
+    assert len(found(memory)) == 5
+    assert len(found(of_type(make_memory, None))) == 5
+    assert memory.doctor().level == "ok"
+
+
+@pytest.mark.usefixtures("without_int8")
+def test_with_on_error_log_a_turn_goes_without_vectors_of_int8(
+    make_memory: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = RecallOptions(index=IndexOptions(dtype="int8"))
+    memory = make_memory(embeddings=WordEmbeddings(), recall=options, on_error="log")
+    context = memory.context("hello", thread_id="t", resource_id="ann")
+    memory.save_turn([HumanMessage("hello", id="1")], thread_id="t", resource_id="ann")
+    assert [message.content for message in context.messages] == ["hello"]
+    assert stored(memory) == {"1"}
+    assert "int8" in caplog.text
