@@ -100,8 +100,9 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 
     schema = IndexSchema.from_dict({"index": {"name": name}, "fields": fields})
     arguments = [argument for field in schema.redis_fields for argument in field.redis_args()]
-    stop_words = ("STOPWORDS", len(STOP_WORDS), *STOP_WORDS)
-    return ("FT.CREATE", name, "ON", "HASH", "PREFIX", len(prefixes), *prefixes, *stop_words, "SCHEMA", *arguments)
+    # BM25 does not read where in a text a word stands: without it a message takes about 100 bytes less
+    texts = ("NOOFFSETS", "STOPWORDS", len(STOP_WORDS), *STOP_WORDS)
+    return ("FT.CREATE", name, "ON", "HASH", "PREFIX", len(prefixes), *prefixes, *texts, "SCHEMA", *arguments)
 
 
 # ---------------------------------------------------------------------- queries
