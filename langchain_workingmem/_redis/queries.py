@@ -43,6 +43,7 @@ STOP_WORDS = [
 ]
 # fmt: on
 _NOT_SOUGHT = frozenset(STOP_WORDS)
+_STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
 
 # ---------------------------------------------------------------------- indexes
@@ -294,8 +295,7 @@ def similarity(fields: Any, distance: str) -> float:
 
 def is_stale(error: RedisReplyError) -> bool:
     """Tell whether a search failed because the index was dropped, or rebuilt for another model."""
-    text = str(error).lower()
-    return "no such index" in text or "unknown index" in text or "blob size" in text
+    return error.code in _STALE
 
 
 def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
