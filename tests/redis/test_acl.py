@@ -181,7 +181,7 @@ def test_a_server_that_forgot_the_scripts_gets_them_again(grant: Grant, make_mem
 
 def test_the_command_is_refused_until_a_password_stands_in_it(raw: Any, prefix: str) -> None:
     command = set_user(prefix, Keys(prefix))
-    with pytest.raises(redis.ResponseError, match="password hash"):
+    with pytest.raises(redis.ResponseError):
         raw.execute_command(*command.split())
     raw.execute_command(*command.replace("SHA256-OF-THE-PASSWORD", "0" * 64).split())
     assert raw.acl_deluser(prefix) == 1
