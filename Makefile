@@ -5,8 +5,15 @@ LOWEST := .venv-lowest
 TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tests/engine/test_connections.py \
 	tests/engine/test_replies.py tests/faces/test_nodes.py tests/faces/test_retriever.py tests/house/test_both_faces.py \
 	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/tools/test_tools.py
+# what an engine decides, without what mostly computes or waits for processes
+COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py redis/test_codec.py redis/test_fuzz.py \
+	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
+DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/turn/test_recall.py \
+	tests/engine/test_wordings.py tests/engine/test_server_faults.py tests/engine/test_connections.py \
+	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py tests/cli/test_doctor.py \
+	$(addprefix --ignore=tests/,$(COMPUTED))
 
-.PHONY: quickstart chat test coverage test-lowest nightly check lint type docs docs-serve format notebooks dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest nightly check lint type docs docs-serve format notebooks dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -24,6 +31,9 @@ coverage: test  ## the same, and says which lines of the package no test runs; f
 test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the lowest versions that pyproject.toml allows
 	@# redis-py 7.4 by itself cannot speak RESP3 over a Unix socket, as these borrowed clients do
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning -k "not borrowed_clients" $(TOUCHING)
+
+test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
+	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
 
 nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
@@ -97,4 +107,4 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(LOWEST) .engines .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

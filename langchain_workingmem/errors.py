@@ -185,12 +185,41 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
+# The only place that knows how servers word the errors that this package acts upon. Search writes a code in front of them
+# since 8.8; an older version has the code by its words. No server has a code for the last two, so theirs are ours.
+_CODES_BY_WORDS = {
+    "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
+    "SEARCH_INDEX_NOT_FOUND": (
+        "no such index",  # 2.10 to 8.6: "<index>: no such index", "No such index <index>"
+        "unknown index name",  # FT.INFO and FT.DROPINDEX, 2.10 to 8.6
+        "index not found",  # without its code: FT.HYBRID of a cluster, 8.4 and 8.6
+    ),
+    "SEARCH_INDEX_DROPPED_BG": ("the index was dropped",),  # while the search waited for a thread of the server
+    "SEARCH_INDEX_EXISTS": ("index already exists",),
+    # of a query; 8.8 and later write SEARCH_QUERY_BAD, which means much else
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": ("query vector blob size",),
+    "NOSEARCH": ("unknown command 'ft.", "unknown command `ft."),  # the second up to Redis 6
+    "NOTDB0": ("index on db != 0",),
+}
+
+
+def code_of(reply: str) -> str:
+    """Return the code of an error, as `RedisReplyError` describes it."""
+    first, said = reply.split(" ", 1)[0], reply.lower()
+    by_words = (code for code, wordings in _CODES_BY_WORDS.items() if any(words in said for words in wordings))
+    return first if first in _CODES_BY_WORDS else next(by_words, first)
+
+
 class RedisReplyError(WorkingMemError, RuntimeError):
-    """Redis refused a command; `code` is the first word of its reply, such as `OOM`."""
+    """Redis refused a command; `code` says why.
+
+    It is the first word of the reply, such as `OOM`. Search before 8.8 sends no codes: what it says of a missing index has
+    the code of newer versions here, `SEARCH_INDEX_NOT_FOUND`, and so on for all errors that memory acts upon.
+    """
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
-        self.code = message.split(" ", 1)[0]
+        self.code = code_of(message)
 
 
 class RedisCapabilityError(WorkingMemError, RuntimeError):

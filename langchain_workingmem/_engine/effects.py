@@ -236,7 +236,7 @@ def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = Fal
         yield from _resend(replies, "BUSY", effect, lambda command: command)
         yield from _resend(replies, "NOSCRIPT", effect, as_eval)
     for reply in replies:
-        if isinstance(reply, RedisReplyError) and "unknown command 'ft." in str(reply).lower():
+        if isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
     return replies
 

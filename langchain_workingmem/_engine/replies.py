@@ -12,7 +12,7 @@ from redis.client import NEVER_DECODE
 from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem._engine.effects import PAUSES
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, code_of
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command, Scan
@@ -29,6 +29,7 @@ _CODES = {  # redis-py removes the code from replies that have their own class
     redis_errors.NoPermissionError: "NOPERM",
 }
 _REMEDIES = {
+    "NOPERM": "`workingmem doctor --acl` prints the rights that a Redis user of this package needs",
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
@@ -40,7 +41,6 @@ _REMEDIES = {
 _ARGUMENTS = re.compile(r"[\s:(]*<[\w.]+[\s(].*", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r",? with args beginning with.*", re.DOTALL)
 _POOL_EMPTY = "No connection available"  # the message of redis-py's blocking pool
-_RIGHTS = "`workingmem doctor --acl` prints the rights that a Redis user of this package needs"
 
 
 def raw_options(client: Any, command: Command) -> dict[str, Any]:
@@ -129,5 +129,4 @@ def reply_of(error: redis_errors.ResponseError) -> RedisReplyError:
     """Return the reply as the server wrote it, with a remedy if there is one."""
     code, text = _CODES.get(type(error)), _safe_text(error)
     text = f"{code} {text}" if code else text
-    remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
-    return RedisReplyError(text, remedy=remedy)
+    return RedisReplyError(text, remedy=_REMEDIES.get(code_of(text)))

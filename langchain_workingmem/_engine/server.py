@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from langchain_workingmem._engine import guardian
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError, code_of
 
 Fsync = Literal["everysec", "always"]
 
@@ -281,7 +281,7 @@ def _configure(socket_path: Path, appendfsync: Fsync) -> None:
     """Set the options that all users share. The strictest `appendfsync` of all users applies."""
     # By default, RediSearch stops after 500 ms and silently returns partial results.
     reply = guardian.ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
-    if reply.startswith("-ERR unknown command"):
+    if code_of(reply) == "NOSEARCH":
         raise RedisCapabilityError(
             f"the server at {socket_path} has no Search, it said {reply.strip()!r}",
             remedy="install one that has with `pip install 'langchain-workingmem[embedded]'`",

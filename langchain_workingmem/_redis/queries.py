@@ -43,6 +43,11 @@ STOP_WORDS = [
 ]
 # fmt: on
 _NOT_SOUGHT = frozenset(STOP_WORDS)
+# By default, Search stops after half a second and returns what it has, without an error. 8.10 stops after 60 seconds at the
+# latest while search-workers is 0 (search-_max-foreground-timeout-limit), and says in every RESP3 reply to such a search
+# that the timeout was capped, also where it was not reached.
+_NO_TIMEOUT = ("TIMEOUT", 0)
+_STALE = {"SEARCH_INDEX_NOT_FOUND", "SEARCH_INDEX_DROPPED_BG", "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"}  # codes of errors
 
 
 # ---------------------------------------------------------------------- indexes
@@ -246,12 +251,11 @@ def count_search(index: str, where: FilterExpression) -> Command:
 
 def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
     """Build FT.AGGREGATE, which has no cap on the number of results."""
-    return ("FT.AGGREGATE", index, str(where), *steps, "TIMEOUT", 0, "DIALECT", 2)
+    return ("FT.AGGREGATE", index, str(where), *steps, *_NO_TIMEOUT, "DIALECT", 2)
 
 
 def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:
-    # by default, Search stops after half a second and returns what it has, without an error
-    return ("FT.SEARCH", index, *query.get_args(), "TIMEOUT", 0, *rest)
+    return ("FT.SEARCH", index, *query.get_args(), *_NO_TIMEOUT, *rest)
 
 
 # ---------------------------------------------------------------------- replies
@@ -300,8 +304,7 @@ def similarity(fields: Any, distance: str) -> float:
 
 def is_stale(error: RedisReplyError) -> bool:
     """Tell whether a search failed because the index was dropped, or rebuilt for another model."""
-    text = str(error).lower()
-    return "no such index" in text or "unknown index" in text or "blob size" in text
+    return error.code in _STALE
 
 
 def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:

@@ -248,9 +248,9 @@ def ensure_index(command: Command) -> Plan[None]:
     """
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
-        if "already exists" in str(reply):
+        if reply.code == "SEARCH_INDEX_EXISTS":
             return
-        if "on db != 0" in str(reply):
+        if reply.code == "NOTDB0":
             raise RedisCapabilityError(
                 str(reply),
                 remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart "

@@ -95,7 +95,7 @@ def _finish_deletions(state: MemoryState) -> Plan[None]:
         try:
             seen, step = yield from scan(step)
         except RedisReplyError as error:
-            if "no permissions" in str(error).lower():
+            if error.code == "NOPERM":
                 return  # without the right to SCAN, the next write to each thread does it
             raise
         yield from sweep(state, *{state.keys.thread_of(key) for key in seen})

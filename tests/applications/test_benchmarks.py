@@ -124,6 +124,7 @@ def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
+@pytest.mark.usefixtures("with_json")
 def test_peers_stand_in_one_table_or_are_said_to_be_skipped(run: Run) -> None:
     output = run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3)
     table = rows(output)

@@ -21,11 +21,11 @@ import langchain_workingmem
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem.cli import app
+from tests.applications.conftest import BLOCK, run_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(
     r"^(?P<reason><!-- not run here: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -43,7 +43,7 @@ def name_of(page: Path) -> str:
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor uses it
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name_of)
 def test_every_block_runs(page: Path) -> None:
-    exec(compile("\n".join(BLOCK.findall(page.read_text())), str(page), "exec", dont_inherit=True), {})
+    run_page(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -304,6 +304,7 @@ def saving(bench: Bench, url: str) -> Iterator[Any]:
 
 
 @pytest.mark.both_faces
+@pytest.mark.usefixtures("with_json")
 def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
     with EmbeddedRedis() as server, saving(bench, server.url) as saver:
         memory = bench.recalling(redis_url=server.url, key_prefix="memory")

@@ -24,16 +24,20 @@ def private() -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture(scope="module")
 def proxy(private: EmbeddedRedis) -> Iterator[Proxy]:
-    assert private.path is not None
-    place = str(socket_of(private.path))
+    with Proxy(to_socket(private)) as proxy:
+        yield proxy
+
+
+def to_socket(server: EmbeddedRedis) -> Callable[[], socket.socket]:
+    assert server.path is not None
+    place = str(socket_of(server.path))
 
     def connect() -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(place)
         return connection
 
-    with Proxy(connect) as proxy:
-        yield proxy
+    return connect
 
 
 @pytest.fixture

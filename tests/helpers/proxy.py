@@ -1,7 +1,8 @@
-"""A small TCP proxy in front of a Redis, which breaks a connection at a chosen byte."""
+"""A small TCP proxy in front of a Redis, which breaks a connection at a chosen byte, or words errors as Search 8.8 does."""
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -58,11 +59,31 @@ class _Link:
             self.server.shutdown(socket.SHUT_RDWR)
 
 
-class Proxy:
-    """Listens on a port of its own, as a context manager, and forwards to `connect()`."""
+_NEWEST = (  # as in the sources of RediSearch: src/redisearch_rs/query_error/src/lib.rs of the branch 8.8
+    (rb"(\S+): no such index|no such index (\S+)", rb"SEARCH_INDEX_NOT_FOUND Index not found: \1\2"),
+    (rb"unknown index name(?: \(.*\))?", b"SEARCH_INDEX_NOT_FOUND Index not found: name"),
+    (rb"index already exists", b"SEARCH_INDEX_EXISTS Index already exists"),
+    (rb"(error parsing vector similarity query: query vector blob size.*)", rb"SEARCH_QUERY_BAD \1"),
+)
 
-    def __init__(self, connect: Callable[[], socket.socket]) -> None:
-        self._connect = connect
+
+def as_newest(replies: bytes) -> bytes:
+    """Word the errors of Search as 8.8 does: with codes."""
+    for words, newest in _NEWEST:
+        replies = re.sub(rb"(?im)^-(?:" + words + rb")\r$", b"-" + newest + b"\r", replies)
+    return replies
+
+
+class Proxy:
+    """Listens on a port of its own, as a context manager, and forwards to `connect()`.
+
+    `rewrite` changes replies; an error is short enough to arrive as a whole.
+    """
+
+    def __init__(
+        self, connect: Callable[[], socket.socket], rewrite: Callable[[bytes], bytes] = lambda data: data
+    ) -> None:
+        self._connect, self._rewrite = connect, rewrite
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._fault: Fault | None = None
@@ -110,6 +131,8 @@ class Proxy:
             while data := source.recv(65536):
                 if stream in link.silent:
                     continue
+                if stream == "reply":
+                    data = self._rewrite(data)
                 before, fault = self._count(stream, data)
                 if fault is None:
                     target.sendall(data)

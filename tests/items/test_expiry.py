@@ -172,6 +172,22 @@ def test_an_item_that_expired_is_new_when_it_is_put_again(store: RedisMemoryStor
     assert second.created_at > first.created_at
 
 
+@pytest.mark.parametrize("years", [300, 1_000])
+def test_a_time_of_centuries_hides_nothing(
+    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str, years: int
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    minutes = years * 365 * 24 * 60
+    store.put(NS, "k", TAGS, ttl=minutes)
+    for _ in range(2):  # the second time after a read that gives the whole time again
+        assert [item.key for item in store.search(NS, refresh_ttl=False)] == ["k"]
+        assert [item.key for item in store.search(NS, query="blue sea", refresh_ttl=False)] == ["k"]
+        assert store.list_namespaces() == [NS]
+        assert store.get(NS, "k", refresh_ttl=True) is not None
+    (key,) = raw.scan_iter(f"{prefix}:item:{{*")
+    assert raw.hget(key, "ttl") == str(minutes * 60_000).encode()
+
+
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), "5", True])
 def test_a_time_that_cannot_be_is_refused(minutes: Any) -> None:
     with pytest.raises(OptionError, match="positive number of minutes"):

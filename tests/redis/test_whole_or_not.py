@@ -93,6 +93,14 @@ def full(make_memory: Make) -> Memory:
 
 
 def everything(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
+    def content(key: bytes) -> Any:
+        # a dump has the fields of a hash in the order of their buckets, which reading alone can change in Redis 8
+        return raw.hgetall(key) if raw.type(key) == b"hash" else raw.dump(key)
+
+    return {key: (content(key), raw.pexpiretime(key)) for key in raw.scan_iter(f"{prefix}:*", count=1000)}
+
+
+def dumps(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
     return {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(f"{prefix}:*", count=1000)}
 
 
@@ -116,7 +124,7 @@ def test_a_write_that_meets_something_foreign_changes_nothing(
     full: Memory, raw: redis.Redis, prefix: str, name: str
 ) -> None:
     keys = Keys(prefix).of("fresh" if name in {"create", "clone"} else "t")
-    whole, refused = everything(raw, prefix), 0
+    whole, refused = dumps(raw, prefix), 0
     # these have a second half: a clone is deleted again, an import stays
     beside = {"clone": {keys.memory, keys.revisions}, "import": {keys.trash}}.get(name, set())
     for key in {*keys.all} - {keys.vector} - beside:

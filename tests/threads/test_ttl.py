@@ -27,6 +27,7 @@ from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 DAY = timedelta(days=1)
+YEAR = timedelta(days=365)
 SHORT = timedelta(milliseconds=400)
 
 
@@ -93,10 +94,27 @@ def test_a_ttl_that_cannot_be_is_refused(ttl: Any) -> None:
         Memory(ttl=ttl)
 
 
-def test_the_longest_ttl_works(keep: Keep) -> None:
-    memory = keep(timedelta.max)
+@pytest.mark.parametrize("ttl", [300 * YEAR, 1_000 * YEAR, timedelta.max], ids=["300 years", "1,000 years", "most"])
+def test_a_ttl_of_centuries_hides_nothing(keep: Keep, raw: redis.Redis, prefix: str, ttl: timedelta) -> None:
+    memory = keep(ttl)
     say(memory, "hello")
-    assert memory.recall.search("hello", resource_id="u").hits
+    memory.threads.update("t", title="greetings")
+    say(memory, "good morning")
+    assert [thread.id for thread in memory.threads.list()] == ["t"]
+    assert memory.history.for_resource("u").total == 2
+    assert {hit.message.text for hit in memory.recall.search("hello", resource_id="u").hits} >= {"hello"}
+    assert memory.threads.clone("t", new_thread_id="copy").thread.message_count == 2
+    assert len(memory.recall.search("hello", thread_id="copy", scope="thread").hits) == 2
+    assert raw.hget(f"{prefix}:thread:{{t}}", "ttl") == str(ttl // timedelta(milliseconds=1)).encode()
+    memory.history.delete(["hello"], thread_id="t")
+    assert memory.delete_resource("u").threads == 2
+
+
+def test_vectors_that_stay_until_2262_are_not_renewed_by_every_write(keep: Keep, raw: redis.Redis, prefix: str) -> None:
+    memory = keep(1_000 * YEAR)
+    say(memory, *map(str, range(100)))
+    wait_until(lambda: is_settled(memory, raw, prefix))
+    assert expiries_written(memory, "next", raw, prefix) <= 10
 
 
 def test_an_embedded_memory_takes_one() -> None:
@@ -240,27 +258,26 @@ def test_vectors_that_are_added_later_expire_with_the_others(
 
 def is_settled(memory: Memory, raw: redis.Redis, prefix: str) -> bool:
     memory.threads.get("t")  # an event loop goes on with its background only while it is used
-    return not raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
+    return "t" not in memory.core.state.sweeping and not raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
+
+
+def expiries_written(memory: Memory, text: str, raw: Any, prefix: str) -> int:
+    """Count the calls of PEXPIREAT that a write costs."""
+    before = raw.info("commandstats")["cmdstat_pexpireat"]["calls"]
+    say(memory, text)
+    wait_until(lambda: is_settled(memory, raw, prefix))
+    return int(raw.info("commandstats")["cmdstat_pexpireat"]["calls"] - before)
 
 
 def test_a_write_renews_the_lease_of_vectors_only_when_it_runs_out(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     memory = keep(DAY)
     say(memory, *map(str, range(600)))
     wait_until(lambda: is_settled(memory, raw, prefix))
-
-    def renewals(text: str) -> int:
-        stats: Any = raw.info("commandstats")
-        before = stats["cmdstat_pexpireat"]["calls"]
-        say(memory, text)
-        wait_until(lambda: is_settled(memory, raw, prefix))
-        stats = raw.info("commandstats")
-        return int(stats["cmdstat_pexpireat"]["calls"] - before)
-
-    assert renewals("next") <= 10
+    assert expiries_written(memory, "next", raw, prefix) <= 10
     soon = round((time.time() + 160_000) * 1000)  # less than two ttls
     raw.hset(f"{prefix}:thread:{{t}}", "vectors_expire_at", soon)
-    assert renewals("vectors_expire_first") > 600
-    assert renewals("later") <= 10
+    assert expiries_written(memory, "vectors_expire_first", raw, prefix) > 600
+    assert expiries_written(memory, "later", raw, prefix) <= 10
     assert len({end for key, end in ends(raw, prefix).items() if ":vector:" in key}) == 1
 
 

@@ -150,6 +150,6 @@ def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: red
     before = shared.working_memory.get(resource_id="u")
     _, _, revisions = Keys(prefix).of_resource("u")
     raw.xadd(revisions, {"document": "x", "revision": 99, "updated_at": 1, "origin": "x"}, id="99-0")
-    with pytest.raises(RedisReplyError, match="XADD"):
+    with pytest.raises(RedisReplyError):
         shared.working_memory.update("likes milk", resource_id="u", mode="replace")
     assert shared.working_memory.get(resource_id="u") == before

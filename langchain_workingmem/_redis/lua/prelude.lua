@@ -6,6 +6,13 @@ local function now()
   return time[1] * 1000000 + time[2]
 end
 
+-- Writes the time of an expiry (ms since the epoch), 11 April 2262 at the latest. Search 8.6 keeps it as nanoseconds in 64
+-- bits, so that a document with a later one would be missing in every search.
+local LATEST_EXPIRY = 9223372036854
+local function as_expiry(time)
+  return as_integer(math.min(time, LATEST_EXPIRY))
+end
+
 -- Calls a command with ARGV[first] to ARGV[last], a thousand at a time: `unpack` has a limit, and Search indexes the
 -- document again after each call.
 local function call_in_batches(command, key, first, last)
@@ -123,7 +130,7 @@ local function expire_vector(vector, new_ttl)
     vector_expiry = next_expiry or expiry
     local present = math.floor(now() / 1000)
     if ttl and (not vector_expiry or tonumber(vector_expiry) < present + ttl) then
-      vector_expiry = as_integer(present + 3 * ttl)
+      vector_expiry = as_expiry(present + 3 * ttl)
     end
   end
   if vector_expiry then
@@ -138,8 +145,9 @@ local function start_renewal()
   local ttl, expiry, next_expiry =
     unpack(redis.call('HMGET', KEYS[1], 'ttl', 'vectors_expire_at', 'next_vectors_expire_at'))
   local thread_expiry = redis.call('PEXPIRETIME', KEYS[1])
-  if not ttl or thread_expiry < 0 or next_expiry or tonumber(expiry or 0) >= thread_expiry + ttl then return false end
-  redis.call('HSET', KEYS[1], 'next_vectors_expire_at', as_integer(thread_expiry + 2 * ttl), 'renew_vectors_from', 0)
+  if not ttl or thread_expiry < 0 or next_expiry then return false end
+  if tonumber(expiry or 0) >= tonumber(as_expiry(thread_expiry + ttl)) then return false end
+  redis.call('HSET', KEYS[1], 'next_vectors_expire_at', as_expiry(thread_expiry + 2 * ttl), 'renew_vectors_from', 0)
   return true
 end
 
@@ -162,7 +170,7 @@ end
 local function renew_ttl()
   local ttl = redis.call('HGET', KEYS[1], 'ttl')
   if ttl then
-    local expiry = as_integer(math.floor(now() / 1000) + ttl)
+    local expiry = as_expiry(math.floor(now() / 1000) + ttl)
     for _, number in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
       redis.call('PEXPIREAT', KEYS[number], expiry)
     end

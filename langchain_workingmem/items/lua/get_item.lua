@@ -5,7 +5,7 @@
 local item = redis.call('HMGET', KEYS[1], 'namespace', 'key', 'value', 'created_at', 'updated_at', 'ttl')
 local ttl = item[6]
 if ARGV[1] == '1' and ttl then
-  local expires_at = as_integer(math.floor(now() / 1000) + ttl)
+  local expires_at = as_expiry(math.floor(now() / 1000) + ttl)
   local function refresh(key)
     if redis.call('EXISTS', key) == 0 then return end -- Redis may have evicted the vector
     redis.call('HSET', key, 'expires_at', expires_at)

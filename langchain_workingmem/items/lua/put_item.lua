@@ -18,7 +18,7 @@ local item = {
   'created_at', old[1] or (ARGV[7] ~= '' and ARGV[7]) or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
-local expires_at = ARGV[6] ~= '' and as_integer(math.floor(at / 1000) + ARGV[6])
+local expires_at = ARGV[6] ~= '' and as_expiry(math.floor(at / 1000) + ARGV[6])
 
 local function set(fields, name, value)
   if value then

@@ -1,0 +1,184 @@
+"""Errors that memory acts upon are recognised by their codes, and by the words of engines that send no codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import (
+    EmbeddingSizeError,
+    OptionError,
+    RecallOptions,
+    RedisCapabilityError,
+)
+from langchain_workingmem._engine.replies import reply_of
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.engine.conftest import to_socket
+from tests.helpers.embedded import BareServers
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.fault_bench import FaultBench
+from tests.helpers.operations import ALONE
+from tests.helpers.proxy import Proxy, as_newest
+from tests.helpers.types import Make
+
+# Recorded, or read in the sources of RediSearch, branches 2.10 to 8.10
+SAID = {
+    "wm:threads: no such index": "SEARCH_INDEX_NOT_FOUND",  # 2.10.5
+    "No such index wm:threads": "SEARCH_INDEX_NOT_FOUND",  # 2.10.12 to 8.6
+    "Unknown index name": "SEARCH_INDEX_NOT_FOUND",  # FT.INFO up to 8.6
+    "Unknown Index name": "SEARCH_INDEX_NOT_FOUND",  # FT.DROPINDEX up to 8.6
+    "Index not found: wm:threads": "SEARCH_INDEX_NOT_FOUND",  # the coordinator of 8.4 and 8.6
+    "SEARCH_INDEX_NOT_FOUND Index not found: wm:threads": "SEARCH_INDEX_NOT_FOUND",  # 8.8 and later
+    "The index was dropped before the query could be executed": "SEARCH_INDEX_DROPPED_BG",
+    "SEARCH_INDEX_DROPPED_BG The index was dropped before the query could be executed": "SEARCH_INDEX_DROPPED_BG",
+    "Index already exists": "SEARCH_INDEX_EXISTS",
+    "SEARCH_INDEX_EXISTS Index already exists": "SEARCH_INDEX_EXISTS",
+    "Error parsing vector similarity query: query vector blob size (4) does not match index's expected size (8).": (
+        "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"
+    ),
+    "SEARCH_QUERY_BAD Error parsing vector similarity query: query vector blob size (4) does not match index's expected "
+    "size (8).": "SEARCH_VECTOR_BLOB_SIZE_MISMATCH",
+    "SEARCH_QUERY_BAD Could not validate the query nodes (bad attribute?)": "SEARCH_QUERY_BAD",
+    "NOPERM User does not have the required permissions to query the index": "NOPERM",
+    "ERR ACL failure in script: User u has no permissions to run the 'get' command": "NOPERM",
+    "unknown command `FT.SEARCH`, with args beginning with: ": "NOSEARCH",
+    "unknown command 'FT.SEARCH', with args beginning with: ": "NOSEARCH",
+    "unknown command 'JSON.SET', with args beginning with: ": "unknown",
+    "OOM command not allowed when used memory > 'maxmemory'.": "OOM",
+}
+
+
+@pytest.mark.parametrize("reply", SAID)
+def test_one_code_stands_for_every_wording(reply: str) -> None:
+    assert reply_of(redis.ResponseError(reply)).code == SAID[reply]
+
+
+# ------------------------------------------------------------------ the engine of this run
+
+
+def refused(client: Any, *command: Any) -> str:
+    with pytest.raises(redis.ResponseError) as caught:
+        client.execute_command(*command)
+    return reply_of(caught.value).code
+
+
+def test_the_codes_of_a_missing_index_and_of_one_that_exists(raw: Any, prefix: str) -> None:
+    index, vector = f"{prefix}:i", ("VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", 2, "DISTANCE_METRIC", "COSINE")
+    create = ("FT.CREATE", index, "PREFIX", 1, f"{prefix}:d", "SCHEMA", "v", *vector)
+    for command in (
+        ("FT.SEARCH", index, "*"),
+        ("FT.AGGREGATE", index, "*"),
+        ("FT.INFO", index),
+        ("FT.DROPINDEX", index),
+    ):
+        assert refused(raw, *command) == "SEARCH_INDEX_NOT_FOUND"
+    raw.execute_command(*create)
+    assert refused(raw, *create) == "SEARCH_INDEX_EXISTS"
+    raw.hset(f"{prefix}:d", "v", b"\0" * 8)
+    nearest = ("FT.SEARCH", index, "*=>[KNN 1 @v $v]", "PARAMS", 2, "v", b"\0" * 4, "DIALECT", 2)
+    assert refused(raw, *nearest) == "SEARCH_VECTOR_BLOB_SIZE_MISMATCH"
+
+
+def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: str) -> None:
+    raw.execute_command("FT.CREATE", f"{prefix}:i", "PREFIX", 1, f"{prefix}:", "SCHEMA", "a", "TAG")
+    rights = ("on", ">hunter2", "~other:*", "+@all", "-flushall")
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", *rights)
+    try:
+        with redis.Redis.from_url(f"{server.url}?username={prefix}&password=hunter2") as user:
+            for command in (
+                ("FLUSHALL",),
+                ("GET", f"{prefix}:k"),
+                ("EVAL", "return redis.call('FLUSHALL')", 0),
+                ("EVAL", f"return redis.call('GET', '{prefix}:k')", 0),
+            ):
+                assert refused(user, *command) == "NOPERM"
+    finally:
+        raw.acl_deluser(prefix)
+
+
+def test_a_server_without_search_is_recognised(start: BareServers, make_memory: Make) -> None:
+    with pytest.raises(RedisCapabilityError):
+        make_memory(f"redis://127.0.0.1:{start()}").threads.list()
+
+
+# ------------------------------------------------------------------ the words of Search 8.8
+
+
+@pytest.fixture
+def newest(private: EmbeddedRedis) -> Iterator[Proxy]:
+    """The server of this run, with the errors of Search worded as 8.8 does."""
+    with Proxy(to_socket(private), as_newest) as proxy:
+        with redis.Redis.from_url(proxy.url) as client, pytest.raises(redis.ResponseError) as caught:
+            client.ft("none").info()
+        assert str(caught.value).startswith("SEARCH_INDEX_NOT_FOUND ")
+        yield proxy
+
+
+@contextmanager
+def forgotten(raw: Any, prefix: str) -> Iterator[None]:
+    for index in raw.execute_command("FT._LIST"):
+        if index.decode().startswith(f"{prefix}:"):
+            raw.execute_command("FT.DROPINDEX", index)
+    yield
+
+
+def test_every_operation_heals_indexes_that_are_gone(
+    private: EmbeddedRedis, newest: Proxy, make_memory: Make, impatient: None
+) -> None:
+    with closing(FaultBench(private, newest, make_memory)) as bench:
+        for name, operation in ALONE.items():
+            whole = bench.record(operation)
+            assert bench.try_out(operation, trouble=forgotten(bench.raw, "f")) == whole, name
+
+
+def test_a_store_heals_indexes_that_are_gone(
+    private: EmbeddedRedis, newest: Proxy, make_store: Callable[..., RedisMemoryStore], prefix: str
+) -> None:
+    store = make_store(redis_url=newest.url, index={"dims": 64, "embed": WordEmbeddings()})
+    store.put(("a",), "k", {"text": "cherry"})
+    looks: list[tuple[Callable[[], list[Any]], list[Any]]] = [
+        (lambda: [item.key for item in store.search(("a",), query="cherry")], ["k"]),
+        (lambda: [item.key for item in store.search(("a",), filter={"text": "cherry"})], ["k"]),
+        (store.list_namespaces, [("a",)]),
+    ]
+    with redis.Redis.from_url(private.url) as raw:
+        for look, answer in looks:
+            with forgotten(raw, prefix):
+                assert look() == answer
+
+
+def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
+    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
+) -> None:
+    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
+    make_memory(newest.url, **options).setup()
+    guest = make_memory(newest.url, create_index=False, **options)
+    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
+    assert guest.recall.search("hello", resource_id="u").hits
+    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
+        looks: list[Callable[[], object]] = [guest.threads.list, lambda: guest.recall.search("hello", resource_id="u")]
+        for look in looks:
+            with pytest.raises(OptionError) as caught:
+                look()
+            assert caught.value.remedy == "run setup() once with a user that may create it"
+        found = {finding.check: finding.level for finding in guest.doctor()}
+        assert {found["threads index"], found["vectors index"]} == {"error"}
+
+
+def test_vectors_of_another_model_are_found_out_and_made_anew(
+    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
+) -> None:
+    memory = make_memory(newest.url, embeddings=WordEmbeddings(), recall=RecallOptions())
+    memory.history.append([HumanMessage("cherry")], thread_id="t", resource_id="u")
+    assert memory.recall.search("cherry", resource_id="u").hits
+    other = make_memory(newest.url, embeddings=WordEmbeddings(32, "other"), recall=RecallOptions())
+    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
+        assert other.recall.reindex(progress=False) == 1
+    with pytest.raises(EmbeddingSizeError):  # and not the error of the search
+        memory.recall.search("cherry", resource_id="u")
