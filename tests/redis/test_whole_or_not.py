@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -92,15 +93,31 @@ def full(make_memory: Make) -> Memory:
     return memory
 
 
-def everything(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
-    return {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(f"{prefix}:*", count=1000)}
+@dataclass(frozen=True)
+class Stored:
+    """A key: when it ends and what it holds. Redis 8 may dump the fields of a hash in another order each time."""
+
+    ends: int
+    fields: dict[bytes, bytes] | None
+    value: bytes
+    dumped: bytes = field(compare=False)
+
+    @classmethod
+    def at(cls, raw: Any, key: bytes) -> Stored:
+        dumped = raw.dump(key)
+        fields = raw.hgetall(key) if raw.type(key) == b"hash" else None
+        return cls(raw.pexpiretime(key), fields, dumped if fields is None else b"", dumped)
 
 
-def put_back(raw: redis.Redis, prefix: str, before: dict[bytes, Any]) -> None:
+def everything(raw: redis.Redis, prefix: str) -> dict[bytes, Stored]:
+    return {key: Stored.at(raw, key) for key in raw.scan_iter(f"{prefix}:*", count=1000)}
+
+
+def put_back(raw: redis.Redis, prefix: str, before: dict[bytes, Stored]) -> None:
     for key in set(raw.scan_iter(f"{prefix}:*", count=1000)) - set(before):
         raw.delete(key)
-    for key, (value, ends) in before.items():
-        raw.restore(key, max(ends, 0), value, replace=True, absttl=True)
+    for key, stored in before.items():
+        raw.restore(key, max(stored.ends, 0), stored.dumped, replace=True, absttl=True)
 
 
 def refusal(call: Callable[[], object]) -> WorkingMemError | None:
