@@ -11,7 +11,7 @@ from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundErr
 from redis.client import NEVER_DECODE
 from redis.sentinel import MasterNotFoundError
 
-from langchain_workingmem._engine.effects import PAUSES
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
@@ -129,5 +129,7 @@ def reply_of(error: redis_errors.ResponseError) -> RedisReplyError:
     """Return the reply as the server wrote it, with a remedy if there is one."""
     code, text = _CODES.get(type(error)), _safe_text(error)
     text = f"{code} {text}" if code else text
+    if "not enough memory available to execute the query" in text.lower():  # Search, with search-on-oom fail
+        return RedisReplyError(f"OOM {text}", remedy=ANSWER_WHEN_FULL)
     remedy = _RIGHTS if "no permissions" in text.lower() else _REMEDIES.get(text.split(" ", 1)[0])
     return RedisReplyError(text, remedy=remedy)
