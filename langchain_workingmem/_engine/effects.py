@@ -254,7 +254,8 @@ def incomplete(index: Any, warnings: bytes | Sequence[bytes]) -> RedisReplyError
     """
     # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
     found = [warnings] if isinstance(warnings, bytes) else warnings
-    texts = [text for one in found if "timeout was capped" not in (text := one.decode(errors="replace"))]
+    decoded = dict.fromkeys(one.decode(errors="replace") for one in found)  # each shard may say the same
+    texts = [text for text in decoded if "timeout was capped" not in text]
     if not texts:
         return None
     seen = "; ".join(texts)
@@ -264,7 +265,10 @@ def incomplete(index: Any, warnings: bytes | Sequence[bytes]) -> RedisReplyError
     if "partial data" in seen:
         remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
     elif "timeout" in seen.lower():
-        remedy = "search in one thread instead of all, or raise the limit on the server (search-timeout)"
+        # searches set no limit; Search 8.10 has one of its own
+        remedy = (
+            "search in one thread instead of all, or set search-workers above 0, which lifts the limit of the server"
+        )
     return RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
 

@@ -415,12 +415,14 @@ def test_what_is_found_at_the_second_look_is_the_answer() -> None:
     [
         profile([b"None"], [OOM]),
         profile(b"None", OOM),
+        profile([OOM], [OOM]),
         profile(),  # the coordinator itself is full, and asks no shard
     ],
 )
 def test_a_shard_that_is_full_is_an_error(report: Any) -> None:
     ((error,), _) = drive([[0]], [[[0], report]])
     assert (error.code, "search-on-oom ignore" in error.remedy) == ("OOM", True)
+    assert str(error).count("failed to execute") < 2
 
 
 @pytest.mark.parametrize("report", [profile([b"None"], [b"None"]), profile(b"None"), [[b"Warning"], [b"Iterators"]]])
@@ -452,7 +454,7 @@ def test_an_index_that_goes_before_the_second_look_is_missing() -> None:
     [
         ([OOM], "OOM", "search-on-oom ignore"),
         (OOM, "OOM", "search-on-oom ignore"),  # as the coordinator of a cluster sends it
-        ([b"Timeout limit was reached"], "INCOMPLETE", "search-timeout"),
+        ([b"Timeout limit was reached"], "INCOMPLETE", "search-workers"),
         (
             [b"Index contains partial data due to an indexing failure caused by insufficient memory"],
             "INCOMPLETE",
