@@ -198,6 +198,7 @@ _CODES_BY_WORDS = {
     "SEARCH_INDEX_EXISTS": ("index already exists",),
     # of a query; 8.8 and later write SEARCH_QUERY_BAD, which means much else
     "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": ("query vector blob size",),
+    "OOM": ("not enough memory available to execute the query",),  # of Search since 8.4
     "NOSEARCH": ("unknown command 'ft.", "unknown command `ft."),  # the second up to Redis 6
     "NOTDB0": ("index on db != 0",),
 }

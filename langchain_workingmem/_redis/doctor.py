@@ -6,9 +6,16 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, Scan, attempt, scan
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.layout import LAYOUT, compare_layout
+from langchain_workingmem._redis.layout import (
+    LAYOUT,
+    SEARCH_ON_OOM,
+    compare_layout,
+    oom_policy,
+    search_again,
+    when_full,
+)
 from langchain_workingmem._redis.queries import build_filter, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
@@ -37,7 +44,7 @@ _MORE_RIGHTS = "run the doctor as a user with more rights"
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
-    """Run all checks: about eight round trips and, with recall, one call of the embedding model.
+    """Run all checks: about ten round trips and, with recall, one call of the embedding model.
 
     `open_for` is how many seconds the circuit breaker has been open, None if it is closed.
     """
@@ -45,6 +52,7 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
     try:
         findings += yield from _server()
         findings += yield from _settings_of_server()
+        findings += yield from _search_when_full(state)
         if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:
@@ -156,6 +164,19 @@ def _memory(info: dict[str, Any]) -> Finding:
     return _found("memory", "ok", seen)
 
 
+def _search_when_full(state: MemoryState) -> Plan[list[Finding]]:
+    check, setting, about = "search when full", (yield from _ask(*SEARCH_ON_OOM)), (yield from _ask("HELLO"))
+    policy = oom_policy(setting, about)
+    state.when_full = when_full(policy, about)
+    if policy is None:
+        seen = setting if isinstance(setting, RedisReplyError) else "the server does not show search-on-oom"
+        return [_unknown(check, seen, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
+    if policy == "return":
+        message = "search-on-oom is return: when memory is full, searches fail or find nothing"
+        return [_found(check, "warning", message, ANSWER_WHEN_FULL)]
+    return [_found(check, "ok", f"search-on-oom is {policy}")] if policy else []
+
+
 # ---------------------------------------------------------------------- indexes
 
 
@@ -251,7 +272,9 @@ def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding
     newest = sorted_search(
         name, build_filter(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"]
     )
-    reply = yield from _ask(*newest)
+    replies = yield from attempt(newest)
+    yield from search_again(state, [newest], replies)
+    reply = replies[0]
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.keys import Keys
+    from langchain_workingmem._redis.layout import WhenFull
     from langchain_workingmem.options import IndexOptions, NumberType, RecallOptions, TitleOptions, WorkingMemoryOptions
 
 _RESOURCES = 10_000  # whose authors are remembered
@@ -48,6 +49,7 @@ class MemoryState(ShownToModel):
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     create: bool = True  # False: never create an index
     layout_known: bool = False  # the storage layout was checked
+    when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise

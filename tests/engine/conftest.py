@@ -45,7 +45,7 @@ def make_bench(
     private: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], impatient: None
 ) -> Iterator[Callable[..., FaultBench]]:
     with ExitStack() as stack:
-        yield lambda **timeout: stack.enter_context(closing(FaultBench(private, proxy, make_memory, **timeout)))
+        yield lambda **options: stack.enter_context(closing(FaultBench(private, proxy, make_memory, **options)))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embedded import BareServers, kill_server, wait_until
+from tests.helpers.embedded import BareServers, full_memory, kill_server, search_on_oom, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
 from tests.helpers.operations import ALONE, Operation
@@ -81,7 +81,7 @@ def full_disk(private: EmbeddedRedis) -> Iterator[None]:
 
 
 REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "OOM": (lambda raw: trouble(raw, "maxmemory", "1", "0"), "raise maxmemory"),
+    "OOM": (full_memory, "raise maxmemory"),
     "READONLY": (demoted, "connect to its master"),
     "NOREPLICAS": (lambda raw: trouble(raw, "min-replicas-to-write", "1", "0"), "replicas are connected"),
     "MISCONF": (lambda raw: trouble(raw, "stop-writes-on-bgsave-error", "yes", "no"), "its log says why"),
@@ -111,6 +111,32 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
     assert answered >= READS
     if code == "OOM":
         assert "threads.delete" in answered  # the way out
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("policy", ["return", "fail"])
+def test_a_full_server_whose_search_answers_nothing_is_an_error_or_answers_as_ever(
+    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, protocol: int, policy: str
+) -> None:
+    with redis.Redis.from_url(private.url) as raw, search_on_oom(raw, policy):
+        bench = make_bench(protocol=protocol)
+        refused = set()
+        for name, operation in ALONE.items():
+            whole = bench.record(operation)
+            outcome = bench.try_out(operation, trouble=full_memory(bench.raw))
+            if outcome.error is None:
+                assert outcome == whole, name
+            else:
+                assert isinstance(outcome.error, RedisReplyError)
+                assert outcome.error.code == "OOM"
+                assert "raise maxmemory" in str(outcome.error)
+                assert outcome.after == whole.before
+                refused.add(name)
+    assert refused >= {"context", "recall.search", "threads.list", "threads.clones_of", "history.for_resource"}
+    assert refused.isdisjoint(
+        {"history.messages", "history.page", "threads.get", "working_memory.get", "threads.delete"}
+    )
 
 
 @pytest.mark.parametrize("operation", ALONE.values(), ids=ALONE)

@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
@@ -126,6 +127,29 @@ class BareServers:
     def close(self) -> None:
         for port in list(self._running):
             self.kill(port)
+
+
+@contextlib.contextmanager
+def full_memory(raw: Any) -> Iterator[None]:
+    """Let a server have more in memory than it may."""
+    raw.config_set("maxmemory", "1")
+    try:
+        yield
+    finally:
+        raw.config_set("maxmemory", "0")
+
+
+@contextlib.contextmanager
+def search_on_oom(raw: Any, policy: str) -> Iterator[None]:
+    """Set what Search does when memory is full; the test is skipped where Search has no such setting."""
+    before = raw.config_get("search-on-oom")
+    if not before:
+        pytest.skip("this Search answers when memory is full, whatever is set")
+    raw.config_set("search-on-oom", policy)
+    try:
+        yield
+    finally:
+        raw.config_set(*before, *before.values())
 
 
 def is_open(port: int) -> bool:

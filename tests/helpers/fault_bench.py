@@ -66,7 +66,12 @@ class FaultBench:
     """A memory behind a proxy, one that is not, and what is stored."""
 
     def __init__(
-        self, server: EmbeddedRedis, proxy: Proxy, make_memory: Callable[..., Memory], **timeout: timedelta
+        self,
+        server: EmbeddedRedis,
+        proxy: Proxy,
+        make_memory: Callable[..., Memory],
+        protocol: int = 2,
+        **timeout: timedelta,
     ) -> None:
         options: dict[str, Any] = {
             "embeddings": WordEmbeddings(),
@@ -75,7 +80,7 @@ class FaultBench:
             "key_prefix": "f",
         }
         self.proxy = proxy
-        self.memory = make_memory(proxy.url, **timeout, **options)
+        self.memory = make_memory(f"{proxy.url}?protocol={protocol}", **timeout, **options)
         self.direct = Memory(server.url, **options)
         self.bare = Memory(server.url, key_prefix="f")
         self.raw: Any = redis.Redis.from_url(server.url)

@@ -30,7 +30,8 @@ Grant = Callable[..., str]
 
 INDEX = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text", "tags[*]"]}
 LUA = Path(langchain_workingmem.__file__).parent
-HIDDEN = {"info"}  # what the doctor would like to know, and can do without
+SETTING = {"config|get"}  # search-on-oom, which a memory reads if it may
+HIDDEN = {"info"} | SETTING  # what the doctor would like to know, and can do without
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_user_with_these_rights_can_do_everything_with_a_store(
 ) -> None:
     use(make_store(redis_url=grant(), index=INDEX))
     use(make_store(redis_url=grant(create_index=False), index=INDEX, create_index=False))
-    assert denied(raw, prefix) == set()
+    assert denied(raw, prefix) == SETTING
 
 
 def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_resources(
@@ -117,6 +118,7 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
         *(("SCRIPT", "FLUSH"), ("FUNCTION", "LIST"), ("SUBSCRIBE", "x"), ("REPLICAOF", "NO", "ONE"), ("DUMP", "x")),
         *(("MODULE", "LIST"), ("RANDOMKEY",), ("DBSIZE",), ("MULTI",), ("SELECT", 1), ("FT._LIST",)),
         *(("FT.SEARCH", f"{prefix}x:threads", "*"), ("FT.INFO", f"{prefix}x:threads")),
+        ("FT.PROFILE", f"{prefix}x:threads", "SEARCH", "QUERY", "*"),
         ("FT.DROPINDEX", f"{prefix}x:threads"),
         *(("HGETALL", key) for key in others),
         *(("EVAL", "return redis.call('HGETALL', KEYS[1])", 1, key) for key in others),
@@ -166,6 +168,9 @@ def test_the_rights_are_what_is_used_and_no_more(
         for path in LUA.rglob("*.lua")
         for name in re.findall(r"(?:call|with_arguments)\('(\w+)'", path.read_text())
     }
+    # what is sent where an empty answer is not believed
+    caller.memory.core.state.when_full = "nothing"
+    assert caller.memory.threads.list(resource_id="nobody").items == []
     used = {*in_scripts, *(str(command[0]) for command in commands), "EVAL"}
     granted = {rule[1:].upper() for rule in rules(Keys(prefix)) if rule[0] == "+"}
     from_redis_py = {"PING", "CLIENT|SETINFO"}

@@ -67,6 +67,6 @@ def test_messages_that_are_too_large_for_one_step_are_written_in_several(
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]
     assert plain.import_resource([HEADER, THREAD, *bodies]).messages == 9
-    sizes = [count_bytes(command) for command in commands if command[1] == RESTORE.sha]
+    sizes = [count_bytes(command) for command in commands if command[1:2] == (RESTORE.sha,)]
     assert len(sizes) == 3
     assert max(sizes) < 11_000
