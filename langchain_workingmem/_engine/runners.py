@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import random
 import time
@@ -19,7 +20,7 @@ from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine import clients, effects, models
+from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
@@ -149,13 +150,12 @@ class Runner(_Base["SyncClient"]):
             if at_most_once and own:
                 clients.reach(client)
             unsure = at_most_once
-            if len(commands) == 1:
-                replies = [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            exchange = functools.partial(_exchange, client)
+            if isinstance(client, RedisCluster) and cluster.has_search(commands):
+                replies = cluster.search(client, commands, exchange, again=not at_most_once)
             else:
-                pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
-                for command in commands:
-                    pipe.execute_command(*command, **RAW)
-                replies = checked(pipe.execute(raise_on_error=False))
+                replies = exchange(commands)
+            replies = checked(replies)
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 self.revive()
@@ -307,13 +307,12 @@ class AsyncRunner(_Base["AsyncClient"]):
             if at_most_once and own:
                 await clients.areach(client)
             unsure = at_most_once
-            if len(commands) == 1:
-                replies = [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+            exchange = functools.partial(_aexchange, client)
+            if isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
+                replies = await cluster.asearch(client, commands, exchange, again=not at_most_once)
             else:
-                pipe = client.pipeline(transaction=False)
-                for command in commands:
-                    pipe.execute_command(*command, **RAW)
-                replies = checked(await pipe.execute(raise_on_error=False))
+                replies = await exchange(commands)
+            replies = checked(replies)
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
@@ -342,6 +341,25 @@ class AsyncRunner(_Base["AsyncClient"]):
         self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
+
+
+def _exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands in one round trip; the refusal of a single one is raised."""
+    if len(commands) == 1:
+        return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+    pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
+    for command in commands:
+        pipe.execute_command(*command, **RAW)
+    return cast("list[Any]", pipe.execute(raise_on_error=False))
+
+
+async def _aexchange(client: Any, commands: Sequence[Command]) -> list[Any]:
+    if len(commands) == 1:
+        return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
+    pipe = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command, **RAW)
+    return cast("list[Any]", await pipe.execute(raise_on_error=False))
 
 
 def _cancellations() -> int:

@@ -1,0 +1,179 @@
+"""Search on three real masters, and with one of them down: an answer is whole, or there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._redis.acl import CLUSTER, rules
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.options import Scope
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embedded import BareServers, wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.operations import OPERATIONS, Caller, options, use
+from tests.helpers.real_cluster import RealCluster
+
+pytestmark = pytest.mark.both_faces
+
+Connect = Callable[..., dict[str, Any]]
+THREADS = 30
+NEVER, SOON = 60_000, 500  # milliseconds until the other nodes notice that one is dead
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    servers = BareServers(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster = RealCluster(servers, search=True)
+        here, there, _ = cluster.ports
+        try:
+            cluster.ask(here, "FT.CREATE", "probe", "SCHEMA", "field", "TAG")
+            cluster.ask(there, "FT.INFO", "probe")
+        except redis.ResponseError:
+            pytest.skip("the Search of this engine does not search other nodes")
+        yield cluster
+    finally:
+        servers.close()
+
+
+class Data:
+    """A memory and a store whose data lie on all nodes, and everything that reads them with a search."""
+
+    def __init__(self, memory: Memory, store: RedisMemoryStore, runner: asyncio.Runner | None) -> None:
+        self.memory, self.store, self.runner = memory, store, runner
+
+    def fill(self) -> None:
+        for place in range(THREADS):
+            message = HumanMessage(f"hello {place}", id=str(place))
+            self.memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
+            self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
+            self.store.put((f"place {place}",), "key", {"text": "hello"})
+
+    def searches(self) -> dict[str, Callable[[], Any]]:
+        memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
+        retriever = memory.as_retriever(top_k=2 * THREADS)
+        return {
+            "recall.search": lambda: _texts(memory.recall.search("hello", resource_id="u", top_k=2 * THREADS).hits),
+            "context": lambda: len(memory.context("hello", thread_id="new", resource_id="u").recalled.hits),
+            "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
+            "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
+            "threads.clones_of": lambda: len(memory.threads.clones_of("thread 0")),
+            "as_retriever": lambda: len(caller.invoke(retriever, "hello")),
+            "export_resource": lambda: len(list(memory.export_resource("u"))),
+            "store.search": lambda: len(self.store.search((), limit=100)),
+            "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
+        }
+
+    def read(self) -> dict[str, Any]:
+        return {name: search() for name, search in self.searches().items()}
+
+    def assert_nothing_is_read(self, **more: Any) -> None:
+        for name, search in self.searches().items():
+            with pytest.raises(RedisConnectionError) as caught:
+                pytest.fail(f"{name}: {search()}")
+            for key, value in more.items():
+                assert getattr(caught.value, key) == value, name
+
+
+def _texts(hits: Any) -> list[str]:
+    return sorted(hit.message.text for hit in hits)
+
+
+@pytest.fixture
+def make_data(
+    make_memory: Callable[..., Memory], make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
+) -> Callable[..., Data]:
+    def make(**client: Any) -> Data:
+        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
+        return Data(memory, make_store(**client), runner)
+
+    return make
+
+
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
+def test_everything_works_with_the_documented_rights(
+    cluster: RealCluster,
+    connect: Connect,
+    make_memory: Callable[..., Memory],
+    make_store: Callable[..., RedisMemoryStore],
+    runner: asyncio.Runner | None,
+    prefix: str,
+    protocol: int,
+    scope: Scope,
+) -> None:
+    for port in cluster.ports:
+        cluster.ask(port, "ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(Keys(prefix)), *CLUSTER)
+    client = connect(cluster.ports[0], protocol=protocol, username=prefix, password="p")
+    memory = make_memory(**client, **options(scope))
+    for place in range(3):
+        caller = Caller(memory=memory, runner=runner, thread=f"t {place}", resource=f"u {place}")
+        for operation in OPERATIONS.values():
+            operation.call(caller)
+    use(make_store(**client))
+    for port in cluster.ports:
+        refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}
+        assert refused <= {"info", "config|get"}
+        cluster.ask(port, "ACL", "DELUSER", prefix)
+
+
+def test_a_cluster_finds_what_one_server_finds(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]
+) -> None:
+    found = []
+    for client in ({}, connect(cluster.ports[0])):
+        data = make_data(**client)
+        data.fill()
+        found.append(data.read())
+    one, several = found
+    assert several == one
+    assert several["threads.list"] == 2 * THREADS
+
+
+@pytest.mark.parametrize("full_coverage", ["yes", "no"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_without_one_master_nothing_is_read(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], full_coverage: str, protocol: int
+) -> None:
+    cluster.set("cluster-require-full-coverage", full_coverage)
+    cluster.set("cluster-node-timeout", NEVER)
+    data = make_data(**connect(cluster.ports[0], protocol=protocol))
+    data.fill()
+    whole = data.read()
+    dead = cluster.ports[protocol - 2]
+    cluster.kill(dead)
+    data.assert_nothing_is_read()
+    cluster.set("cluster-node-timeout", SOON)
+    alive = cluster.ports[2]
+    wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)
+    data.assert_nothing_is_read()
+    cluster.restart(dead)
+
+    def is_back() -> bool:
+        try:
+            return data.read() == whole
+        except RedisConnectionError:
+            return False
+
+    wait_until(is_back, 30)
+
+
+def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
+    cluster.set("cluster-node-timeout", NEVER)
+    data = make_data(**connect(cluster.ports[0], socket_timeout=0.5))
+    data.fill()
+    whole = data.read()
+    os.kill(cluster.pid(cluster.ports[1]), signal.SIGSTOP)
+    try:
+        data.assert_nothing_is_read(timed_out=True)
+    finally:
+        os.kill(cluster.pid(cluster.ports[1]), signal.SIGCONT)
+    assert data.read() == whole
