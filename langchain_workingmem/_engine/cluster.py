@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis import exceptions as redis_errors
 from redis.exceptions import ConnectionError as ConnectionLost
 
+from langchain_workingmem.errors import RedisConnectionError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -28,7 +30,10 @@ T = TypeVar("T")
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
 _CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
-_UNABLE = ("could not send query to cluster", "uninitialized cluster state")  # without a code, or with one of Search's own
+_UNABLE = (
+    "could not send query to cluster",
+    "uninitialized cluster state",
+)  # without a code, or with one of Search's own
 _FAILED = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
 
@@ -57,7 +62,7 @@ def search(
         return _search(client, commands, exchange)
     except _FAILED as error:
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
-            client.nodes_manager.initialize()  # type: ignore[no-untyped-call]
+            client.nodes_manager.initialize()
         if not again or isinstance(error, redis_errors.TimeoutError):
             raise
     return _search(client, commands, exchange)
@@ -72,7 +77,7 @@ def _search(
     is_done = False
     try:
         for node in nodes:  # nothing is sent before all are connected
-            pool: Any = client.get_redis_connection(node).connection_pool  # type: ignore[no-untyped-call]
+            pool: Any = client.get_redis_connection(node).connection_pool
             open_.append((pool, pool.get_connection()))
         for (_, connection), line in zip(open_, lines, strict=True):
             connection.send_packed_command(connection.pack_commands(line))
@@ -127,7 +132,9 @@ async def asearch(
 
 
 async def _asearch(
-    client: AsyncRedisCluster, commands: Sequence[Command], exchange: Callable[[Sequence[Command]], Awaitable[list[Any]]]
+    client: AsyncRedisCluster,
+    commands: Sequence[Command],
+    exchange: Callable[[Sequence[Command]], Awaitable[list[Any]]],
 ) -> list[Any]:
     nodes: list[Any] = (await client.initialize()).get_primaries()
     lines, asked = _lines(commands, nodes)
@@ -197,6 +204,13 @@ def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list
     return lines, asked
 
 
+def surveyed(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return what the masters said; raise what the first one met if all are down."""
+    if all(isinstance(reply, RedisConnectionError) for _, reply in rows):
+        raise rows[0][1]
+    return rows
+
+
 def _gone() -> ConnectionLost:
     return ConnectionLost("a node of the cluster closed its connection during a search")
 
@@ -207,7 +221,9 @@ def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -
     for view in (before, after):
         if not isinstance(view, redis_errors.ResponseError):
             if (slots := _slots(view)) < SLOTS:
-                raise ConnectionLost(f"a search would lack data: it reaches {slots:,} of {SLOTS:,} slots of the cluster")
+                raise ConnectionLost(
+                    f"a search would lack data: it reaches {slots:,} of {SLOTS:,} slots of the cluster"
+                )
         elif isinstance(view, redis_errors.ClusterDownError):
             raise view
         elif not all(part in str(view).lower() for part in _CANNOT_SAY):
@@ -220,14 +236,14 @@ def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -
 
 
 def _slots(view: Any) -> int:
-    """Return how many slots a coordinator searches; it says so in two ways, in RESP2 and RESP3."""
-    if isinstance(view, dict):
-        rows, shards = view.get(b"slots"), view.get(b"shards")
-        spans = [(row[b"start"], row[b"end"]) for row in rows or ()]
+    """Return how many slots a coordinator searches. Search 8.0 says it by slots, later ones by shards."""
+    if isinstance(view, dict):  # RESP3
+        rows = [(row[b"start"], row[b"end"]) for row in view.get(b"slots") or ()]
+        shards = view.get(b"shards") or ()
     else:
-        name, *rest = next((view[at:] for at in range(0, len(view), 2) if view[at] in {b"slots", b"shards"}), [b""])
-        shards = [dict(zip(row[::2], row[1::2], strict=True)) for row in rest[0] or ()] if name == b"shards" else None
-        spans = [tuple(row[:2]) for row in rest if row] if name == b"slots" else []
-    for shard in shards or ():
-        spans += zip(shard[b"slots"][::2], shard[b"slots"][1::2], strict=True)
-    return sum(int(last) - int(first) + 1 for first, last in spans)
+        rows = [row[:2] for row in view[view.index(b"slots") + 1 :] if row] if b"slots" in view else []
+        lists = view[view.index(b"shards") + 1] or () if b"shards" in view else ()
+        shards = [dict(zip(one[::2], one[1::2], strict=True)) for one in lists]
+    for shard in shards:
+        rows += zip(shard[b"slots"][::2], shard[b"slots"][1::2], strict=True)
+    return sum(int(last) - int(first) + 1 for first, last in rows)

@@ -23,9 +23,9 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
-from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
+from langchain_workingmem._engine.replies import ERRORS, checked, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -104,8 +104,8 @@ class Runner(_Base["SyncClient"]):
             match effect:
                 case effects.Send():
                     return self._send(effect)
-                case effects.Scan():
-                    return self._scan(effect)
+                case effects.Scan() | effects.Survey():
+                    return self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect)
                 case effects.Pull(source):
                     return tuple(islice(cast("Iterator[Any]", source), 1))
                 case effects.Embed():
@@ -143,6 +143,17 @@ class Runner(_Base["SyncClient"]):
             client, count = client.get_redis_connection(nodes[effect.node]), len(nodes)
         return scanned(self._call(client, [scan_step(effect)]), effect, count)
 
+    def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
+        client, rows = self.client, []
+        nodes = client.get_primaries() if isinstance(client, RedisCluster) else []  # type: ignore[no-untyped-call]
+        for node in nodes:
+            try:
+                (reply,) = self._call(client.get_redis_connection(node), [effect.command])
+            except RedisConnectionError as error:
+                reply = error
+            rows.append((node.name, reply))
+        return cluster.surveyed(rows) if nodes else [("", *self._call(client, [effect.command]))]
+
     def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
         own, unsure = self.borrowed is None, False
@@ -150,7 +161,7 @@ class Runner(_Base["SyncClient"]):
             if at_most_once and own:
                 clients.reach(client)
             unsure = at_most_once
-            exchange = functools.partial(_exchange, client)
+            exchange = functools.partial(clients.exchange, client)
             if isinstance(client, RedisCluster) and cluster.has_search(commands):
                 replies = cluster.search(client, commands, exchange, again=not at_most_once)
             else:
@@ -259,8 +270,8 @@ class AsyncRunner(_Base["AsyncClient"]):
         match effect:
             case effects.Send():
                 return await self._send(effect)
-            case effects.Scan():
-                return await self._scan(effect)
+            case effects.Scan() | effects.Survey():
+                return await (self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect))
             case effects.Pull(source):
                 return await _next(source)
             case effects.Embed():
@@ -300,6 +311,19 @@ class AsyncRunner(_Base["AsyncClient"]):
             client, count = nodes[effect.node], len(nodes)
         return scanned(await self._call(client, [scan_step(effect)]), effect, count)
 
+    async def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
+        client, rows, nodes = await self.client(), [], []
+        if isinstance(client, AsyncRedisCluster):
+            await self._call(client, [effect.command])  # which learns the nodes
+            nodes = client.get_primaries()
+        for node in nodes:
+            try:
+                (reply,) = await self._call(node, [effect.command])
+            except RedisConnectionError as error:
+                reply = error
+            rows.append((node.name, reply))
+        return cluster.surveyed(rows) if nodes else [("", *await self._call(client, [effect.command]))]
+
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
         own, unsure = self.borrowed is None, False
@@ -307,7 +331,7 @@ class AsyncRunner(_Base["AsyncClient"]):
             if at_most_once and own:
                 await clients.areach(client)
             unsure = at_most_once
-            exchange = functools.partial(_aexchange, client)
+            exchange = functools.partial(clients.aexchange, client)
             if isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
                 replies = await cluster.asearch(client, commands, exchange, again=not at_most_once)
             else:
@@ -341,25 +365,6 @@ class AsyncRunner(_Base["AsyncClient"]):
         self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
-
-
-def _exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands in one round trip; the refusal of a single one is raised."""
-    if len(commands) == 1:
-        return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-    pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
-    for command in commands:
-        pipe.execute_command(*command, **RAW)
-    return cast("list[Any]", pipe.execute(raise_on_error=False))
-
-
-async def _aexchange(client: Any, commands: Sequence[Command]) -> list[Any]:
-    if len(commands) == 1:
-        return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-    pipe = client.pipeline(transaction=False)
-    for command in commands:
-        pipe.execute_command(*command, **RAW)
-    return cast("list[Any]", await pipe.execute(raise_on_error=False))
 
 
 def _cancellations() -> int:

@@ -119,6 +119,9 @@ def test_everything_works_with_the_documented_rights(
         for operation in OPERATIONS.values():
             operation.call(caller)
     use(make_store(**client))
+    levels = {finding.check: finding.level for finding in memory.doctor()}
+    assert {check for check, level in levels.items() if level == "unknown"} == {"persistence", "eviction", "memory"}
+    assert "error" not in levels.values()
     for port in cluster.ports:
         refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}
         assert refused <= {"info", "config|get"}
@@ -143,6 +146,8 @@ def test_a_cluster_finds_what_one_server_finds(
 def test_without_one_master_nothing_is_read(
     cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], full_coverage: str, protocol: int
 ) -> None:
+    if protocol == 3 and b"shards" not in cluster.ask(cluster.ports[0], "SEARCH.CLUSTERINFO"):
+        pytest.skip("this coordinator leaves a restarted master out over RESP3, as the documentation says")
     cluster.set("cluster-require-full-coverage", full_coverage)
     cluster.set("cluster-node-timeout", NEVER)
     data = make_data(**connect(cluster.ports[0], protocol=protocol))
@@ -151,6 +156,8 @@ def test_without_one_master_nothing_is_read(
     dead = cluster.ports[protocol - 2]
     cluster.kill(dead)
     data.assert_nothing_is_read()
+    found = [finding.message for finding in data.memory.doctor() if finding.level == "error"]
+    assert f"127.0.0.1:{dead} is down" in found[0]
     cluster.set("cluster-node-timeout", SOON)
     alive = cluster.ports[2]
     wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)
@@ -168,7 +175,7 @@ def test_without_one_master_nothing_is_read(
 
 def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
     cluster.set("cluster-node-timeout", NEVER)
-    data = make_data(**connect(cluster.ports[0], socket_timeout=0.5))
+    data = make_data(**connect(cluster.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
     whole = data.read()
     os.kill(cluster.pid(cluster.ports[1]), signal.SIGSTOP)
@@ -177,3 +184,51 @@ def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, ma
     finally:
         os.kill(cluster.pid(cluster.ports[1]), signal.SIGCONT)
     assert data.read() == whole
+
+
+def test_an_agent_goes_on_without_a_master(
+    cluster: RealCluster,
+    connect: Connect,
+    make_memory: Callable[..., Memory],
+    runner: asyncio.Runner | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = connect(cluster.ports[0], protocol=2)
+    memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(), on_error="log")
+    caller = Caller(memory=memory, runner=runner)
+    memory.history.append(caller.said(), **caller.ids)
+    state = {"messages": [HumanMessage("the pin", id="q")]}
+    remembered = caller.invoke(memory.load_node(), state)["messages"]
+    dead = cluster.ports[1]
+    cluster.kill(dead)
+    try:
+        bare = caller.invoke(memory.load_node(), state)["messages"]
+        assert len(bare) < len(remembered)
+        assert bare[-1].text == "the pin"
+        assert "cannot be reached" in caplog.text
+    finally:
+        cluster.restart(dead)
+        cluster.wait_until_ok()
+
+
+def test_a_replica_takes_over_without_a_new_memory(
+    start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
+) -> None:
+    own = RealCluster(start, search=True, node_timeout=SOON)
+    data = make_data(**connect(own.ports[0], protocol=2))
+    data.fill()
+    whole = data.read()
+    master = own.ports[2]
+    replica = own.add_replica(master)
+    own.kill(master)
+    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
+    own.ports[2] = replica
+    own.wait_until_ok()
+
+    def is_back() -> bool:
+        try:
+            return data.read() == whole
+        except RedisConnectionError:
+            return False
+
+    wait_until(is_back, 30)

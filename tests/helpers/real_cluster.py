@@ -17,6 +17,7 @@ class RealCluster:
 
     def __init__(self, start: BareServers, *, search: bool = False, node_timeout: int = 15_000) -> None:
         self._start = start
+        self._searches = search
         modules = chosen_engine().modules if search else ()
         self._options = (
             *("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout)),
@@ -63,7 +64,18 @@ class RealCluster:
             state = self.state(port)
         except redis.RedisError:
             return False
-        return state["cluster_state"] == "ok" and state["cluster_slots_ok"] == str(SLOTS)
+        if state["cluster_state"] != "ok" or state["cluster_slots_ok"] != str(SLOTS):
+            return False
+        return not self._searches or b"num_partitions, 3" in self._view(port)
+
+    def _view(self, port: int) -> bytes:
+        """Return what a coordinator searches; nothing from a module that is none."""
+        try:
+            view = self.ask(port, "SEARCH.CLUSTERINFO")
+        except redis.ResponseError as error:
+            return b"num_partitions, 3" if "unknown command" in str(error) else b""
+        words = [word for pair in view.items() for word in pair] if isinstance(view, dict) else view
+        return b"%s, %d" % tuple(words[:2])
 
     def kill(self, port: int) -> None:
         self._start.kill(port)
