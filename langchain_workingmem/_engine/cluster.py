@@ -82,8 +82,8 @@ def _search(
         for (_, connection), line in zip(open_, lines, strict=True):
             connection.send_packed_command(connection.pack_commands(line))
         replies = _others(commands, exchange)
-        for place, (_, connection) in enumerate(open_):
-            if place != asked:
+        for number, (_, connection) in enumerate(open_):
+            if number != asked:
                 with suppress(redis_errors.ResponseError):  # any answer will do
                     connection.read_response()
         found = [_reply(open_[asked][1]) for _ in lines[asked]]
@@ -151,8 +151,8 @@ async def _asearch(
         for (_, connection), line in zip(open_, lines, strict=True):
             await connection.send_packed_command(connection.pack_commands(line))
         replies = await _aothers(commands, exchange)
-        for place, (_, connection) in enumerate(open_):
-            if place != asked:
+        for number, (_, connection) in enumerate(open_):
+            if number != asked:
                 with suppress(redis_errors.ResponseError):  # any answer will do
                     await connection.read_response()
         found = [await _areply(open_[asked][1]) for _ in lines[asked]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine.cluster import asearch, search
 from langchain_workingmem._redis.acl import CLUSTER, rules
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.options import Scope
@@ -163,14 +166,7 @@ def test_without_one_master_nothing_is_read(
     wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)
     data.assert_nothing_is_read()
     cluster.restart(dead)
-
-    def is_back() -> bool:
-        try:
-            return data.read() == whole
-        except RedisConnectionError:
-            return False
-
-    wait_until(is_back, 30)
+    wait_until(lambda: _reads(data, whole), 30)
 
 
 def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
@@ -184,6 +180,33 @@ def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, ma
     finally:
         os.kill(cluster.pid(cluster.ports[1]), signal.SIGCONT)
     assert data.read() == whole
+
+
+def test_a_master_that_dies_during_a_search_is_noticed(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], runner: asyncio.Runner | None
+) -> None:
+    client = connect(cluster.ports[0], protocol=2)
+    make_data(**client).fill()
+    dead = cluster.ports[1]
+
+    def meanwhile(_: object) -> list[Any]:
+        time.sleep(0.2)  # the search has its answer, but it is not read
+        cluster.kill(dead)
+        return [None]
+
+    async def ameanwhile(commands: object) -> list[Any]:
+        return meanwhile(commands)
+
+    commands = [("FT._LIST",), ("GET", "x")]
+    try:
+        with pytest.raises(redis.ConnectionError):
+            if runner is None:
+                search(client["client"], commands, meanwhile, again=False)
+            else:
+                runner.run(asearch(client["async_client"], commands, ameanwhile, again=False))
+    finally:
+        cluster.restart(dead)
+        cluster.wait_until_ok()
 
 
 def test_an_agent_goes_on_without_a_master(
@@ -211,24 +234,27 @@ def test_an_agent_goes_on_without_a_master(
         cluster.wait_until_ok()
 
 
-def test_a_replica_takes_over_without_a_new_memory(
+def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_new_memory(
     start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
 ) -> None:
     own = RealCluster(start, search=True, node_timeout=SOON)
-    data = make_data(**connect(own.ports[0], protocol=2))
+    data = make_data(**connect(own.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
     whole = data.read()
     master = own.ports[2]
     replica = own.add_replica(master)
     own.kill(master)
     wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
-    own.ports[2] = replica
-    own.wait_until_ok()
+    for name, search in data.searches().items():
+        with contextlib.suppress(RedisConnectionError):  # some coordinators wait for the dead node
+            assert search() == whole[name]
+    own.restart(master)
+    wait_until(lambda: _reads(data, whole), 30)
 
-    def is_back() -> bool:
-        try:
-            return data.read() == whole
-        except RedisConnectionError:
-            return False
 
-    wait_until(is_back, 30)
+def _reads(data: Data, whole: dict[str, Any]) -> bool:
+    try:
+        assert data.read() == whole
+    except RedisConnectionError:
+        return False
+    return True

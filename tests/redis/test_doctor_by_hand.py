@@ -89,7 +89,11 @@ def test_an_index_that_says_more_than_all_of_it_is_built_is_well() -> None:
 def test_masters_that_are_well_are_one_finding_and_the_others_are_named() -> None:
     full = {**HEALTHY["INFO"], "used_memory": 95, "maxmemory": 100}
     down = RedisConnectionError("Redis cannot be reached (refused)", remedy="check")
-    masters = {"a:1": {}, "b:2": {"INFO": full}, "c:3": {"HELLO": down, "INFO": down, "CONFIG": down}}
+    masters: dict[str, dict[str, Any]] = {
+        "a:1": {},
+        "b:2": {"INFO": full},
+        "c:3": {"HELLO": down, "INFO": down, "CONFIG": down},
+    }
     found = [(one.check, one.level, one.message) for one in all_findings(masters)]
     assert found[:6] == [
         ("server", "error", "c:3 is down (Redis cannot be reached (refused))"),
