@@ -8,6 +8,7 @@ on another node, whose view was not asked for.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -156,6 +157,8 @@ async def _asearch(
                 with suppress(redis_errors.ResponseError):  # any answer will do
                     await connection.read_response()
         found = [await _areply(open_[asked][1]) for _ in lines[asked]]
+        for _ in range(2):  # the event loop takes in what has been closed
+            await asyncio.sleep(0)
         for _, connection in open_:
             if await _is_used_up(connection):
                 raise _gone()
@@ -220,7 +223,9 @@ def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -
     before, *searched, after = found
     for view in (before, after):
         if not isinstance(view, redis_errors.ResponseError):
-            if (slots := _slots(view)) < SLOTS:
+            slots = _slots(view)
+            is_idle = view is before and not slots  # Search 8.0 looks for the masters at its first search
+            if slots < SLOTS and not is_idle:
                 raise ConnectionLost(
                     f"a search would lack data: it reaches {slots:,} of {SLOTS:,} slots of the cluster"
                 )

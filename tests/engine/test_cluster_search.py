@@ -15,7 +15,8 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from langchain_workingmem._engine.cluster import asearch, search
+from langchain_workingmem._engine.cluster import asearch
+from langchain_workingmem._engine.cluster import search as search_now
 from langchain_workingmem._redis.acl import CLUSTER, rules
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.options import Scope
@@ -39,8 +40,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         cluster = RealCluster(servers, search=True)
         here, there, _ = cluster.ports
         try:
-            cluster.ask(here, "FT.CREATE", "probe", "SCHEMA", "field", "TAG")
-            cluster.ask(there, "FT.INFO", "probe")
+            cluster.ask(here, "FT.CREATE", "one for all", "SCHEMA", "field", "TAG")
+            cluster.ask(there, "FT.INFO", "one for all")
         except redis.ResponseError:
             pytest.skip("the Search of this engine does not search other nodes")
         yield cluster
@@ -197,13 +198,15 @@ def test_a_master_that_dies_during_a_search_is_noticed(
     async def ameanwhile(commands: object) -> list[Any]:
         return meanwhile(commands)
 
-    commands = [("FT._LIST",), ("GET", "x")]
+    def ask() -> list[Any]:
+        commands = [("FT._LIST",), ("GET", "x")]
+        if runner is None:
+            return search_now(client["client"], commands, meanwhile, again=False)
+        return runner.run(asearch(client["async_client"], commands, ameanwhile, again=False))
+
     try:
         with pytest.raises(redis.ConnectionError):
-            if runner is None:
-                search(client["client"], commands, meanwhile, again=False)
-            else:
-                runner.run(asearch(client["async_client"], commands, ameanwhile, again=False))
+            ask()
     finally:
         cluster.restart(dead)
         cluster.wait_until_ok()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import redis
@@ -69,7 +70,10 @@ class RealCluster:
         return not self._searches or b"num_partitions, 3" in self._view(port)
 
     def _view(self, port: int) -> bytes:
-        """Return what a coordinator searches; nothing from a module that is none."""
+        """Return how many masters a coordinator searches; some look for them at their first search."""
+        for command in (("FT.CREATE", "probe", "SCHEMA", "field", "TAG"), ("FT.SEARCH", "probe", "*")):
+            with contextlib.suppress(redis.RedisError):
+                self.ask(port, *command)
         try:
             view = self.ask(port, "SEARCH.CLUSTERINFO")
         except redis.ResponseError as error:
