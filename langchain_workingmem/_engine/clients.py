@@ -1,4 +1,4 @@
-"""Checks URLs of Redis, and makes, uses and closes the clients for them.
+"""Checks URLs of Redis, and makes and closes the clients for them.
 
 Errors quote only the scheme of a URL: if the URL is not percent-encoded, any other piece may be a part of the password.
 """
@@ -21,19 +21,15 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from langchain_workingmem._engine.replies import RAW, raw_options
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import timedelta
     from urllib.parse import SplitResult
 
     from redis.asyncio import Redis as AsyncRedis
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
-
-    from langchain_workingmem._engine.effects import Command
 
     SyncClient = redis.Redis | RedisCluster
     AsyncClient = AsyncRedis | AsyncRedisCluster
@@ -185,26 +181,6 @@ async def areach(client: Any) -> None:
         await asyncio.sleep(0)
     pool = client.connection_pool
     await pool.release(await pool.get_connection())
-
-
-def exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands in one round trip; the refusal of a single one is raised."""
-    if len(commands) == 1:
-        return [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-    pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
-    for command in commands:
-        pipe.execute_command(*command, **RAW)
-    return cast("list[Any]", pipe.execute(raise_on_error=False))
-
-
-async def aexchange(client: Any, commands: Sequence[Command]) -> list[Any]:
-    """Async twin of `exchange`."""
-    if len(commands) == 1:
-        return [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
-    pipe = client.pipeline(transaction=False)
-    for command in commands:
-        pipe.execute_command(*command, **RAW)
-    return cast("list[Any]", await pipe.execute(raise_on_error=False))
 
 
 def close(client: Any) -> None:

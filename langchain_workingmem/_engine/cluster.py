@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
 from redis.exceptions import ConnectionError as ConnectionLost
 
+from langchain_workingmem._engine.replies import checked
 from langchain_workingmem.errors import RedisConnectionError
 
 if TYPE_CHECKING:
@@ -26,15 +27,10 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
 
-T = TypeVar("T")
-
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
 _CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
-_UNABLE = (
-    "could not send query to cluster",
-    "uninitialized cluster state",
-)  # without a code, or with one of Search's own
+_UNABLE = ("could not send query to cluster", "uninitialized cluster state")  # known wordings; the first has no code
 _FAILED = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
 
@@ -50,27 +46,27 @@ def _is_search(command: Command) -> bool:
 def search(
     client: RedisCluster,
     commands: Sequence[Command],
-    exchange: Callable[[Sequence[Command]], list[Any]],
+    call: Callable[[Sequence[Command]], list[Any]],
     *,
     again: bool,
 ) -> list[Any]:
-    """Send commands in one round trip, with `exchange` those that are not for Search; errors are errors of redis-py.
+    """Send commands in one round trip, with `call` those that are not for Search.
 
     After a lost connection the nodes are looked for again: a replica may have taken over. With `again` the commands are sent
     again then, once.
     """
     try:
-        return _search(client, commands, exchange)
+        return _search(client, commands, call)
     except _FAILED as error:
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
             client.nodes_manager.initialize()
         if not again or isinstance(error, redis_errors.TimeoutError):
             raise
-    return _search(client, commands, exchange)
+    return _search(client, commands, call)
 
 
 def _search(
-    client: RedisCluster, commands: Sequence[Command], exchange: Callable[[Sequence[Command]], list[Any]]
+    client: RedisCluster, commands: Sequence[Command], call: Callable[[Sequence[Command]], list[Any]]
 ) -> list[Any]:
     nodes: list[Any] = client.get_primaries()  # type: ignore[no-untyped-call]
     lines, asked = _lines(commands, nodes)
@@ -82,7 +78,8 @@ def _search(
             open_.append((pool, pool.get_connection()))
         for (_, connection), line in zip(open_, lines, strict=True):
             connection.send_packed_command(connection.pack_commands(line))
-        replies = _others(commands, exchange)
+        others = _others(commands)
+        replies = call(others) if others else []
         for number, (_, connection) in enumerate(open_):
             if number != asked:
                 with suppress(redis_errors.ResponseError):  # any answer will do
@@ -99,12 +96,8 @@ def _search(
     return _merged(commands, found, replies)
 
 
-def _others(commands: Sequence[Command], exchange: Callable[[Sequence[Command]], list[Any]]) -> list[Any]:
-    others = [command for command in commands if not _is_search(command)]
-    try:
-        return exchange(others) if others else []
-    except redis_errors.ResponseError as error:  # redis-py raises the refusal of a single command
-        return [error]
+def _others(commands: Sequence[Command]) -> list[Command]:
+    return [command for command in commands if not _is_search(command)]
 
 
 def _reply(connection: Any) -> Any:
@@ -117,25 +110,25 @@ def _reply(connection: Any) -> Any:
 async def asearch(
     client: AsyncRedisCluster,
     commands: Sequence[Command],
-    exchange: Callable[[Sequence[Command]], Awaitable[list[Any]]],
+    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
     *,
     again: bool,
 ) -> list[Any]:
     """Async twin of `search`."""
     try:
-        return await _asearch(client, commands, exchange)
+        return await _asearch(client, commands, call)
     except _FAILED as error:
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
             await client.nodes_manager.initialize()
         if not again or isinstance(error, redis_errors.TimeoutError):
             raise
-    return await _asearch(client, commands, exchange)
+    return await _asearch(client, commands, call)
 
 
 async def _asearch(
     client: AsyncRedisCluster,
     commands: Sequence[Command],
-    exchange: Callable[[Sequence[Command]], Awaitable[list[Any]]],
+    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
 ) -> list[Any]:
     nodes: list[Any] = (await client.initialize()).get_primaries()
     lines, asked = _lines(commands, nodes)
@@ -151,7 +144,8 @@ async def _asearch(
             await connection.connect()
         for (_, connection), line in zip(open_, lines, strict=True):
             await connection.send_packed_command(connection.pack_commands(line))
-        replies = await _aothers(commands, exchange)
+        others = _others(commands)
+        replies = await call(others) if others else []
         for number, (_, connection) in enumerate(open_):
             if number != asked:
                 with suppress(redis_errors.ResponseError):  # any answer will do
@@ -169,16 +163,6 @@ async def _asearch(
                 await connection.disconnect(nowait=True)
             node.release(connection)
     return _merged(commands, found, replies)
-
-
-async def _aothers(
-    commands: Sequence[Command], exchange: Callable[[Sequence[Command]], Awaitable[list[Any]]]
-) -> list[Any]:
-    others = [command for command in commands if not _is_search(command)]
-    try:
-        return await exchange(others) if others else []
-    except redis_errors.ResponseError as error:
-        return [error]
 
 
 async def _is_used_up(connection: Any) -> bool:
@@ -236,7 +220,7 @@ def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -
     for reply in searched:
         if isinstance(reply, redis_errors.ResponseError) and any(part in str(reply).lower() for part in _UNABLE):
             raise ConnectionLost(str(reply))
-    from_search, from_others = iter(searched), iter(replies)
+    from_search, from_others = iter(checked(searched)), iter(replies)
     return [next(from_search if _is_search(command) else from_others) for command in commands]
 
 

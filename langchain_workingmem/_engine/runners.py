@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
-from langchain_workingmem._engine.replies import ERRORS, checked, refused, scan_step, scanned
+from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 
@@ -161,12 +161,16 @@ class Runner(_Base["SyncClient"]):
             if at_most_once and own:
                 clients.reach(client)
             unsure = at_most_once
-            exchange = functools.partial(clients.exchange, client)
             if isinstance(client, RedisCluster) and cluster.has_search(commands):
-                replies = cluster.search(client, commands, exchange, again=not at_most_once)
+                call = functools.partial(self._call, client, at_most_once=at_most_once)
+                replies = cluster.search(client, commands, call, again=not at_most_once)
+            elif len(commands) == 1:
+                replies = [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             else:
-                replies = exchange(commands)
-            replies = checked(replies)
+                pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
+                for command in commands:
+                    pipe.execute_command(*command, **RAW)
+                replies = checked(pipe.execute(raise_on_error=False))
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 self.revive()
@@ -331,12 +335,16 @@ class AsyncRunner(_Base["AsyncClient"]):
             if at_most_once and own:
                 await clients.areach(client)
             unsure = at_most_once
-            exchange = functools.partial(clients.aexchange, client)
             if isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
-                replies = await cluster.asearch(client, commands, exchange, again=not at_most_once)
+                call = functools.partial(self._call, client, at_most_once=at_most_once)
+                replies = await cluster.asearch(client, commands, call, again=not at_most_once)
+            elif len(commands) == 1:
+                replies = [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             else:
-                replies = await exchange(commands)
-            replies = checked(replies)
+                pipe = client.pipeline(transaction=False)
+                for command in commands:
+                    pipe.execute_command(*command, **RAW)
+                replies = checked(await pipe.execute(raise_on_error=False))
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
