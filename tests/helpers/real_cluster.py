@@ -87,6 +87,11 @@ class RealCluster:
     def restart(self, port: int) -> None:
         self._start_node(port)
 
+    def heal(self) -> None:
+        for port in {*self.ports} - self._start.running:
+            self.restart(port)
+        self.wait_until_ok()
+
     def pid(self, port: int) -> int:
         return self._start.pid(port)
 
