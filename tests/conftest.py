@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine import effects
-from langchain_workingmem._engine.effects import Command, Scan, Send
+from langchain_workingmem._engine.effects import Command, Scan, Send, Survey
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -187,6 +187,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
                 sent.extend(effect.commands)
             elif isinstance(effect, Scan):
                 sent.append(("SCAN", effect.cursor))
+            elif isinstance(effect, Survey):
+                sent.append(effect.command)
             return perform(self, effect, *rest)
 
         monkeypatch.setattr(kind, "_perform", watched)

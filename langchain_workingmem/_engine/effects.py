@@ -49,6 +49,16 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class Survey:
+    """One command to every master, one after another. The result is a list of host:port, "" without a cluster, and reply.
+
+    The reply of a master that is down is a `RedisConnectionError`. If none answers, the first one's is raised.
+    """
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
 class Embed:
     """One call of the embedding model. The result is a float array of shape (texts, dimensions)."""
 
@@ -137,7 +147,9 @@ class Leave:
     error: Exception | None = None
 
 
-Effect: TypeAlias = "Send | Scan | Embed | Pause | Progress | Pull | Emit | Ask | Rerank | Later | Work | Enter | Leave"
+Effect: TypeAlias = (
+    "Send | Scan | Survey | Embed | Pause | Progress | Pull | Emit | Ask | Rerank | Later | Work | Enter | Leave"
+)
 T = TypeVar("T")
 Plan: TypeAlias = Generator[Effect, Any, T]
 

@@ -21,7 +21,13 @@ RAW = {NEVER_DECODE: True}  # bytes from every client, also from a borrowed one 
 # redis-py does not derive the second from the first
 ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException)
 _LOGIN = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
-_LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException)
+# CLUSTERDOWN is a reply, but it says what a lost connection says: a master is missing
+_LOST = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.RedisClusterException,
+    redis_errors.ClusterDownError,
+)
 _CODES = {  # redis-py removes the code from replies that have their own class
     redis_errors.NoScriptError: "NOSCRIPT",
     redis_errors.ReadOnlyError: "READONLY",
@@ -92,7 +98,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         timed_out = _timed_out(error)
         repeats = (1 if timed_out else len(PAUSES)) if own else 0
         kind, seen, remedy = RedisConnectionError, "cannot be reached", "check that it runs and that the URL is right"
-        if unsure and not isinstance(error, redis_errors.BusyLoadingError):
+        if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
             kind, remedy = OutcomeUnknownError, "the call may have taken effect, so look before you repeat it"
             seen = "did not reply before the connection was lost"
         raise kind(f"Redis {seen} ({text})", remedy=remedy, repeats=repeats, timed_out=timed_out) from cause

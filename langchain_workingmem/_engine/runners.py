@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import random
 import time
@@ -19,12 +20,12 @@ from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine import clients, effects, models
+from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -103,8 +104,8 @@ class Runner(_Base["SyncClient"]):
             match effect:
                 case effects.Send():
                     return self._send(effect)
-                case effects.Scan():
-                    return self._scan(effect)
+                case effects.Scan() | effects.Survey():
+                    return self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect)
                 case effects.Pull(source):
                     return tuple(islice(cast("Iterator[Any]", source), 1))
                 case effects.Embed():
@@ -142,6 +143,17 @@ class Runner(_Base["SyncClient"]):
             client, count = client.get_redis_connection(nodes[effect.node]), len(nodes)
         return scanned(self._call(client, [scan_step(effect)]), effect, count)
 
+    def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
+        client, rows = self.client, []
+        nodes = client.get_primaries() if isinstance(client, RedisCluster) else []  # type: ignore[no-untyped-call]
+        for node in nodes:
+            try:
+                (reply,) = self._call(client.get_redis_connection(node), [effect.command])
+            except RedisConnectionError as error:
+                reply = error
+            rows.append((node.name, reply))
+        return cluster.surveyed(rows) if nodes else [("", *self._call(client, [effect.command]))]
+
     def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
         own, unsure = self.borrowed is None, False
@@ -149,7 +161,10 @@ class Runner(_Base["SyncClient"]):
             if at_most_once and own:
                 clients.reach(client)
             unsure = at_most_once
-            if len(commands) == 1:
+            if isinstance(client, RedisCluster) and cluster.has_search(commands):
+                call = functools.partial(self._call, client, at_most_once=at_most_once)
+                replies = cluster.search(client, commands, call, again=not at_most_once)
+            elif len(commands) == 1:
                 replies = [client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             else:
                 pipe = client.pipeline(transaction=False)  # `execute` returns the connection: no `with` is needed
@@ -259,8 +274,8 @@ class AsyncRunner(_Base["AsyncClient"]):
         match effect:
             case effects.Send():
                 return await self._send(effect)
-            case effects.Scan():
-                return await self._scan(effect)
+            case effects.Scan() | effects.Survey():
+                return await (self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect))
             case effects.Pull(source):
                 return await _next(source)
             case effects.Embed():
@@ -300,6 +315,19 @@ class AsyncRunner(_Base["AsyncClient"]):
             client, count = nodes[effect.node], len(nodes)
         return scanned(await self._call(client, [scan_step(effect)]), effect, count)
 
+    async def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
+        client, rows, nodes = await self.client(), [], []
+        if isinstance(client, AsyncRedisCluster):
+            await self._call(client, [effect.command])  # which learns the nodes
+            nodes = client.get_primaries()
+        for node in nodes:
+            try:
+                (reply,) = await self._call(node, [effect.command])
+            except RedisConnectionError as error:
+                reply = error
+            rows.append((node.name, reply))
+        return cluster.surveyed(rows) if nodes else [("", *await self._call(client, [effect.command]))]
+
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
         own, unsure = self.borrowed is None, False
@@ -307,7 +335,10 @@ class AsyncRunner(_Base["AsyncClient"]):
             if at_most_once and own:
                 await clients.areach(client)
             unsure = at_most_once
-            if len(commands) == 1:
+            if isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
+                call = functools.partial(self._call, client, at_most_once=at_most_once)
+                replies = await cluster.asearch(client, commands, call, again=not at_most_once)
+            elif len(commands) == 1:
                 replies = [await client.execute_command(*commands[0], **raw_options(client, commands[0]))]
             else:
                 pipe = client.pipeline(transaction=False)

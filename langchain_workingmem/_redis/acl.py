@@ -23,7 +23,7 @@ _CLIENT = ("ping", "client|setinfo")  # redis-py sends these
 _COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")
 _DELETION = ("scan",)  # it shows the names of all keys in the database
-CLUSTER = ("+asking", "+cluster|slots", "+command")  # clients of a cluster need these, too
+CLUSTER = ("+asking", "+cluster|slots", "+command", "+search.clusterinfo")  # a user of a cluster needs these, too
 
 
 def rules(keys: Keys, *, create_index: bool = True) -> list[str]:

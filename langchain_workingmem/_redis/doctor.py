@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, Survey, attempt, scan
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.layout import (
     LAYOUT,
@@ -38,6 +39,8 @@ COUNT_DIGESTS = Script("count_digests")
 MOST_THREADS, MOST_MESSAGES = 1000, 100  # the newest ones, which are checked for missing vectors
 MOST_STEPS = 10  # of SCAN, to find out whether there is a thread
 NEARLY_FULL = 0.9  # of maxmemory
+COORDINATOR = 80_600  # the first version of Search that was tested in a cluster without a fault
+SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = "run memory.recall.reindex()"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
@@ -104,8 +107,26 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
 # ---------------------------------------------------------------------- the server
 
 
+def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
+    """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
+    rows = yield Survey(command)
+    if any(isinstance(reply, RedisConnectionError) for _, reply in rows):  # the connection may have been an old one
+        rows = yield Survey(command)
+    return rows  # type: ignore[no-any-return]
+
+
 def _server() -> Plan[list[Finding]]:
-    reply = yield from _ask("HELLO")  # every user may send it
+    rows = yield from _ask_all("HELLO")  # every user may send it
+    found: list[Finding] = []
+    for node, reply in rows:
+        if isinstance(reply, RedisConnectionError):
+            remedy = "start it, or give it a replica that takes over: until then no search is answered"
+            found.append(_found("server", "error", f"{node} is down ({str(reply).partition(': ')[0]})", remedy))
+    answers = [(node, reply) for node, reply in rows if not isinstance(reply, RedisConnectionError)]
+    return [*found, *_alike([(node, _about(reply)) for node, reply in answers])]
+
+
+def _about(reply: Any) -> list[Finding]:
     if isinstance(reply, RedisReplyError):
         return [_unknown("server", reply)]
     about = as_dict(reply)
@@ -117,16 +138,49 @@ def _server() -> Plan[list[Finding]]:
     modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about.get(b"modules", ()))}
     if b"search" in modules:  # a hosted server may hide its modules; the checks of the indexes decide
         major, rest = divmod(modules[b"search"], 10_000)
-        found.append(_found("search", "ok", f"Search {major}.{rest // 100}.{rest % 100}"))
+        seen = f"Search {major}.{rest // 100}.{rest % 100}"
+        if mode == "cluster" and modules[b"search"] < COORDINATOR:
+            seen = f"{seen}: in a cluster, a search over RESP3 may leave out a master that was restarted"
+            found.append(_found("search", "warning", seen, "use Redis 8.6, or cluster clients with protocol=2"))
+        else:
+            found.append(_found("search", "ok", seen))
     return found
 
 
+def _alike(rows: list[tuple[str, list[Finding]]]) -> list[Finding]:
+    """Return the findings about all masters: one for those that are well, and each other one with its node."""
+    if len(rows) == 1 and not rows[0][0]:
+        return rows[0][1]
+    told: list[Finding] = []
+    by_check: dict[str, list[tuple[str, Finding]]] = {}
+    for node, findings in rows:
+        for finding in findings:
+            by_check.setdefault(finding.check, []).append((node, finding))
+    for named in by_check.values():
+        if len({(finding.level, finding.message) for _, finding in named}) == 1:
+            told.append(replace(named[0][1], message=f"{named[0][1].message} ({len(named)} masters)"))
+            continue
+        well = [(node, finding) for node, finding in named if finding.level == "ok"]
+        if well:
+            seen = "; ".join(f"{node} {finding.message}" for node, finding in well[:SHOWN])
+            more = f"; {len(well) - SHOWN} more" if len(well) > SHOWN else ""
+            told.append(replace(well[0][1], message=seen + more))
+        told += [replace(one, message=f"{node}: {one.message}") for node, one in named if one.level != "ok"]
+    return told
+
+
 def _settings_of_server() -> Plan[list[Finding]]:
-    info = yield from _ask("INFO")
+    rows = yield from _ask_all("INFO")
+    can_tell = any(isinstance(info, dict) for _, info in rows)
+    snapshots = dict((yield from _ask_all("CONFIG", "GET", "save"))) if can_tell else {}
+    answers = [(node, info) for node, info in rows if not isinstance(info, RedisConnectionError)]
+    return _alike([(node, _settings(info, snapshots.get(node))) for node, info in answers])
+
+
+def _settings(info: Any, snapshots: Any) -> list[Finding]:
     if isinstance(info, RedisReplyError):
         checks = ("persistence", "eviction", "memory")
         return [_unknown(check, info, "grant +info, which only reads") for check in checks]
-    snapshots = yield from _ask("CONFIG", "GET", "save")
     return [_persistence(info, snapshots), _eviction(info), _memory(info)]
 
 
@@ -139,7 +193,7 @@ def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
         return _unknown("persistence", "the server does not tell")
     if info["aof_enabled"]:
         return _found("persistence", "ok", "append-only file on")
-    if isinstance(snapshots, RedisReplyError):
+    if isinstance(snapshots, RedisReplyError | RedisConnectionError):
         return _found("persistence", "warning", "append-only file off; snapshots: not to be seen", remedy)
     if any(as_dict(snapshots).values()):
         return _found("persistence", "warning", "snapshots only: a crash loses what came after the last one", remedy)

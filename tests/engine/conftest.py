@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.server import socket_of
@@ -51,3 +55,23 @@ def make_bench(
 @pytest.fixture
 def data(scratch: Path) -> Path:
     return scratch / "data"
+
+
+@pytest.fixture
+def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Make a client of a cluster, of the kind that the face needs."""
+    closing: list[Callable[[], Any]] = []
+
+    def make(port: int, **more: Any) -> dict[str, Any]:
+        client: Any
+        if face == "sync":
+            client = redis.RedisCluster(host="127.0.0.1", port=port, **more)
+            closing.append(client.close)
+            return {"client": client}
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=port, **more)
+        closing.append(lambda: loop_runner.run(client.aclose()))
+        return {"async_client": client}
+
+    yield make
+    for close in closing:
+        close()

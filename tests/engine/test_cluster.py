@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,8 +19,9 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of
-from tests.helpers.embedded import free_port
+from tests.helpers.embedded import BareServers, free_port
 from tests.helpers.operations import OPERATIONS, Caller, options
+from tests.helpers.real_cluster import RealCluster
 
 pytestmark = pytest.mark.both_faces
 
@@ -46,26 +46,6 @@ def test_every_command_stays_in_one_slot(
     assert max(map(len, found)) == 11
     for keys in found:
         assert len({key_slot(key) for key in keys}) <= 1, keys
-
-
-@pytest.fixture
-def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Connect]:
-    """Make a client of a cluster, of the kind that the face needs."""
-    closing: list[Callable[[], Any]] = []
-
-    def make(port: int, **more: Any) -> dict[str, Any]:
-        client: Any
-        if face == "sync":
-            client = redis.RedisCluster(host="127.0.0.1", port=port, **more)
-            closing.append(client.close)
-            return {"client": client}
-        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=port, **more)
-        closing.append(lambda: loop_runner.run(client.aclose()))
-        return {"async_client": client}
-
-    yield make
-    for close in closing:
-        close()
 
 
 # ---------------------------------------------------------------------- with Search
@@ -116,37 +96,18 @@ async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_pas
 
 
 @pytest.fixture
-def cluster(start: Callable[..., int]) -> list[int]:
-    """Start three masters that share the slots, and return their ports."""
-    ports = [start("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(3)]
-    clients: list[Any] = [redis.Redis(port=port) for port in ports]
-    for place, client in enumerate(clients):
-        low, high = 16384 * place // 3, 16384 * (place + 1) // 3 - 1
-        client.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
-        client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
-    bus = {
-        port: int(client.config_get("cluster-port")["cluster-port"])
-        for port, client in zip(ports, clients, strict=True)
-    }
-    for port in ports[1:]:
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus[port])
-    deadline = time.monotonic() + 20
-    while not all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients):
-        assert time.monotonic() < deadline, clients[0].cluster("INFO")
-        time.sleep(0.05)
-    for client in clients:
-        client.close()
-    return ports
+def cluster(start: BareServers) -> list[int]:
+    return RealCluster(start).ports
 
 
 def test_everything_but_search_works_on_real_nodes(
     cluster: list[int], connect: Connect, make_memory: Make, runner: asyncio.Runner | None, prefix: str
 ) -> None:
-    known = [rule for rule in rules(Keys(prefix)) if "ft." not in rule]
+    known = [rule for rule in [*rules(Keys(prefix)), *CLUSTER] if "ft." not in rule and "search." not in rule]
     for port in cluster:
         with redis.Redis(port=port) as node:
             user: Any = node
-            user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known, *CLUSTER)
+            user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known)
     for scope in ("resource", "thread"):
         chosen = {name: value for name, value in options(scope).items() if name not in {"embeddings", "recall"}}
         client = connect(cluster[0], username="app", password="p")
@@ -161,5 +122,5 @@ def test_everything_but_search_works_on_real_nodes(
         with redis.Redis(port=port) as node:
             counts.append(node.dbsize())
             refused = {entry["object"] for entry in node.acl_log()}
-            assert refused <= {"info", "config|get", "ft.info", "ft.search"}
+            assert refused <= {"info", "config|get", "ft.info", "ft.search", "search.clusterinfo"}
     assert min(counts) > 0

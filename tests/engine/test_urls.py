@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
+from langchain_workingmem._engine.clients import check_url, sentinel_parts
 from langchain_workingmem._engine.effects import Later, Plan, Send
-from langchain_workingmem._engine.urls import check_url, sentinel_parts
 from tests.helpers.examples import examples
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -84,6 +84,11 @@ class Gateway:
                 for at, port in enumerate(self.ports)
             ]
             return f"*3\r\n{''.join(rows)}".encode()
+        if command[0].upper() == b"SEARCH.CLUSTERINFO":
+            shards = [
+                f"*2\r\n$5\r\nslots\r\n*2\r\n:{SLOTS * at // 3}\r\n:{SLOTS * (at + 1) // 3 - 1}\r\n" for at in range(3)
+            ]
+            return f"*2\r\n$6\r\nshards\r\n*3\r\n{''.join(shards)}".encode()
         slots = {key_slot(key) for key in keys_of(command)}
         if len(slots) > 1:
             return b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"

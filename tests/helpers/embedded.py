@@ -119,6 +119,13 @@ class BareServers:
         wait_until(lambda: is_open(port))
         return port
 
+    @property
+    def running(self) -> set[int]:
+        return set(self._running)
+
+    def pid(self, port: int) -> int:
+        return self._running[port].pid
+
     def kill(self, port: int) -> None:
         process = self._running.pop(port)
         process.kill()

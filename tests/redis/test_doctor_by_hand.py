@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.effects import Send
+from langchain_workingmem._engine.effects import Send, Survey
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.models import Diagnosis, Finding
 
 HEALTHY: dict[str, Any] = {
@@ -23,17 +23,25 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def diagnosed(**answers: Any) -> dict[str, Finding]:
-    """Play the server, by the first word of each command."""
+def all_findings(masters: dict[str, dict[str, Any]] | None = None, **answers: Any) -> list[Finding]:
+    """Play the server, or several masters, by the first word of each command."""
     plan, result = diagnose(MemoryState(keys=Keys())), None
     try:
         while True:
             effect = plan.send(result)
+            if isinstance(effect, Survey):
+                said = masters or {"": {}}
+                result = [(node, {**HEALTHY, **answers, **own}[str(effect.command[0])]) for node, own in said.items()]
+                continue
             assert isinstance(effect, Send)
             result = [{**HEALTHY, **answers}[str(command[0])] for command in effect.commands]
     except StopIteration as done:
         found: Diagnosis = done.value
-        return {finding.check: finding for finding in found}
+        return list(found)
+
+
+def diagnosed(**answers: Any) -> dict[str, Finding]:
+    return {finding.check: finding for finding in all_findings(**answers)}
 
 
 def test_a_coordinator_that_writes_numbers_as_floats() -> None:
@@ -76,3 +84,29 @@ def test_an_index_that_is_being_built_is_a_warning() -> None:
 def test_an_index_that_says_more_than_all_of_it_is_built_is_well() -> None:
     built = {b"num_docs": 50, b"indexing": 1, b"percent_indexed": b"16350", b"attributes": []}
     assert diagnosed(**{"FT.INFO": built})["threads index"].level == "ok"
+
+
+def test_masters_that_are_well_are_one_finding_and_the_others_are_named() -> None:
+    full = {**HEALTHY["INFO"], "used_memory": 95, "maxmemory": 100}
+    down = RedisConnectionError("Redis cannot be reached (refused)", remedy="check")
+    masters: dict[str, dict[str, Any]] = {
+        "a:1": {},
+        "b:2": {"INFO": full},
+        "c:3": {"HELLO": down, "INFO": down, "CONFIG": down},
+    }
+    found = [(one.check, one.level, one.message) for one in all_findings(masters)]
+    assert found[:6] == [
+        ("server", "error", "c:3 is down (Redis cannot be reached (refused))"),
+        ("server", "ok", "redis 8.2.0, cluster, master (2 masters)"),
+        ("persistence", "ok", "append-only file on (2 masters)"),
+        ("eviction", "ok", "noeviction (2 masters)"),
+        ("memory", "ok", "a:1 1 MiB used of no limit"),
+        ("memory", "warning", "b:2: 0 MiB used of 0 MiB"),
+    ]
+
+
+def test_a_coordinator_that_may_leave_out_a_master_is_a_warning() -> None:
+    modules = [[b"name", b"search", b"ver", 80002]]
+    assert diagnosed(HELLO={**HEALTHY["HELLO"], b"modules": modules})["search"].level == "warning"
+    alone = {**HEALTHY["HELLO"], b"mode": b"standalone", b"modules": modules}
+    assert diagnosed(HELLO=alone)["search"].level == "ok"

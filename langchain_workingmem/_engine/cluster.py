@@ -1,0 +1,238 @@
+"""Searches in a cluster: never an answer that lacks a master.
+
+The node that receives a search, its coordinator, asks the masters that it knows, and leaves out silently those that are
+down. So each search asks more, at the same time: every other master for a PING, and the coordinator, before and after,
+which slots it searches. The commands go to connections of the nodes themselves: redis-py's pipeline repeats failed commands
+on another node, whose view was not asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as redis_errors
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from langchain_workingmem._engine.replies import checked
+from langchain_workingmem.errors import RedisConnectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+    from redis.cluster import RedisCluster
+
+    from langchain_workingmem._engine.effects import Command
+
+SLOTS = 16_384
+_VIEW = "SEARCH.CLUSTERINFO"
+_CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
+_UNABLE = ("could not send query to cluster", "uninitialized cluster state")  # known wordings; the first has no code
+_FAILED = (redis_errors.ConnectionError, redis_errors.TimeoutError)
+
+
+def has_search(commands: Sequence[Command]) -> bool:
+    """Return whether one of the commands is for Search."""
+    return any(_is_search(command) for command in commands)
+
+
+def _is_search(command: Command) -> bool:
+    return str(command[0]).startswith("FT.")
+
+
+def search(
+    client: RedisCluster,
+    commands: Sequence[Command],
+    call: Callable[[Sequence[Command]], list[Any]],
+    *,
+    again: bool,
+) -> list[Any]:
+    """Send commands in one round trip, with `call` those that are not for Search.
+
+    After a lost connection the nodes are looked for again: a replica may have taken over. With `again` the commands are sent
+    again then, once.
+    """
+    try:
+        return _search(client, commands, call)
+    except _FAILED as error:
+        with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
+            client.nodes_manager.initialize()
+        if not again or isinstance(error, redis_errors.TimeoutError):
+            raise
+    return _search(client, commands, call)
+
+
+def _search(
+    client: RedisCluster, commands: Sequence[Command], call: Callable[[Sequence[Command]], list[Any]]
+) -> list[Any]:
+    nodes: list[Any] = client.get_primaries()  # type: ignore[no-untyped-call]
+    lines, asked = _lines(commands, nodes)
+    open_: list[tuple[Any, Any]] = []
+    is_done = False
+    try:
+        for node in nodes:  # nothing is sent before all are connected
+            pool: Any = client.get_redis_connection(node).connection_pool
+            open_.append((pool, pool.get_connection()))
+        for (_, connection), line in zip(open_, lines, strict=True):
+            connection.send_packed_command(connection.pack_commands(line))
+        others = _others(commands)
+        replies = call(others) if others else []
+        for number, (_, connection) in enumerate(open_):
+            if number != asked:
+                with suppress(redis_errors.ResponseError):  # any answer will do
+                    connection.read_response()
+        found = [_reply(open_[asked][1]) for _ in lines[asked]]
+        if any(connection.can_read() for _, connection in open_):
+            raise _gone()
+        is_done = True
+    finally:
+        for pool, connection in open_:
+            if not is_done:
+                connection.disconnect()
+            pool.release(connection)
+    return _merged(commands, found, replies)
+
+
+def _others(commands: Sequence[Command]) -> list[Command]:
+    return [command for command in commands if not _is_search(command)]
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+async def asearch(
+    client: AsyncRedisCluster,
+    commands: Sequence[Command],
+    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
+    *,
+    again: bool,
+) -> list[Any]:
+    """Async twin of `search`."""
+    try:
+        return await _asearch(client, commands, call)
+    except _FAILED as error:
+        with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
+            await client.nodes_manager.initialize()
+        if not again or isinstance(error, redis_errors.TimeoutError):
+            raise
+    return await _asearch(client, commands, call)
+
+
+async def _asearch(
+    client: AsyncRedisCluster,
+    commands: Sequence[Command],
+    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
+) -> list[Any]:
+    nodes: list[Any] = (await client.initialize()).get_primaries()
+    lines, asked = _lines(commands, nodes)
+    open_: list[tuple[Any, Any]] = []
+    is_done = False
+    try:
+        for node in nodes:  # nothing is sent before all are connected
+            connection = node.acquire_connection()
+            open_.append((node, connection))
+            # the server may have closed it while it was idle; pools of redis-py look, except those of async cluster nodes
+            if connection.is_connected and (connection.should_reconnect() or await _is_used_up(connection)):
+                await connection.disconnect(nowait=True)
+            await connection.connect()
+        for (_, connection), line in zip(open_, lines, strict=True):
+            await connection.send_packed_command(connection.pack_commands(line))
+        others = _others(commands)
+        replies = await call(others) if others else []
+        for number, (_, connection) in enumerate(open_):
+            if number != asked:
+                with suppress(redis_errors.ResponseError):  # any answer will do
+                    await connection.read_response()
+        found = [await _areply(open_[asked][1]) for _ in lines[asked]]
+        for _ in range(2):  # the event loop takes in what has been closed
+            await asyncio.sleep(0)
+        for _, connection in open_:
+            if await _is_used_up(connection):
+                raise _gone()
+        is_done = True
+    finally:
+        for node, connection in open_:
+            if not is_done:
+                await connection.disconnect(nowait=True)
+            node.release(connection)
+    return _merged(commands, found, replies)
+
+
+async def _is_used_up(connection: Any) -> bool:
+    """Return whether a connection is closed, or holds what nobody has read."""
+    try:
+        look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
+        return bool(await look())
+    except redis_errors.ConnectionError:
+        return True
+
+
+async def _areply(connection: Any) -> Any:
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list[Command]], int]:
+    """Return what each node is sent, and which node searches: any, as redis-py does it."""
+    if not nodes:
+        raise ConnectionLost("no node of the cluster is known")
+    asked = random.randrange(len(nodes))  # noqa: S311 - no secret
+    lines: list[list[Command]] = [[("PING",)] for _ in nodes]
+    lines[asked] = [(_VIEW,), *filter(_is_search, commands), (_VIEW,)]
+    return lines, asked
+
+
+def surveyed(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return what the masters said; raise what the first one met if all are down."""
+    if all(isinstance(reply, RedisConnectionError) for _, reply in rows):
+        raise rows[0][1]
+    return rows
+
+
+def _gone() -> ConnectionLost:
+    return ConnectionLost("a node of the cluster closed its connection during a search")
+
+
+def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -> list[Any]:
+    """Return one reply per command; raise if the search lacked a master."""
+    before, *searched, after = found
+    for view in (before, after):
+        if not isinstance(view, redis_errors.ResponseError):
+            slots = _slots(view)
+            is_idle = view is before and not slots  # Search 8.0 looks for the masters at its first search
+            if slots < SLOTS and not is_idle:
+                raise ConnectionLost(
+                    f"a search would lack data: it reaches {slots:,} of {SLOTS:,} slots of the cluster"
+                )
+        elif isinstance(view, redis_errors.ClusterDownError):
+            raise view
+        elif not all(part in str(view).lower() for part in _CANNOT_SAY):
+            searched = [view] * len(searched)  # without the right to ask, no answer is known to be whole
+    for reply in searched:
+        if isinstance(reply, redis_errors.ResponseError) and any(part in str(reply).lower() for part in _UNABLE):
+            raise ConnectionLost(str(reply))
+    from_search, from_others = iter(checked(searched)), iter(replies)
+    return [next(from_search if _is_search(command) else from_others) for command in commands]
+
+
+def _slots(view: Any) -> int:
+    """Return how many slots a coordinator searches. Search 8.0 says it by slots, later ones by shards."""
+    if isinstance(view, dict):  # RESP3
+        rows = [(row[b"start"], row[b"end"]) for row in view.get(b"slots") or ()]
+        shards = view.get(b"shards") or ()
+    else:
+        rows = [row[:2] for row in view[view.index(b"slots") + 1 :] if row] if b"slots" in view else []
+        lists = view[view.index(b"shards") + 1] or () if b"shards" in view else ()
+        shards = [dict(zip(one[::2], one[1::2], strict=True)) for one in lists]
+    for shard in shards:
+        rows += zip(shard[b"slots"][::2], shard[b"slots"][1::2], strict=True)
+    return sum(int(last) - int(first) + 1 for first, last in rows)

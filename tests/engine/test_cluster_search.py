@@ -1,0 +1,262 @@
+"""Search on three real masters, and with one of them down: an answer is whole, or there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from langchain_workingmem._engine.cluster import asearch
+from langchain_workingmem._engine.cluster import search as search_now
+from langchain_workingmem._redis.acl import CLUSTER, rules
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.options import Scope
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embedded import BareServers, wait_until
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.operations import OPERATIONS, Caller, options, use
+from tests.helpers.real_cluster import RealCluster
+
+pytestmark = pytest.mark.both_faces
+
+Connect = Callable[..., dict[str, Any]]
+THREADS = 30
+NEVER, SOON = 60_000, 500  # milliseconds until the other nodes notice that one is dead
+
+
+@pytest.fixture(scope="module")
+def masters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    servers = BareServers(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster = RealCluster(servers, search=True)
+        here, there, _ = cluster.ports
+        try:
+            cluster.ask(here, "FT.CREATE", "one for all", "SCHEMA", "field", "TAG")
+            cluster.ask(there, "FT.INFO", "one for all")
+        except redis.ResponseError:
+            pytest.skip("the Search of this engine does not search other nodes")
+        yield cluster
+    finally:
+        servers.close()
+
+
+@pytest.fixture
+def cluster(masters: RealCluster) -> Iterator[RealCluster]:
+    """Give the masters to a test; whichever it killed are started again."""
+    yield masters
+    masters.heal()
+
+
+class Data:
+    """A memory and a store whose data lie on all nodes, and everything that reads them with a search."""
+
+    def __init__(self, memory: Memory, store: RedisMemoryStore, runner: asyncio.Runner | None) -> None:
+        self.memory, self.store, self.runner = memory, store, runner
+
+    def fill(self) -> None:
+        for place in range(THREADS):
+            message = HumanMessage(f"hello {place}", id=str(place))
+            self.memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
+            self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
+            self.store.put((f"place {place}",), "key", {"text": "hello"})
+
+    def searches(self) -> dict[str, Callable[[], Any]]:
+        memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
+        retriever = memory.as_retriever(top_k=2 * THREADS)
+        return {
+            "recall.search": lambda: _texts(memory.recall.search("hello", resource_id="u", top_k=2 * THREADS).hits),
+            "context": lambda: len(memory.context("hello", thread_id="new", resource_id="u").recalled.hits),
+            "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
+            "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
+            "threads.clones_of": lambda: len(memory.threads.clones_of("thread 0")),
+            "as_retriever": lambda: len(caller.invoke(retriever, "hello")),
+            "export_resource": lambda: len(list(memory.export_resource("u"))),
+            "store.search": lambda: len(self.store.search((), limit=100)),
+            "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
+        }
+
+    def read(self) -> dict[str, Any]:
+        return {name: search() for name, search in self.searches().items()}
+
+    def assert_nothing_is_read(self, **more: Any) -> None:
+        for name, search in self.searches().items():
+            with pytest.raises(RedisConnectionError) as caught:
+                pytest.fail(f"{name}: {search()}")
+            for key, value in more.items():
+                assert getattr(caught.value, key) == value, name
+
+
+def _texts(hits: Any) -> list[str]:
+    return sorted(hit.message.text for hit in hits)
+
+
+@pytest.fixture
+def make_data(
+    make_memory: Callable[..., Memory], make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
+) -> Callable[..., Data]:
+    def make(**client: Any) -> Data:
+        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
+        return Data(memory, make_store(**client), runner)
+
+    return make
+
+
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
+def test_everything_works_with_the_documented_rights(
+    cluster: RealCluster,
+    connect: Connect,
+    make_memory: Callable[..., Memory],
+    make_store: Callable[..., RedisMemoryStore],
+    runner: asyncio.Runner | None,
+    prefix: str,
+    protocol: int,
+    scope: Scope,
+) -> None:
+    for port in cluster.ports:
+        cluster.ask(port, "ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(Keys(prefix)), *CLUSTER)
+    client = connect(cluster.ports[0], protocol=protocol, username=prefix, password="p")
+    memory = make_memory(**client, **options(scope))
+    for place in range(3):
+        caller = Caller(memory=memory, runner=runner, thread=f"t {place}", resource=f"u {place}")
+        for operation in OPERATIONS.values():
+            operation.call(caller)
+    use(make_store(**client))
+    levels = {finding.check: finding.level for finding in memory.doctor()}
+    assert {check for check, level in levels.items() if level == "unknown"} == {"persistence", "eviction", "memory"}
+    assert "error" not in levels.values()
+    for port in cluster.ports:
+        refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}
+        assert refused <= {"info", "config|get"}
+        cluster.ask(port, "ACL", "DELUSER", prefix)
+
+
+def test_a_cluster_finds_what_one_server_finds(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]
+) -> None:
+    found = []
+    for client in ({}, connect(cluster.ports[0])):
+        data = make_data(**client)
+        data.fill()
+        found.append(data.read())
+    one, several = found
+    assert several == one
+    assert several["threads.list"] == 2 * THREADS
+
+
+@pytest.mark.parametrize("full_coverage", ["yes", "no"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_without_one_master_nothing_is_read(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], full_coverage: str, protocol: int
+) -> None:
+    if protocol == 3 and b"shards" not in cluster.ask(cluster.ports[0], "SEARCH.CLUSTERINFO"):
+        pytest.skip("this coordinator leaves a restarted master out over RESP3, as the documentation says")
+    cluster.set("cluster-require-full-coverage", full_coverage)
+    cluster.set("cluster-node-timeout", NEVER)
+    data = make_data(**connect(cluster.ports[0], protocol=protocol))
+    data.fill()
+    whole = data.read()
+    dead = cluster.ports[protocol - 2]
+    cluster.kill(dead)
+    data.assert_nothing_is_read()
+    found = [finding.message for finding in data.memory.doctor() if finding.level == "error"]
+    assert f"127.0.0.1:{dead} is down" in found[0]
+    cluster.set("cluster-node-timeout", SOON)
+    alive = cluster.ports[2]
+    wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)
+    data.assert_nothing_is_read()
+    cluster.restart(dead)
+    wait_until(lambda: _reads(data, whole), 30)
+
+
+def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
+    cluster.set("cluster-node-timeout", NEVER)
+    data = make_data(**connect(cluster.ports[0], protocol=2, socket_timeout=0.5))
+    data.fill()
+    whole = data.read()
+    os.kill(cluster.pid(cluster.ports[1]), signal.SIGSTOP)
+    try:
+        data.assert_nothing_is_read(timed_out=True)
+    finally:
+        os.kill(cluster.pid(cluster.ports[1]), signal.SIGCONT)
+    assert data.read() == whole
+
+
+def test_a_master_that_dies_during_a_search_is_noticed(
+    cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], runner: asyncio.Runner | None
+) -> None:
+    client = connect(cluster.ports[0], protocol=2)
+    make_data(**client).fill()
+    dead = cluster.ports[1]
+
+    def meanwhile(_: object) -> list[Any]:
+        time.sleep(0.2)  # the search has its answer, but it is not read
+        cluster.kill(dead)
+        return [None]
+
+    async def ameanwhile(commands: object) -> list[Any]:
+        return meanwhile(commands)
+
+    def ask() -> list[Any]:
+        commands = [("FT._LIST",), ("GET", "x")]
+        if runner is None:
+            return search_now(client["client"], commands, meanwhile, again=False)
+        return runner.run(asearch(client["async_client"], commands, ameanwhile, again=False))
+
+    with pytest.raises(redis.ConnectionError):
+        ask()
+
+
+def test_an_agent_goes_on_without_a_master(
+    cluster: RealCluster,
+    connect: Connect,
+    make_memory: Callable[..., Memory],
+    runner: asyncio.Runner | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = connect(cluster.ports[0], protocol=2)
+    memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(), on_error="log")
+    caller = Caller(memory=memory, runner=runner)
+    memory.history.append(caller.said(), **caller.ids)
+    state = {"messages": [HumanMessage("the pin", id="q")]}
+    remembered = caller.invoke(memory.load_node(), state)["messages"]
+    dead = cluster.ports[1]
+    cluster.kill(dead)
+    bare = caller.invoke(memory.load_node(), state)["messages"]
+    assert len(bare) < len(remembered)
+    assert bare[-1].text == "the pin"
+    assert "cannot be reached" in caplog.text
+
+
+def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_new_memory(
+    start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
+) -> None:
+    own = RealCluster(start, search=True, node_timeout=SOON)
+    data = make_data(**connect(own.ports[0], protocol=2, socket_timeout=0.5))
+    data.fill()
+    whole = data.read()
+    master = own.ports[2]
+    replica = own.add_replica(master)
+    own.kill(master)
+    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
+    for name, search in data.searches().items():
+        with contextlib.suppress(RedisConnectionError):  # some coordinators wait for the dead node
+            assert search() == whole[name]
+    own.restart(master)
+    wait_until(lambda: _reads(data, whole), 30)
+
+
+def _reads(data: Data, whole: dict[str, Any]) -> bool:
+    try:
+        assert data.read() == whole
+    except RedisConnectionError:
+        return False
+    return True
