@@ -219,9 +219,15 @@ def _memory(info: dict[str, Any]) -> Finding:
 
 
 def _search_when_full(state: MemoryState) -> Plan[list[Finding]]:
-    check, setting, about = "search when full", (yield from _ask(*SEARCH_ON_OOM)), (yield from _ask("HELLO"))
-    policy = oom_policy(setting, about)
-    state.when_full = when_full(policy, about)
+    rows, about = (yield from _ask_all(*SEARCH_ON_OOM)), (yield from _ask("HELLO"))
+    answers = [(node, setting) for node, setting in rows if not isinstance(setting, RedisConnectionError)]
+    policies = [oom_policy(setting, about) for _, setting in answers]
+    state.when_full = next((seen for policy in policies if (seen := when_full(policy, about)) != "all"), "all")
+    return _alike([(node, _oom(policy, setting)) for (node, setting), policy in zip(answers, policies, strict=True)])
+
+
+def _oom(policy: str | None, setting: Any) -> list[Finding]:
+    check = "search when full"
     if policy is None:
         seen = setting if isinstance(setting, RedisReplyError) else "the server does not show search-on-oom"
         return [_unknown(check, seen, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
