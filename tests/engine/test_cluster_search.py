@@ -131,7 +131,8 @@ def test_everything_works_with_the_documented_rights(
             operation.call(caller)
     use(make_store(**client))
     levels = {finding.check: finding.level for finding in memory.doctor()}
-    assert {check for check, level in levels.items() if level == "unknown"} == {"persistence", "eviction", "memory"}
+    unknown = {check for check, level in levels.items() if level == "unknown"}
+    assert unknown - {"search when full"} == {"persistence", "eviction", "memory"}  # older engines have no such setting
     assert "error" not in levels.values()
     for port in cluster.ports:
         refused = {entry["object"] for entry in cluster.ask(port, "ACL LOG")}
