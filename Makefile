@@ -67,12 +67,13 @@ dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m tests.clean_install dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
 
-bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md
+bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md, SERVERS="redis-server ..." compares engines
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/engines.py $(SERVERS)
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))

@@ -69,8 +69,9 @@ class Words:
         places = np.searchsorted(self._ends, self._rng.random(sizes.sum()) * self._ends[-1])
         return [" ".join(part) for part in np.split(self._words[places], np.cumsum(sizes)[:-1])]
 
-    def messages(self, number: int) -> list[BaseMessage]:
-        return [AIMessage(text) if at % 2 else HumanMessage(text) for at, text in enumerate(self.texts(number))]
+    def messages(self, number: int, shortest: int = 5, longest: int = 60) -> list[BaseMessage]:
+        texts = self.texts(number, shortest, longest)
+        return [AIMessage(text) if at % 2 else HumanMessage(text) for at, text in enumerate(texts)]
 
 
 EXACT = HistoryOptions(step=1)  # the last 10, neither more nor fewer, so that turns can be compared
@@ -236,10 +237,22 @@ async def alternate(cases: Sequence[Case], rounds: int, warm_up: int) -> None:
 
 def environment(url: str) -> str:
     """Say what is measured."""
+    return f"{clients()}, {engine_of(url)}"
+
+
+def clients() -> str:
+    """Name what runs on the side of the program."""
+    return f"Python {platform.python_version()}, redis-py {redis.__version__}"
+
+
+def engine_of(url: str) -> str:
+    """Name a server and its Search."""
     with redis.Redis.from_url(url) as client:
         server: Any = client.info("server")
-    engine = f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}"
-    return f"Python {platform.python_version()}, redis-py {redis.__version__}, {engine}"
+        modules: Any = client.module_list()
+    name = f"{server.get('server_name', 'redis')} {server.get('valkey_version', server['redis_version'])}"
+    number = next(int(module[b"ver"]) for module in modules if module[b"name"] == b"search")
+    return f"{name} with Search {number // 10_000}.{number // 100 % 100}.{number % 100}"
 
 
 def row(*cells: object) -> str:

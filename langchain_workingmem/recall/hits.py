@@ -107,7 +107,9 @@ def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
 
 
 def _text_key(one: Ranked) -> object:
-    return one.similarity or one[:2]  # the same text has the same vector
+    # The same text has the same vector and length. Redis 8 rounds what it computes in float16, so that half of the
+    # candidates have the similarity of another text.
+    return (one.similarity, one.tokens) if one.similarity else one[:2]
 
 
 def most_of(query: Query) -> int:

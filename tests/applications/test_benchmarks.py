@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.recall import operations
 from langchain_workingmem.recall.ranking import floor_of
 
@@ -121,6 +122,19 @@ def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
     assert "save_turn of 2 messages" in turn
     assert "recall.search, hybrid" in turn
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["the embedded one", "two that are named"])
+def test_engines_have_a_row_for_each_number_type_that_they_know(run: Run, number: int) -> None:
+    arguments = ("--users", 2, "--threads", 1, "--dims", 8, "--rounds", 3)
+    output = run("engines.py", *[chosen_engine().binary] * number, *arguments)
+    found = [line.strip("| ").split(" | ") for line in output.splitlines() if line.startswith("| ")]
+    types = [cells[0].rpartition(", ")[2] for cells in found[2:]]
+    assert types[:2] == ["float32", "float16"]
+    assert len(types) + output.count("no vectors of int8, skipped") == 3 * (number or 1)
+    assert {len(cells) for cells in found} == {10}
+    assert all(float(cell.replace(",", "")) > 0 for cells in found[2:] for cell in cells[1:])
+    assert "no vectors of float" not in output
 
 
 @pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem.options import HybridWeights
+from langchain_workingmem.options import HybridWeights, RecallOptions
+from langchain_workingmem.recall.hits import is_crowded, picked
+from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import (
     SHORT,
     Candidate,
@@ -299,3 +301,13 @@ def test_the_piece_is_that_of_both_searches() -> None:
     assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [], 0.7)] == [2, 0]
     assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
     assert with_best_chunks(ranked, 1000, dense, [], 0.7) is ranked
+
+
+def test_in_a_turn_texts_of_different_lengths_are_not_taken_for_copies() -> None:
+    turn = Query.of_turn(RecallOptions(top_k=2), "x", "t", "u", {})
+    others = [Ranked(b"t", seq, 10 + seq, 0.5, 0.5) for seq in range(3)]
+    assert not is_crowded(others, turn)
+    assert picked(others, turn) == others[:2]
+    copies = [found._replace(tokens=10) for found in others]
+    assert is_crowded(copies, turn)
+    assert picked(copies, turn) == copies
