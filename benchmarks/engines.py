@@ -31,7 +31,7 @@ from common import BATCH, HYBRID, SEMANTIC, Case, Slices, Target, Words, alterna
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from langchain_workingmem import IndexOptions, OptionError, RedisCapabilityError
+from langchain_workingmem import IndexOptions, RedisCapabilityError
 from langchain_workingmem._engine.server import BINARY_VARIABLE, find_engine
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def main() -> None:
             url = running.enter_context(serve(server))
             try:
                 engine = Engine(url, dtype, model, words)
-            except (OptionError, RedisCapabilityError):
+            except RedisCapabilityError:
                 print(f"{engine_of(url)}: no vectors of {dtype}, skipped")
                 continue
             engine.fill(args.users, args.threads)
