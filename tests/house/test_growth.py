@@ -209,7 +209,7 @@ def test_memory_is_a_small_multiple_of_the_text(name: str) -> None:
     peaks = {}
     for kind in TEXTS:
         text = text_of(kind, SIZE)
-        RECIPES[name](text_of(kind, SMALL))  # what is made once does not count
+        RECIPES[name](text)  # what is made once, such as a regular expression, does not count
         tracemalloc.start()
         try:
             RECIPES[name](text)
