@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
 _CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
-_UNABLE = ("could not send query to cluster", "uninitialized cluster state")  # known wordings; the first has no code
+# known wordings; the first has no code
+_UNABLE = ("could not send query to cluster", "uninitialized cluster state", "query requires unavailable slots")
 _FAILED = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
 
@@ -58,6 +59,8 @@ def search(
     try:
         return _search(client, commands, call)
     except _FAILED as error:
+        if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
+            raise
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
             client.nodes_manager.initialize()
         if not again or isinstance(error, redis_errors.TimeoutError):
@@ -118,6 +121,8 @@ async def asearch(
     try:
         return await _asearch(client, commands, call)
     except _FAILED as error:
+        if isinstance(error, redis_errors.MaxConnectionsError):
+            raise
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
             await client.nodes_manager.initialize()
         if not again or isinstance(error, redis_errors.TimeoutError):
@@ -196,6 +201,15 @@ def surveyed(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     if all(isinstance(reply, RedisConnectionError) for _, reply in rows):
         raise rows[0][1]
     return rows
+
+
+def lost(error: Exception) -> Exception:
+    """Return an error of redis-py; in an async cluster one task may close a connection that another one is opening."""
+    if not isinstance(error, AttributeError):
+        return error
+    if error.obj is not None:  # not the missing stream of a closed connection
+        raise error
+    return ConnectionLost("another task closed the connection to a node of the cluster, which had failed")
 
 
 def _gone() -> ConnectionLost:

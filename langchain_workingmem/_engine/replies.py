@@ -39,6 +39,7 @@ _REMEDIES = {
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": "the index was built for other vectors: run memory.recall.reindex()",
     "MISCONF": "Redis cannot write to its disk, its log says why",
     "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }
@@ -93,6 +94,11 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
                 "every connection to Redis was in use, and none became free in time; nothing was sent",
                 remedy="allow more with max_connections=... in the URL, or wait longer with Memory(timeout=...)",
                 timed_out=True,
+            ) from cause
+        if isinstance(error, redis_errors.MaxConnectionsError):  # of a pool that does not wait; ours do
+            raise RedisConnectionError(
+                "every connection to Redis was in use",
+                remedy="make the client with max_connections=..., in a cluster at least two for each caller and node",
             ) from cause
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = _timed_out(error)

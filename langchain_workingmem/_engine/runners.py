@@ -345,7 +345,8 @@ class AsyncRunner(_Base["AsyncClient"]):
                 for command in commands:
                     pipe.execute_command(*command, **RAW)
                 replies = checked(await pipe.execute(raise_on_error=False))
-        except ERRORS as error:
+        except (*ERRORS, AttributeError) as met:
+            error = cluster.lost(met)
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
             replies = refused(error, own=own, unsure=unsure)

@@ -36,7 +36,7 @@ from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import weight_of, words_of
 from langchain_workingmem._text.unicode import is_utf8, to_utf8
-from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -332,3 +332,9 @@ def as_dict(reply: Any) -> dict[bytes, Any]:
     if isinstance(reply, dict):
         return reply
     return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def search_version(about: Any) -> int | None:
+    """Return the version of Search in the reply to HELLO: 80_600 is 8.6.0; None if the server does not show it."""
+    modules = () if isinstance(about, RedisReplyError) else as_dict(about).get(b"modules", ())
+    return next((int(one[b"ver"]) for one in map(as_dict, modules) if one[b"name"] == b"search"), None)

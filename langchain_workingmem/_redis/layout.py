@@ -23,7 +23,7 @@ from langchain_workingmem._engine.effects import (
     scan,
     send,
 )
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import columns
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 
@@ -95,9 +95,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
         if isinstance(stored, RedisReplyError):
             raise stored
     if settings:
-        policy = oom_policy(*settings)
+        policy, is_first = oom_policy(*settings), state.when_full is None
         state.when_full = when_full(policy, settings[1])
-        if policy in {"return", None}:
+        if is_first and policy in {"return", None}:  # several callers may ask at once
             _warn(policy, settings[0])
     if stored is None:
         stored = yield from _layout_of_a_thread(state.keys)
@@ -118,14 +118,13 @@ def oom_policy(setting: Any, about: Any) -> str | None:
 
     "return", "fail" or "ignore"; "" where there is no such setting, because Search always answers; None if nobody says.
     """
-    modules = () if isinstance(about, RedisReplyError) else as_dict(about).get(b"modules", ())
-    versions = [int(module[b"ver"]) for module in map(as_dict, modules) if module[b"name"] == b"search"]
-    if versions and versions[0] < _HIDING:
+    version = search_version(about)
+    if version is not None and version < _HIDING:
         return ""
     if isinstance(setting, RedisReplyError):
         return None
     # a hosted server may know the setting and not show it
-    return as_dict(setting).get(b"search-on-oom", b"").decode() or (None if versions else "")
+    return as_dict(setting).get(b"search-on-oom", b"").decode() or ("" if version is None else None)
 
 
 def when_full(policy: str | None, about: Any) -> WhenFull:

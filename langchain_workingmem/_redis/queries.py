@@ -302,6 +302,16 @@ def similarity(fields: Any, distance: str) -> float:
     return 1.0 if found > 1 and distance == "cosine" else found
 
 
+def built_as(info: Any) -> dict[str, Any]:
+    """Return how a vector index was built, in the terms of `IndexOptions.attributes`, as far as FT.INFO says it."""
+    fields = as_dict(info)[b"attributes"]
+    pairs = [one if isinstance(one, dict) else dict(zip(one[::2], one[1::2], strict=False)) for one in fields]
+    vector: dict[bytes, Any] = next((one for one in pairs if one.get(b"attribute") == b"vector"), {})
+    names = {"algorithm": b"algorithm", "distance_metric": b"distance_metric", "datatype": b"data_type"}
+    found: dict[str, Any] = {ours: vector[name].decode().lower() for ours, name in names.items() if name in vector}
+    return found | ({"dims": int(vector[b"dim"])} if b"dim" in vector else {})
+
+
 def is_stale(error: RedisReplyError) -> bool:
     """Tell whether a search failed because the index was dropped, or rebuilt for another model."""
     return error.code in _STALE

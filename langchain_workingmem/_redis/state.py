@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.process_cache import Recent, ShownToModel
-from langchain_workingmem._redis.queries import is_stale, pack, threads_schema, vectors_schema
+from langchain_workingmem._redis.queries import built_as, is_stale, pack, threads_schema, vectors_schema
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _RESOURCES = 10_000  # whose authors are remembered
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
+_INT8 = 80_000  # the first version of Search that has vectors of int8
+_NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
 # what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
 NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
 
@@ -141,8 +143,11 @@ class MemoryState(ShownToModel):
         other options, or is missing and may not be created.
         """
         if self.dims is None:
+            if self.create and self.index.dtype == "int8":
+                yield from _require_int8()
             wanted = self.index_settings(dims)
-            stored = yield from register_index_settings(self.keys.vectors_settings, wanted, create=self.create)
+            key = self.keys.vectors_settings
+            stored, is_new = yield from register_index_settings(key, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
             self.check_index_settings(stored, dims)
@@ -154,24 +159,20 @@ class MemoryState(ShownToModel):
                     self.model,
                 )
             if self.create:
-                yield from self._ensure_vectors_index(stored)
+                attributes = {name: value for name, value in stored.items() if name != "model"}
+                existed = yield from ensure_index(vectors_schema(self.keys, attributes))
+                if existed and is_new:  # its settings were lost
+                    stored |= yield from self._built()
+                    yield from send(("SET", key, json.dumps(stored)))
+                    self.check_index_settings(stored, dims)
             self.dims, self.dtype = dims, stored["datatype"]
         elif dims != self.dims:
             self._refuse(self.dims, dims)
 
-    def _ensure_vectors_index(self, settings: Mapping[str, Any]) -> Plan[None]:
-        attributes = {name: value for name, value in settings.items() if name != "model"}
-        try:
-            yield from ensure_index(vectors_schema(self.keys, attributes))
-        except RedisReplyError as error:
-            # where the engine does not know the type, its refusal begins with no code
-            if attributes["datatype"] != "int8" or error.code.isupper():
-                raise
-            yield from send(("DEL", self.keys.vectors_settings))
-            raise RedisCapabilityError(
-                f"the server has no vectors of int8 ({error})",
-                remedy="use IndexOptions(dtype='float16'), or Redis 8",
-            ) from error
+    def _built(self) -> Plan[dict[str, Any]]:
+        """Return how the vector index was really built, as far as the server says it; empty without one."""
+        (info,) = yield from attempt(("FT.INFO", self.keys.vectors_index))
+        return {} if isinstance(info, RedisReplyError) else built_as(info)
 
     def index_settings(self, dims: int, stored: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the model and options of the vector index, which keeps its number type unless one is passed."""
@@ -202,21 +203,19 @@ class MemoryState(ShownToModel):
     def rebuild_index(self) -> Plan[int]:
         """Create the vector index for the options and the model; drop one with other settings."""
         dims = yield from probe_dimensions()
+        if self.index.dtype == "int8":
+            yield from _require_int8()
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
-        before = json.loads(stored) if stored else None
-        wanted = self.index_settings(dims, before)
-        if before not in (None, wanted):
-            # the documents stay until their messages are embedded again
-            yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
+        before = json.loads(stored) if stored else {}
+        built = yield from self._built()  # as other settings say, if a rebuild was interrupted
+        wanted = self.index_settings(dims, before | built)
+        if (before and before != wanted) or not built.items() <= wanted.items():
+            # the settings first: whoever searches meanwhile makes the index by them. The documents stay until their
+            # messages are embedded again.
             yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
+            yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
         self.dims = None
-        try:
-            yield from self.vectors_ready(dims)
-        except RedisCapabilityError:
-            if before is not None:  # the index as it was
-                yield from send(("SET", self.keys.vectors_settings, stored))
-                yield from self._ensure_vectors_index(before)
-            raise
+        yield from self.vectors_ready(dims)
         return dims
 
 
@@ -226,8 +225,21 @@ def probe_dimensions() -> Plan[int]:
     return int(vectors.shape[1])
 
 
-def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[Any]:
-    """Return the stored settings of an index; with `create`, first store these if there are none. One round trip."""
+def _require_int8() -> Plan[None]:
+    """Raise `RedisCapabilityError` if the engine has no vectors of int8. One round trip."""
+    (about,) = yield from attempt(("HELLO",))
+    version = search_version(about)
+    if version is not None and version < _INT8:  # a hosted server may hide it, and refuses the index then
+        raise RedisCapabilityError(
+            "the Search of this server has no vectors of int8", remedy="use IndexOptions(dtype='float16'), or Redis 8"
+        )
+
+
+def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[tuple[Any, bool]]:
+    """Return the stored settings of an index, None without any; with `create`, first store these if there are none.
+
+    The second value tells whether this call has stored them. One round trip.
+    """
     if (dims := wanted["dims"]) > MOST_DIMS:
         raise EmbeddingSizeError(
             f"vectors of {dims:,} dimensions",
@@ -235,23 +247,25 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool
             expected=MOST_DIMS,
             actual=dims,
         )
-    if create:
-        # not SET ... GET: redis-py converts each reply of SET to a bool
-        _, stored = yield from send(("SET", key, json.dumps(wanted), "NX"), ("GET", key))
-    else:
-        (stored,) = yield from send(("GET", key))
-    return json.loads(stored) if stored else None
+    # not SET ... GET: redis-py converts each reply of SET to a bool
+    storing: tuple[Command, ...] = (("SET", key, json.dumps(wanted), "NX"),) if create else ()
+    *made, stored = yield from attempt(*storing, ("GET", key))
+    for reply in (stored, *made):
+        if isinstance(reply, RedisReplyError) and not (reply.code in _NO_WRITES and stored):
+            raise reply
+    return json.loads(stored) if stored else None, made == [True]
 
 
-def ensure_index(command: Command) -> Plan[None]:
-    """Create an index unless it exists, and wait until it holds all documents.
+def ensure_index(command: Command) -> Plan[bool]:
+    """Create an index unless it exists, and wait until it holds all documents; tell whether it existed.
 
-    One round trip if it exists; else two, and one every 20 ms while the server indexes documents.
+    One round trip if it exists; else two, and one every 20 ms while the server indexes documents. A server that takes no
+    writes now does not say whether it exists: the next search does.
     """
     (reply,) = yield from attempt(command)
     if isinstance(reply, RedisReplyError):
-        if reply.code == "SEARCH_INDEX_EXISTS":
-            return
+        if reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES:
+            return True
         if reply.code == "NOTDB0":
             raise RedisCapabilityError(
                 str(reply),
@@ -262,7 +276,7 @@ def ensure_index(command: Command) -> Plan[None]:
     while True:  # the server indexes existing documents in the background
         (info,) = yield from send(("FT.INFO", command[1]))
         if not int(as_dict(info)[b"indexing"]):
-            return
+            return False
         yield Pause(0.02)
 
 

@@ -84,7 +84,8 @@ class StoreState:
         if self.vectors is not None:
             dims = self.vectors.dims or (yield from probe_dimensions())
             wanted = self.vectors.options.attributes(dims)
-            stored = yield from register_index_settings(self.keys.item_vectors_settings, wanted, create=self.create)
+            settings = self.keys.item_vectors_settings
+            stored, _ = yield from register_index_settings(settings, wanted, create=self.create)
             if stored is None:
                 raise no_index(f"there is no index {self.keys.item_vectors_index!r}")
             if stored["dims"] != dims:

@@ -22,6 +22,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, full_memory, kill_server, search_on_oom, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
@@ -73,6 +74,7 @@ def full_disk(private: EmbeddedRedis) -> Iterator[None]:
         place.mkdir()
         raw.config_set("stop-writes-on-bgsave-error", "no")
         raw.config_set("save", "3600 1000000")
+        wait_until(lambda: not raw.info("persistence")["rdb_bgsave_in_progress"])
         raw.bgsave()
         wait_until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
         yield
@@ -137,6 +139,29 @@ def test_a_full_server_whose_search_answers_nothing_is_an_error_or_answers_as_ev
     assert refused.isdisjoint(
         {"history.messages", "history.page", "threads.get", "working_memory.get", "threads.delete"}
     )
+
+
+@pytest.mark.both_faces
+@pytest.mark.usefixtures("full_disk")
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_process_that_starts_while_the_server_refuses_writes_reads(
+    make_memory: Make, make_store: Callable[..., RedisMemoryStore], private: EmbeddedRedis, code: str
+) -> None:
+    words = {"dims": 64, "embed": WordEmbeddings()}
+
+    def memory() -> Memory:
+        return make_memory(private.url, embeddings=WordEmbeddings(), recall=RecallOptions())
+
+    memory().history.append([HumanMessage("I live in Oslo")], thread_id="t", resource_id="u")
+    make_store(redis_url=private.url, index=words).put(("places",), "home", {"text": "Oslo"})
+    begin, _ = REFUSALS[code]
+    with redis.Redis.from_url(private.url) as raw, begin(raw):
+        later = memory()
+        later.setup()
+        assert len(later.recall.search("Oslo", resource_id="u").hits) == 1
+        assert later.threads.list(resource_id="u").total == 1
+        assert len(later.context("Oslo?", thread_id="t", resource_id="u").messages) == 2
+        assert len(make_store(redis_url=private.url, index=words).search(("places",), query="Oslo")) == 1
 
 
 @pytest.mark.parametrize("operation", ALONE.values(), ids=ALONE)

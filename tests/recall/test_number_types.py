@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError
+from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError, RedisReplyError
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
@@ -88,6 +90,85 @@ def test_a_memory_goes_on_when_another_one_changes_the_type(make_memory: Make, r
     say(memory, "cherry tart", thread="later")
     assert sizes(raw, prefix) == {4}
     assert len(found(memory)) == 6
+
+
+class Interrupting(redis.Redis):
+    """A client that does something once, right before or after the index is dropped."""
+
+    before: Callable[[], object] | None = None
+    after: Callable[[], object] | None = None
+
+    def execute_command(self, *words: Any, **options: Any) -> Any:
+        is_drop = words[0] == "FT.DROPINDEX"
+        if is_drop and self.before:
+            self.before()
+        reply = super().execute_command(*words, **options)  # type: ignore[no-untyped-call]
+        if is_drop and self.after:
+            self.after()
+        return reply
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_a_search_while_the_type_changes_does_no_harm(
+    make_memory: Make, face: str, server: EmbeddedRedis, prefix: str, raw: Any, dtype: Any
+) -> None:
+    if face == "async":
+        pytest.skip("the client of this test is sync, and what it interrupts is one plan for both faces")
+    say(of_type(make_memory, "float32"), *FRUIT)
+    other = of_type(make_memory, dtype)
+    assert len(found(other)) == 5
+    client: Any = Interrupting.from_url(server.url)
+
+    def search() -> None:
+        with contextlib.suppress(OptionError, RedisReplyError):  # an index of another type than the one that was passed
+            found(other)
+
+    client.before = client.after = search
+    recall = RecallOptions(index=IndexOptions(dtype="float16"))
+    assert heal(Memory(client=client, key_prefix=prefix, embeddings=WordEmbeddings(), recall=recall)) == 5
+    client.close()
+    assert sizes(raw, prefix) == {2}
+    usual = of_type(make_memory, None)
+    assert len(found(usual)) == 5
+    assert usual.doctor().level == "ok"
+
+
+def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_by_the_next(
+    make_memory: Make, server: EmbeddedRedis, face: str, prefix: str
+) -> None:
+    if face == "async":
+        pytest.skip("the client of this test is sync, and what it interrupts is one plan for both faces")
+    say(of_type(make_memory, "float32"), *FRUIT)
+    client: Any = Interrupting.from_url(server.url)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    client.before = die
+    recall = RecallOptions(index=IndexOptions(dtype="float16"))
+    with pytest.raises(KeyboardInterrupt):
+        heal(Memory(client=client, key_prefix=prefix, embeddings=WordEmbeddings(), recall=recall))
+    client.close()
+    usual = of_type(make_memory, None)
+    assert usual.doctor().level == "error"
+    with pytest.raises(RedisReplyError, match="reindex"):
+        found(usual)
+    heal(usual)
+    assert len(found(usual)) == 5
+    assert usual.doctor().level == "ok"
+
+
+def test_settings_that_were_lost_are_read_from_the_index(make_memory: Make, raw: Any, prefix: str) -> None:
+    say(of_type(make_memory, "float32"), *FRUIT)
+    raw.delete(f"{prefix}:vectors:settings")
+    usual = of_type(make_memory, None)
+    assert len(found(usual)) == 5
+    say(usual, "cherry tart", thread="later")
+    assert sizes(raw, prefix) == {4}
+    raw.delete(f"{prefix}:vectors:settings")
+    with pytest.raises(OptionError, match=r"float32.*reindex"):
+        found(of_type(make_memory, "float16"))
+    assert len(found(of_type(make_memory, None))) == 6
 
 
 class Scaled(WordEmbeddings):
