@@ -439,6 +439,7 @@ RECIPES: dict[str, Recipe] = {
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
     "_redis.queries._tags",
+    "_redis.queries.built_as",
     "working_memory.prompt.working_memory_block",  # calls render_working_memory
     "_redis.queries.threads_schema",
     "_redis.queries.vectors_schema",
