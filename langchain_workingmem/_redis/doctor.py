@@ -17,7 +17,7 @@ from langchain_workingmem._redis.layout import (
     search_again,
     when_full,
 )
-from langchain_workingmem._redis.queries import build_filter, rows_of, sorted_search
+from langchain_workingmem._redis.queries import build_filter, columns, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
@@ -27,6 +27,7 @@ from langchain_workingmem.errors import (
     RedisCapabilityError,
     RedisConnectionError,
     RedisReplyError,
+    WorkingMemError,
 )
 from langchain_workingmem.models import Diagnosis, Finding
 
@@ -44,6 +45,12 @@ SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = "run memory.recall.reindex()"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
+_START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
+_TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
+_SAME_USERS = (
+    "make the same users on every node, and keep them with ACL SAVE, or without an aclfile with CONFIG REWRITE"
+)
+_NO_LOGIN = "Redis refused the login"  # how our error begins
 
 
 def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
@@ -66,8 +73,8 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
     except RedisConnectionError as error:
-        remedy = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
-        findings.append(_found("connection", "error", str(error), remedy))
+        answered = bool(findings) or str(error).startswith(_NO_LOGIN)
+        findings.append(_found("connection", "error", _said(error), error.remedy if answered else _START))
     if open_for is not None:
         message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
         findings.append(
@@ -80,8 +87,18 @@ def _found(check: str, level: Level, message: str, remedy: str | None = None) ->
     return Finding(check=check, level=level, message=message, remedy=remedy)
 
 
-def _unknown(check: str, why: object, remedy: str = _MORE_RIGHTS) -> Finding:
-    return _found(check, "unknown", str(why), remedy)
+def _unknown(check: str, why: RedisReplyError | str, remedy: str = _MORE_RIGHTS) -> Finding:
+    """Return a finding about what cannot be seen; `remedy` helps if a right is missing."""
+    if isinstance(why, RedisReplyError):
+        if why.code != "NOPERM":
+            remedy = why.remedy or remedy
+        why = _said(why)
+    return _found(check, "unknown", why, remedy)
+
+
+def _said(error: WorkingMemError) -> str:
+    """Return the message without the remedy, which stands beside it."""
+    return str(error).removesuffix(f": {error.remedy}")
 
 
 def _ask(*command: Any) -> Plan[Any]:
@@ -100,7 +117,7 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
     try:
         compare_layout(state.keys, stored)
     except OptionError as error:
-        return [_found("layout", "error", str(error))]
+        return [_found("layout", "error", _said(error), error.remedy)]
     return [_found("layout", "ok", f"storage layout {LAYOUT}")]
 
 
@@ -120,8 +137,10 @@ def _server() -> Plan[list[Finding]]:
     found: list[Finding] = []
     for node, reply in rows:
         if isinstance(reply, RedisConnectionError):
-            remedy = "start it, or give it a replica that takes over: until then no search is answered"
-            found.append(_found("server", "error", f"{node} is down ({str(reply).partition(': ')[0]})", remedy))
+            seen = _said(reply)
+            is_down = not seen.startswith(_NO_LOGIN)
+            message, remedy = (f"{node} is down: {seen}", _TAKES_OVER) if is_down else (f"{node}: {seen}", _SAME_USERS)
+            found.append(_found("server", "error", message, remedy))
     answers = [(node, reply) for node, reply in rows if not isinstance(reply, RedisConnectionError)]
     return [*found, *_alike([(node, _about(reply)) for node, reply in answers])]
 
@@ -243,7 +262,8 @@ def _oom(policy: str | None, setting: Any) -> list[Finding]:
 def _new(state: MemoryState) -> Plan[list[Finding] | None]:
     """Return findings for a memory that was never used, None for one in use. At least two round trips.
 
-    An unused memory has no index and no thread. On a shared server with very many keys, only some are checked.
+    An unused memory has no index and no thread. On a shared server with very many keys, only some are checked. A user who
+    may not list them is told what is unknown, unless a layout was written.
     """
     keys = state.keys
     info = yield from _ask("FT.INFO", keys.threads_index)
@@ -255,8 +275,10 @@ def _new(state: MemoryState) -> Plan[list[Finding] | None]:
         if step is not None:
             try:
                 threads, step = yield from scan(step)
-            except RedisReplyError:
-                return None
+            except RedisReplyError:  # the user of the application may not look through the keys
+                if (yield from _ask("HGET", keys.layout, "version")) is not None:
+                    return None
+                break
             if threads:
                 return None
     checks = ["threads index", *(["vectors index"] if state.recall else [])]
@@ -284,10 +306,22 @@ def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]
     part = float(info.get(b"percent_indexed", 1))
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
         return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
-    if failures:
-        remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
-        return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
-    return [_found(check, "ok", seen)]
+    if not failures:
+        return [_found(check, "ok", seen)]
+    if (yield from _is_mended(name, as_dict(info.get(b"Index Errors", ())).get(b"last indexing error key"))):
+        return [_found(check, "ok", f"{seen}; {failures:,.0f} were refused, the last of them was mended or deleted")]
+    remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
+    return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
+
+
+def _is_mended(name: str, key: bytes | None) -> Plan[bool]:
+    """Return whether the document that was refused last is in the index now, or gone; what came before is not known."""
+    if key is None or b"{" not in key:  # hidden, with hide-user-data-from-log
+        return False
+    if (yield from _ask("EXISTS", key)) == 0:
+        return True
+    reply = yield from _ask("FT.SEARCH", name, "*", "INKEYS", 1, key, "NOCONTENT", "TIMEOUT", 0)
+    return not isinstance(reply, RedisReplyError) and bool(columns(reply, content=False)[0])
 
 
 def _flat(field: Any) -> list[Any]:
@@ -314,12 +348,9 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
         dims = yield from probe_dimensions()
-    except (EmbeddingError, OptionError) as error:
-        return [_found("model", "error", str(error).removesuffix(f": {error.remedy}"), error.remedy or "")]
-    try:
         state.check_index_settings(settings, dims)
-    except (EmbeddingSizeError, OptionError) as error:
-        return [_found("model", "error", str(error), _REINDEX)]
+    except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
+        return [_found("model", "error", _said(error), error.remedy or "")]
     if settings["model"] != state.model:
         message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
         return [_found("model", "warning", message, _REINDEX)]

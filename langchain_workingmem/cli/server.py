@@ -85,6 +85,7 @@ def _users(keys: Keys) -> str:
     return f"""\
 # Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum
 # For a Redis Cluster: on every node, with {" ".join(CLUSTER)} at the end.
+# Then keep them, or a restart forgets them: ACL SAVE, or without an aclfile CONFIG REWRITE.
 
 # Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.
 {set_user("workingmem-admin", keys)}

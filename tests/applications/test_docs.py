@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import zlib
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import typer
 
 import langchain_workingmem
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
+from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.cli import app
 from tests.applications.conftest import BLOCK, run_page
+from tests.helpers.embedded import BareServers
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,6 +91,24 @@ def test_code_is_not_cut_at_the_edge_of_the_page(page: Path) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     nav = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(nav) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+CONFIGURED = [DOCS / "how-to/redis.md", DOCS / "production.md"]
+SETTINGS = re.compile(r"(?:^    .+\n)*^    (?:appendonly|search-on-oom) .+\n(?:^    .+\n)*", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", CONFIGURED, ids=name_of)
+def test_redis_starts_with_the_settings_of_a_page(page: Path, raw: Any, start: BareServers, tmp_path: Path) -> None:
+    always, since = (textwrap.dedent(block) for block in SETTINGS.findall(page.read_text()))
+    known = since if raw.config_get("search-on-oom") else ""
+    config = tmp_path / "redis.conf"
+    config.write_text(always + known)
+    modules = [word for module in chosen_engine().modules for word in ("--loadmodule", str(module))]
+    with redis.Redis(port=start(str(config), *modules)) as client:
+        lines = [line for line in (always + known).splitlines() if not line.startswith("#")]
+        for name in ("appendonly", "appendfsync", "maxmemory-policy", *(["search-on-oom"] if known else [])):
+            assert f"{name} {client.config_get(name)[name]}" in lines
+        assert client.config_get("maxmemory") == {"maxmemory": str(12 * 2**30)}
 
 
 def commands(command: Any, *path: str) -> Iterator[str]:

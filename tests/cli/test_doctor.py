@@ -92,6 +92,7 @@ def test_the_rights_of_both_users_are_printed_without_a_server() -> None:
     assert "~app:thread:{*" in admin
     assert "+ft.create" in admin
     assert "+ft.create" not in user
+    assert "ACL SAVE" in found.stdout
 
 
 def test_help_shows_no_password() -> None:

@@ -124,3 +124,17 @@ def test_everything_but_search_works_on_real_nodes(
             refused = {entry["object"] for entry in node.acl_log()}
             assert refused <= {"info", "config|get", "ft.info", "ft.search", "search.clusterinfo"}
     assert min(counts) > 0
+
+
+def test_a_node_that_lost_its_users_is_not_down(cluster: list[int], connect: Connect, make_memory: Make) -> None:
+    for port in cluster:
+        with redis.Redis(port=port) as node:
+            node.acl_setuser("app", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"])
+    memory = make_memory(**connect(cluster[0], username="app", password="p"))
+    assert memory.doctor().findings[0].message.endswith("(3 masters)")
+    with redis.Redis(port=cluster[1]) as node:
+        node.acl_deluser("app")
+    found = memory.doctor().findings
+    assert found[0].message.startswith(f"127.0.0.1:{cluster[1]}: Redis refused the login")
+    assert "ACL SAVE" in str(found[0].remedy)
+    assert all("docker run" not in str(finding.remedy) for finding in found)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import server_of
+from tests.engines import UnusableError, main, server_of
 from tests.helpers.embedded import executable
 
 
@@ -48,5 +48,31 @@ def test_an_archive_that_has_changed_is_unpacked_again(archive: Path, tmp_path: 
 
 
 def test_what_holds_no_server_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="is no engine"):
+    with pytest.raises(UnusableError, match="is no engine"):
         server_of(tmp_path)
+
+
+def test_a_damaged_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    damaged = tmp_path / "redis-9.tar.xz"
+    damaged.write_bytes(b"no archive")
+    with pytest.raises(UnusableError, match="cannot be unpacked"):
+        server_of(damaged, tmp_path / "engines")
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_an_engine_that_cannot_be_used_is_one_line_and_exit_code_2(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("no program")
+    other = executable(tmp_path / "other", "echo 9")
+    for engines, seen in (
+        ([], "no engine was given"),
+        ([tmp_path / "none"], "none does not exist"),
+        ([tmp_path], "is no engine"),
+        ([tmp_path / "text"], "text does not run"),
+        ([other], "other does not run"),
+    ):
+        assert main(*map(str, engines), "--", "--version") == 2
+        out, told = capfd.readouterr()
+        assert (out, told.count("\n")) == ("", 1)
+        assert seen in told

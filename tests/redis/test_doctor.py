@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Diagnosis, Finding, IndexOptions, Memory, RecallOptions
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem._redis import doctor as plans
+from langchain_workingmem._redis.acl import rules
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.options import NumberType
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -197,6 +200,21 @@ def test_documents_that_could_not_be_indexed_are_counted(memory: Memory, raw: An
     raw.hset(f"{prefix}:vector:{{t}}:0:0:1", "vector", b"short")
     wait_until(lambda: look(memory, "vectors index").level == "warning")
     assert "1 could not be indexed" in look(memory, "vectors index").message
+    raw.delete(f"{prefix}:vector:{{t}}:0:0:1")
+    assert look(memory, "vectors index").message.endswith("1 were refused, the last of them was mended or deleted")
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_another_number_type_is_no_lasting_warning(make_memory: Make, server: Any, protocol: int) -> None:
+    def make(dtype: NumberType) -> Memory:
+        recall = RecallOptions(index=IndexOptions(dtype=dtype))
+        return make_memory(f"{server.url}?protocol={protocol}", embeddings=WordEmbeddings(), recall=recall)
+
+    tell(make("float32"), "hello", "world")
+    changed = make("float16")
+    changed.recall.reindex(progress=False)
+    found = look(changed, "vectors index")
+    assert (found.level, found.message.partition("; ")[2][:14]) == ("ok", "2 were refused")
 
 
 # ---------------------------------------------------------------------- the server
@@ -242,6 +260,13 @@ def test_no_server_is_a_finding_that_hides_the_password(make_memory: Make) -> No
     assert "hunter2" not in repr(found)
 
 
+def test_a_login_that_is_refused_is_not_a_server_to_start(make_memory: Make, server: Any) -> None:
+    (found,) = make_memory(f"{server.url}?username=nobody&password=hunter2").doctor()
+    assert found.message.startswith("Redis refused the login")
+    assert found.remedy == "check the user and password in the URL"
+    assert found.remedy not in found.message
+
+
 # ---------------------------------------------------------------------- rights
 
 
@@ -257,3 +282,38 @@ def test_what_the_user_may_not_see_is_unknown(
     assert all(finding.remedy for finding in found if finding.level == "unknown")
     assert found.level == "ok"
     raw.acl_deluser(prefix)
+
+
+@pytest.fixture
+def guest(make_memory: Make, raw: Any, server: Any, prefix: str) -> Iterator[Memory]:
+    """The application, as the documented user that may neither create indexes nor list keys."""
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(Keys(prefix), create_index=False))
+    url = f"{server.url}?username={prefix}&password=p"
+    yield make_memory(url, embeddings=WordEmbeddings(), recall=RecallOptions(), create_index=False)
+    raw.acl_deluser(prefix)
+
+
+def test_an_application_that_may_not_list_keys_sees_no_error_in_a_new_database(
+    guest: Memory, raw: Any, prefix: str
+) -> None:
+    raw.delete(f"{prefix}:layout")
+    for check in ("threads index", "vectors index"):
+        found = look(guest, check)
+        assert (found.level, found.remedy) == ("unknown", "run memory.setup() as a user that may create indexes")
+    assert "error" not in {finding.level for finding in guest.doctor()}
+
+
+def test_an_application_that_may_not_list_keys_sees_that_an_index_is_gone(
+    memory: Memory, guest: Memory, raw: Any, prefix: str
+) -> None:
+    memory.setup()
+    raw.delete(f"{prefix}:vectors:settings")
+    raw.execute_command("FT.DROPINDEX", f"{prefix}:threads")
+    assert look(guest, "layout").level == "ok"
+    assert look(guest, "threads index").level == "error"
+
+
+def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
+    found = look(guest, "memory")
+    assert (found.level, found.remedy) == ("unknown", "grant +info, which only reads")
+    assert "workingmem doctor --acl" not in found.message

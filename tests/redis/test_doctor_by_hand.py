@@ -57,6 +57,14 @@ def test_a_server_that_does_not_introduce_itself_is_unknown() -> None:
     assert found["threads index"].level == "ok"
 
 
+def test_what_a_full_server_refuses_is_unknown_with_the_remedy_of_the_refusal() -> None:
+    full = RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
+    found = diagnosed(HELLO=full, INFO=full)
+    for check in ("server", "memory"):
+        assert (found[check].level, found[check].message) == ("unknown", "OOM command not allowed")
+        assert found[check].remedy == "raise maxmemory"
+
+
 def test_a_server_that_tells_little() -> None:
     found = diagnosed(HELLO=[b"server", b"redis"], INFO={})
     assert found["server"].message == "redis ?, ?, ?"
@@ -96,7 +104,7 @@ def test_masters_that_are_well_are_one_finding_and_the_others_are_named() -> Non
     }
     found = [(one.check, one.level, one.message) for one in all_findings(masters)]
     assert found[:6] == [
-        ("server", "error", "c:3 is down (Redis cannot be reached (refused))"),
+        ("server", "error", "c:3 is down: Redis cannot be reached (refused)"),
         ("server", "ok", "redis 8.2.0, cluster, master (2 masters)"),
         ("persistence", "ok", "append-only file on (2 masters)"),
         ("eviction", "ok", "noeviction (2 masters)"),
