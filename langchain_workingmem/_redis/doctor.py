@@ -17,7 +17,7 @@ from langchain_workingmem._redis.layout import (
     search_again,
     when_full,
 )
-from langchain_workingmem._redis.queries import build_filter, columns, rows_of, sorted_search
+from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
@@ -288,7 +288,7 @@ def _new(state: MemoryState) -> Plan[list[Finding] | None]:
     return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
 
 
-def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]]:
+def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[list[Finding]]:
     reply = yield from _ask("FT.INFO", name)
     if isinstance(reply, RedisReplyError):
         if reply.code == "NOPERM":
@@ -299,10 +299,10 @@ def _index(check: str, name: str, dims: int | None = None) -> Plan[list[Finding]
     names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
     documents, failures, is_indexing, size = (float(info.get(name, 0)) for name in names)
     seen = f"{documents:,.0f} documents, {size:,.1f} MiB"
-    fields = [dict(zip(field[::2], field[1::2], strict=False)) for field in map(_flat, info[b"attributes"])]
-    built = next((int(field[b"dim"]) for field in fields if field.get(b"attribute") == b"vector"), dims)
-    if built != dims:
-        return [_found(check, "error", f"{seen}; it holds vectors of {built} dimensions, not {dims}", _REINDEX)]
+    other = [f"{name}={value}" for name, value in built_as(info).items() if settings and settings[name] != value]
+    if other:  # a change of the settings was interrupted
+        seen = f"{seen}; it was built with {', '.join(other)}, its settings say otherwise"
+        return [_found(check, "error", seen, _REINDEX)]
     part = float(info.get(b"percent_indexed", 1))
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
         return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
@@ -324,10 +324,6 @@ def _is_mended(name: str, key: bytes | None) -> Plan[bool]:
     return not isinstance(reply, RedisReplyError) and bool(columns(reply, content=False)[0])
 
 
-def _flat(field: Any) -> list[Any]:
-    return [part for pair in field.items() for part in pair] if isinstance(field, dict) else list(field)
-
-
 # ---------------------------------------------------------------------- vectors and the model
 
 
@@ -340,7 +336,7 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
             return [_found("vectors index", "ok", "none: semantic recall was never used here")]
         return [_found("vectors index", "error", "there is none", _SETUP)]
     settings = json.loads(stored)
-    index = yield from _index("vectors index", state.keys.vectors_index, settings["dims"])
+    index = yield from _index("vectors index", state.keys.vectors_index, settings)
     model = (yield from _model(state, settings)) if state.recall else []
     return [*index, *model, *(yield from _coverage(state, settings))]
 

@@ -192,7 +192,7 @@ def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory,
     raw.set(f"{prefix}:vectors:settings", json.dumps({**settings, "dims": 32}))
     found = look(memory, "vectors index")
     assert (found.level, found.remedy) == ("error", "run memory.recall.reindex()")
-    assert "holds vectors of 64 dimensions, not 32" in found.message
+    assert "built with dims=64" in found.message
 
 
 def test_documents_that_could_not_be_indexed_are_counted(memory: Memory, raw: Any, prefix: str) -> None:
