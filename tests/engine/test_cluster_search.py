@@ -158,7 +158,8 @@ def test_a_cluster_finds_what_one_server_finds(
 def test_without_one_master_nothing_is_read(
     cluster: RealCluster, connect: Connect, make_data: Callable[..., Data], full_coverage: str, protocol: int
 ) -> None:
-    if protocol == 3 and b"shards" not in cluster.ask(cluster.ports[0], "SEARCH.CLUSTERINFO"):
+    is_strict = _is_strict(cluster)
+    if protocol == 3 and not is_strict:
         pytest.skip("this coordinator leaves a restarted master out over RESP3, as the documentation says")
     cluster.set("cluster-require-full-coverage", full_coverage)
     cluster.set("cluster-node-timeout", NEVER)
@@ -176,7 +177,7 @@ def test_without_one_master_nothing_is_read(
     wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)
     data.assert_nothing_is_read()
     cluster.restart(dead)
-    wait_until(lambda: _reads(data, whole), 30)
+    wait_until(lambda: _reads(data, whole, strict=is_strict), 30)
 
 
 def test_a_silent_master_is_a_timeout(cluster: RealCluster, connect: Connect, make_data: Callable[..., Data]) -> None:
@@ -242,6 +243,7 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
     start: BareServers, connect: Connect, make_data: Callable[..., Data], cluster: RealCluster
 ) -> None:
     own = RealCluster(start, search=True, node_timeout=SOON)
+    is_strict = _is_strict(own)
     data = make_data(**connect(own.ports[0], protocol=2, socket_timeout=0.5))
     data.fill()
     whole = data.read()
@@ -253,12 +255,18 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
         with contextlib.suppress(RedisConnectionError):  # some coordinators wait for the dead node
             assert search() == whole[name]
     own.restart(master)
-    wait_until(lambda: _reads(data, whole), 30)
+    wait_until(lambda: _reads(data, whole, strict=is_strict), 30)
 
 
-def _reads(data: Data, whole: dict[str, Any]) -> bool:
+def _is_strict(cluster: RealCluster) -> bool:
+    """Tell whether the coordinators never leave a restarted master out; those of Search 8.0 may, as the documentation says."""
+    return b"shards" in cluster.ask(cluster.ports[0], "SEARCH.CLUSTERINFO")
+
+
+def _reads(data: Data, whole: dict[str, Any], *, strict: bool) -> bool:
     try:
-        assert data.read() == whole
+        found = data.read()
     except RedisConnectionError:
         return False
-    return True
+    assert found == whole or not strict
+    return found == whole
