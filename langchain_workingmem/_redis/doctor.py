@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, Survey, attempt, scan
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.layout import (
     LAYOUT,
     SEARCH_ON_OOM,
@@ -60,9 +60,10 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
     """
     findings: list[Finding] = []
     try:
-        findings += yield from _server()
+        hello = yield from _ask_all("HELLO")  # every user may send it
+        findings += _server(hello)
         findings += yield from _settings_of_server()
-        findings += yield from _search_when_full(state)
+        findings += yield from _search_when_full(state, dict(hello))
         if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:
@@ -132,8 +133,7 @@ def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     return rows  # type: ignore[no-any-return]
 
 
-def _server() -> Plan[list[Finding]]:
-    rows = yield from _ask_all("HELLO")  # every user may send it
+def _server(rows: list[tuple[str, Any]]) -> list[Finding]:
     found: list[Finding] = []
     for node, reply in rows:
         if isinstance(reply, RedisConnectionError):
@@ -154,11 +154,11 @@ def _about(reply: Any) -> list[Finding]:
         found = [_found("server", "error", f"{name} {version} is a {role}: writes fail", "connect to the master")]
     else:
         found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
-    modules = {module[b"name"]: int(module[b"ver"]) for module in map(as_dict, about.get(b"modules", ()))}
-    if b"search" in modules:  # a hosted server may hide its modules; the checks of the indexes decide
-        major, rest = divmod(modules[b"search"], 10_000)
+    search = search_version(reply)
+    if search is not None:  # a hosted server may hide its modules; the checks of the indexes decide
+        major, rest = divmod(search, 10_000)
         seen = f"Search {major}.{rest // 100}.{rest % 100}"
-        if mode == "cluster" and modules[b"search"] < COORDINATOR:
+        if mode == "cluster" and search < COORDINATOR:
             seen = f"{seen}: in a cluster, a search over RESP3 may leave out a master that was restarted"
             found.append(_found("search", "warning", seen, "use Redis 8.6, or cluster clients with protocol=2"))
         else:
@@ -237,12 +237,16 @@ def _memory(info: dict[str, Any]) -> Finding:
     return _found("memory", "ok", seen)
 
 
-def _search_when_full(state: MemoryState) -> Plan[list[Finding]]:
-    rows, about = (yield from _ask_all(*SEARCH_ON_OOM)), (yield from _ask("HELLO"))
-    answers = [(node, setting) for node, setting in rows if not isinstance(setting, RedisConnectionError)]
-    policies = [oom_policy(setting, about) for _, setting in answers]
-    state.when_full = next((seen for policy in policies if (seen := when_full(policy, about)) != "all"), "all")
-    return _alike([(node, _oom(policy, setting)) for (node, setting), policy in zip(answers, policies, strict=True)])
+def _search_when_full(state: MemoryState, hello: dict[str, Any]) -> Plan[list[Finding]]:
+    state.when_full, told = "all", []
+    for node, setting in (yield from _ask_all(*SEARCH_ON_OOM)):
+        about = hello.get(node)
+        if not isinstance(setting, RedisConnectionError) and not isinstance(about, RedisConnectionError | None):
+            policy = oom_policy(setting, about)
+            if (seen := when_full(policy, about)) != "all":
+                state.when_full = seen
+            told.append((node, _oom(policy, setting)))
+    return _alike(told)
 
 
 def _oom(policy: str | None, setting: Any) -> list[Finding]:
