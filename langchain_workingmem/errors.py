@@ -186,7 +186,7 @@ class OutcomeUnknownError(RedisConnectionError):
 
 
 # The only place that knows how servers word the errors that this package acts upon. Search writes a code in front of them
-# since 8.8; an older version has the code by its words. No server has a code for the last two, so theirs are ours.
+# since 8.8; an older version has the code by its words. No server has a code for the last three, so theirs are ours.
 _CODES_BY_WORDS = {
     "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
     "SEARCH_INDEX_NOT_FOUND": (
@@ -201,6 +201,8 @@ _CODES_BY_WORDS = {
     "OOM": ("not enough memory available to execute the query",),  # of Search since 8.4
     "NOSEARCH": ("unknown command 'ft.", "unknown command `ft."),  # the second up to Redis 6
     "NOTDB0": ("index on db != 0",),
+    # of the coordinator of a cluster
+    "NOSHARD": ("could not send query to cluster", "uninitialized cluster state", "query requires unavailable slots"),
 }
 
 

@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from langchain_workingmem._engine.replies import checked
-from langchain_workingmem.errors import RedisConnectionError
+from langchain_workingmem.errors import RedisConnectionError, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
 _CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
-# known wordings; the first has no code
-_UNABLE = ("could not send query to cluster", "uninitialized cluster state", "query requires unavailable slots")
 _FAILED = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
 
@@ -232,7 +230,7 @@ def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -
         elif not all(part in str(view).lower() for part in _CANNOT_SAY):
             searched = [view] * len(searched)  # without the right to ask, no answer is known to be whole
     for reply in searched:
-        if isinstance(reply, redis_errors.ResponseError) and any(part in str(reply).lower() for part in _UNABLE):
+        if isinstance(reply, redis_errors.ResponseError) and code_of(str(reply)) == "NOSHARD":
             raise ConnectionLost(str(reply))
     from_search, from_others = iter(checked(searched)), iter(replies)
     return [next(from_search if _is_search(command) else from_others) for command in commands]
