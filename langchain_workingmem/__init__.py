@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
-        DeletionReport,
-        Diagnosis,
-        Finding,
-        ImportReport,
         MemoryContext,
         Page,
         RecallHit,
@@ -57,6 +53,7 @@ if TYPE_CHECKING:
         TitleOptions,
         WorkingMemoryOptions,
     )
+    from langchain_workingmem.reports import DeletionReport, Diagnosis, Finding, ImportReport
 
 __version__ = "0.1.0"
 
@@ -105,7 +102,12 @@ __all__ = [
     "WorkingMemoryValidationError",
 ]
 
-_MODULES = {"HybridWeights": "options", "Ids": "options", "LocalEmbeddings": "embeddings", "Memory": "memory"}
+_MODULES = {
+    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
+    **dict.fromkeys(("HybridWeights", "Ids"), "options"),
+    "LocalEmbeddings": "embeddings",
+    "Memory": "memory",
+}
 
 
 def _module_of(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
@@ -13,7 +13,8 @@ from langchain_workingmem._documents.diffs import changes, pretty
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Table, counted, label, minutes
+from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
+from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,30 +22,10 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
 T = TypeVar("T")
-Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
-
-
-class _Shown:
-    """Shows its picture in notebooks, and in terminals through rich."""
-
-    __slots__ = ()
-
-    def _picture(self) -> Picture:
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        from langchain_workingmem.display.html import html
-
-        return html(self._picture())
-
-    def __rich__(self) -> Any:
-        from langchain_workingmem.display.terminal import rich
-
-        return rich(self._picture())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread(_Shown):
+class Thread(Shown):
     """A thread, without its messages."""
 
     id: str
@@ -89,7 +70,7 @@ class ClonedThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(_Shown, Generic[T]):
+class Page(Shown, Generic[T]):
     """A part of a listing. Iterating a page iterates its items."""
 
     items: list[T]
@@ -148,7 +129,7 @@ class RecallHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallResult(_Shown):
+class RecallResult(Shown):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -234,7 +215,7 @@ class RecallResult(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryState(_Shown):
+class WorkingMemoryState(Shown):
     """Working memory at one revision."""
 
     value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
@@ -261,7 +242,7 @@ class WorkingMemoryState(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryDiff(_Shown):
+class WorkingMemoryDiff(Shown):
     """The changes between two revisions of working memory. `str()` gives a unified diff, "" without a change.
 
     JSON is compared with a line for each value. The order of keys and commas make no difference.
@@ -294,7 +275,7 @@ class WorkingMemoryDiff(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryContext(_Shown):
+class MemoryContext(Shown):
     """The input of the model for one turn."""
 
     messages: list[BaseMessage]  # the history and the new messages; memory may be in front of a copy of the question
@@ -320,68 +301,3 @@ class MemoryContext(_Shown):
             *(record._picture() for record in (recalled, state) if record is not None),  # noqa: SLF001 - of this module
         ]
         return Picture("What the model is shown", facts, parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check of the doctor."""
-
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
-    check: str
-    level: Level  # "unknown": this Redis user lacks the right to read it
-    message: str
-    remedy: str | None = None  # None: nothing needs to be done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(_Shown):
-    """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
-
-    findings: list[Finding]
-
-    @property
-    def level(self) -> Level:
-        """Return the worst level; "unknown" does not count."""
-        levels = {finding.level for finding in self.findings}
-        return next((level for level in ("error", "warning") if level in levels), "ok")
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.findings)
-
-    def __len__(self) -> int:
-        return len(self.findings)
-
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.findings:
-            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
-            cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
-        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionReport:
-    """Counts of what a deletion has deleted."""
-
-    resource_id: str
-    threads: int = 0
-    messages: int = 0
-    vectors: int = 0
-    working_memories: int = 0  # of the resource and of its threads
-    revisions: int = 0
-    items: int = 0  # of LangGraph stores, in the namespaces that were passed
-    verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
-    """Counts of what an import has added."""
-
-    resource_id: str
-    threads: int = 0
-    messages: int = 0
-    skipped: int = 0  # messages that were stored already
-    working_memories: int = 0
-    revisions: int = 0
-    items: int = 0  # of LangGraph stores; without their vectors

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_workingmem import HistoryOptions, IndexOptions, Memory, OptionError, RecallOptions, WorkingMemError
+from langchain_workingmem.checks import at_least, check_range, check_roles, check_threshold, one_of
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.options import at_least, check_range, check_roles, check_threshold, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
