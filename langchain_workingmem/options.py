@@ -15,6 +15,7 @@ from langchain_workingmem.checks import (
     as_tuple,
     at_least,
     at_most,
+    check_model,
     check_range,
     check_roles,
     check_threshold,
@@ -304,5 +305,46 @@ class TitleOptions:
     def __post_init__(self) -> None:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
-        if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
-            raise wrong_type(self.model, "model", "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
+        if self.model is not None:
+            check_model(self.model, "model")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservationOptions:
+    """When a model turns the older messages of a conversation into a short log of dated lines, which is shown in their place.
+
+    The messages stay in history and in recall. Tokens are estimated: 4 characters each.
+    """
+
+    model: BaseChatModel | str  # that observes, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
+    scope: Scope = "thread"  # one log for each thread, or one for all threads of a resource
+    message_tokens: int = 30_000  # of messages that are not observed yet, from which on the oldest are observed
+    keep_tokens: int = 6_000  # of the newest messages, which are always shown as they are; the present turn always is
+    batch_tokens: int = 10_000  # of messages at most, for one call of the model
+    observation_tokens: int = 40_000  # of the log, from which on its oldest half is condensed
+    reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
+    instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
+    background: bool = True  # after a turn is saved; False: only when `observe` is called
+    timeout: timedelta = timedelta(minutes=2)  # for each call of a model
+    # "question": before the first message that is shown; "system": after your system prompt; None: "system" if recall and
+    # working memory, as far as they are on, are there too, else "question"
+    placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        check_model(self.model, "model")
+        if self.reflector is not None:
+            check_model(self.reflector, "reflector")
+        one_of(self.scope, get_args(Scope), "scope")
+        least = {"message_tokens": 1, "keep_tokens": 0, "batch_tokens": 1, "observation_tokens": 1}
+        for name, smallest in least.items():
+            at_least(getattr(self, name), smallest, name)
+        if self.keep_tokens >= self.message_tokens:
+            seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
+            raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
+        if not isinstance(self.instructions, str | None):
+            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
+        if not isinstance(self.background, bool):
+            raise wrong_type(self.background, "background", "pass True or False")
+        check_time(self.timeout, "timeout")
+        if self.placement is not None:
+            one_of(self.placement, get_args(Placement), "placement")
