@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
-        DeletionReport,
-        Diagnosis,
-        Finding,
-        ImportReport,
         MemoryContext,
+        Observation,
+        ObservationLog,
+        ObservationUsage,
         Page,
         RecallHit,
         RecallResult,
@@ -53,10 +52,12 @@ if TYPE_CHECKING:
         HybridWeights,
         Ids,
         IndexOptions,
+        ObservationOptions,
         RecallOptions,
         TitleOptions,
         WorkingMemoryOptions,
     )
+    from langchain_workingmem.reports import DeletionReport, Diagnosis, Finding, ImportReport
 
 __version__ = "0.1.0"
 
@@ -78,6 +79,10 @@ __all__ = [
     "MemoryContext",
     "MessageNotFoundError",
     "ModelError",
+    "Observation",
+    "ObservationLog",
+    "ObservationOptions",
+    "ObservationUsage",
     "OptionError",
     "OutcomeUnknownError",
     "Page",
@@ -105,7 +110,12 @@ __all__ = [
     "WorkingMemoryValidationError",
 ]
 
-_MODULES = {"HybridWeights": "options", "Ids": "options", "LocalEmbeddings": "embeddings", "Memory": "memory"}
+_MODULES = {
+    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
+    **dict.fromkeys(("HybridWeights", "Ids"), "options"),
+    "LocalEmbeddings": "embeddings",
+    "Memory": "memory",
+}
 
 
 def _module_of(name: str) -> str:

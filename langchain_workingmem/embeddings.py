@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem.chat_models import check_model_name, model_errors
+from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

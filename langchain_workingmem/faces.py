@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.chat_history import RedisChatMessageHistory
     from langchain_workingmem.history import History
-    from langchain_workingmem.models import Diagnosis
     from langchain_workingmem.options import HistoryOptions, RecallArguments
+    from langchain_workingmem.reports import Diagnosis
     from langchain_workingmem.retriever import SemanticRecallRetriever
     from langchain_workingmem.turn import Turn
 

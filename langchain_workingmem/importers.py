@@ -10,8 +10,8 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import wrong_type
 from langchain_workingmem.users import UNREADABLE, header
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from langchain_workingmem._redis.core import Core, SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
+from langchain_workingmem.checks import check_ttl, check_type, one_of
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
@@ -24,9 +25,6 @@ from langchain_workingmem.options import (
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
-    check_ttl,
-    check_type,
-    one_of,
 )
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
@@ -45,8 +43,9 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem.models import DeletionReport, ImportReport, MemoryContext
+    from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import RecallArguments
+    from langchain_workingmem.reports import DeletionReport, ImportReport
 
 _log = logging.getLogger("langchain_workingmem")
 

@@ -19,10 +19,10 @@ from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by i
 
 from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, outer_thread
+from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.ids import thread_of
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.options import check_type, one_of
 from langchain_workingmem.tools import WRITING, memory_tools
 from langchain_workingmem.turn import Turn
 

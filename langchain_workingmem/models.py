@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
-from itertools import pairwise
+from html import escape
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
@@ -14,6 +15,7 @@ from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Table, counted, label, minutes
+from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,30 +23,11 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
 T = TypeVar("T")
-Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
-
-
-class _Shown:
-    """Shows its picture in notebooks, and in terminals through rich."""
-
-    __slots__ = ()
-
-    def _picture(self) -> Picture:
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        from langchain_workingmem.display.html import html
-
-        return html(self._picture())
-
-    def __rich__(self) -> Any:
-        from langchain_workingmem.display.terminal import rich
-
-        return rich(self._picture())
+Priority: TypeAlias = Literal["high", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread(_Shown):
+class Thread(Shown):
     """A thread, without its messages."""
 
     id: str
@@ -89,7 +72,7 @@ class ClonedThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(_Shown, Generic[T]):
+class Page(Shown, Generic[T]):
     """A part of a listing. Iterating a page iterates its items."""
 
     items: list[T]
@@ -148,7 +131,7 @@ class RecallHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallResult(_Shown):
+class RecallResult(Shown):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
@@ -234,7 +217,7 @@ class RecallResult(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryState(_Shown):
+class WorkingMemoryState(Shown):
     """Working memory at one revision."""
 
     value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
@@ -261,7 +244,7 @@ class WorkingMemoryState(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryDiff(_Shown):
+class WorkingMemoryDiff(Shown):
     """The changes between two revisions of working memory. `str()` gives a unified diff, "" without a change.
 
     JSON is compared with a line for each value. The order of keys and commas make no difference.
@@ -294,7 +277,92 @@ class WorkingMemoryDiff(_Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryContext(_Shown):
+class Observation:
+    """A line of a log: what the observer model wrote about a few messages."""
+
+    id: str  # stays when a person changes the text
+    text: str  # one line
+    said_at: datetime  # of its first source
+    priority: Priority
+    sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from
+    level: int = 0  # 0: of messages, n: condensed n times
+    number: int = field(default=0, repr=False, compare=False)  # of this version in its log, never used twice
+    positions: tuple[tuple[str, int], ...] = field(
+        default=(), repr=False, compare=False
+    )  # (thread_id, seq) of the sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationUsage:
+    """What a log has cost so far."""
+
+    calls: int = 0  # of observer and reflector
+    input_tokens: int = 0
+    output_tokens: int = 0
+    failures: int = 0  # calls without a usable answer
+    last_error: str | None = None  # of the last failure; None: there was none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationLog(Shown):
+    """The observations of a thread or of a resource. Iterating a log iterates them. A log without any is false."""
+
+    observations: list[Observation]  # in the order of the prompt: the newest last
+    tokens: int  # of the observations, estimated
+    revision: int  # 0: never written
+    pending_tokens: int  # of the messages on the current branch that no observation covers yet, estimated
+    covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
+    usage: ObservationUsage
+    updated_at: datetime | None = None  # None: never written
+    origin: str | None = None  # the operation that wrote it: observe, reflect, update, delete, clear, revert
+
+    def __iter__(self) -> Iterator[Observation]:
+        return iter(self.observations)
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def as_text(self) -> str:
+        """Render a line for each observation, for a model or a log: dated, escaped, without invisible characters."""
+        return "\n".join(
+            f"{minutes(one.said_at)} UTC [{one.priority}] {escape(visible(one.text), quote=False)}".replace("\n", " ")
+            for one in self.observations
+        )
+
+    def _picture(self) -> Picture:
+        usage, read, written = self.usage, self.usage.input_tokens, self.usage.output_tokens
+        newest = self.observations[-shown.BLOCK["lines"] :]
+        hidden = len(self) - len(newest)
+        facts = {
+            "tokens": f"{self.tokens:,}",
+            "pending tokens": f"{self.pending_tokens:,}",
+            "revision": str(self.revision),
+            "updated": None if self.updated_at is None else f"{minutes(self.updated_at)} UTC",
+            "by": None if self.origin is None else label(self.origin),
+            "model calls": f"{usage.calls:,} ({read:,} tokens read, {written:,} written)" if usage.calls else None,
+            "failures": f"{usage.failures:,}" if usage.failures else None,
+            "last error": None if usage.last_error is None else shown.excerpt(usage.last_error),
+            "not shown": f"the oldest {hidden:,}" if hidden else None,
+        }
+        by_time = sorted(newest, key=lambda one: one.said_at)
+        days = groupby(by_time, key=lambda one: minutes(one.said_at)[:10])
+        tables = [Table(list(map(_observation_row, those)), day) for day, those in days]
+        return Picture(counted(len(self), "observation") if self else "No observations", facts, tables)
+
+
+def _observation_row(one: Observation) -> Row:
+    cells = {
+        "time (UTC)": minutes(one.said_at)[11:],
+        "priority": one.priority,
+        "observation": shown.excerpt(one.text),
+        "sources": f"{len(one.sources):,}",
+        "id": label(one.id),
+    }
+    return cells, 0.0 if one.priority == "high" else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext(Shown):
     """The input of the model for one turn."""
 
     messages: list[BaseMessage]  # the history and the new messages; memory may be in front of a copy of the question
@@ -302,86 +370,25 @@ class MemoryContext(_Shown):
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
     omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
+    observations: ObservationLog | None = None  # None: switched off
 
     def _picture(self) -> Picture:
         state, recalled, count = self.working_memory, self.recalled, len(self.system)
+        log = self.observations
         facts = {
             "system blocks": str(count),
             "messages": str(len(self.messages)),
             "recalled": counted(len(recalled.hits), "hit"),
             "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
+            "observations": None if log is None else f"{len(log):,}, revision {log.revision}",
             "left out": counted(self.omitted, "message") if self.omitted else None,
         }
-        own, front = shown.without_memory(self.messages)
+        own, front, question = shown.without_memory(self.messages)
         parts: list[Part] = [
             *(shown.block(text, f"System block {at} of {count}") for at, text in enumerate(self.system, 1)),
+            *(shown.block(text, "In front of the messages") for text in front),
             *([Table([(shown.spoken(message), None) for message in own], "Messages")] if own else []),
-            *(shown.block(text, "In front of the question") for text in front),
-            *(record._picture() for record in (recalled, state) if record is not None),  # noqa: SLF001 - of this module
+            *(shown.block(text, "In front of the question") for text in question),
+            *(record._picture() for record in (log, recalled, state) if record is not None),  # noqa: SLF001 - of this module
         ]
         return Picture("What the model is shown", facts, parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check of the doctor."""
-
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
-    check: str
-    level: Level  # "unknown": this Redis user lacks the right to read it
-    message: str
-    remedy: str | None = None  # None: nothing needs to be done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(_Shown):
-    """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
-
-    findings: list[Finding]
-
-    @property
-    def level(self) -> Level:
-        """Return the worst level; "unknown" does not count."""
-        levels = {finding.level for finding in self.findings}
-        return next((level for level in ("error", "warning") if level in levels), "ok")
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.findings)
-
-    def __len__(self) -> int:
-        return len(self.findings)
-
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.findings:
-            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
-            cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
-        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionReport:
-    """Counts of what a deletion has deleted."""
-
-    resource_id: str
-    threads: int = 0
-    messages: int = 0
-    vectors: int = 0
-    working_memories: int = 0  # of the resource and of its threads
-    revisions: int = 0
-    items: int = 0  # of LangGraph stores, in the namespaces that were passed
-    verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
-    """Counts of what an import has added."""
-
-    resource_id: str
-    threads: int = 0
-    messages: int = 0
-    skipped: int = 0  # messages that were stored already
-    working_memories: int = 0
-    revisions: int = 0
-    items: int = 0  # of LangGraph stores; without their vectors

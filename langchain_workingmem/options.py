@@ -1,16 +1,29 @@
-"""The options of a memory: frozen dataclasses, checked when they are made, and the checks that other modules share."""
+"""The options of a memory: frozen dataclasses, checked when they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
 from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.checks import (
+    as_tuple,
+    at_least,
+    at_most,
+    check_model,
+    check_range,
+    check_roles,
+    check_threshold,
+    check_time,
+    check_type,
+    one_of,
+    wrong_type,
+)
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,12 +31,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
-T = TypeVar("T")
 # A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
 Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
@@ -32,98 +43,8 @@ TIMEOUT = timedelta(seconds=10)  # for each reply
 EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
 CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
 MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
-_ALIASES = {"user": "human", "assistant": "ai"}
-LARGEST = 2**53  # the largest integer that Lua holds exactly
-WIDEST = 10_000  # messages on one side of a hit
 # Search 2.10 accepts larger numbers, but some of them, such as m=1_000_000, crash the server
 MOST_LINKS, MOST_CANDIDATES = 512, 4096
-
-
-def one_of(value: T, choices: Iterable[object], name: str) -> T:
-    """Return the value; raise `OptionError` unless it is one of the choices."""
-    if value not in (known := tuple(choices)):
-        raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
-    return value
-
-
-def at_least(value: object, least: int, name: str) -> int:
-    """Return the value; raise `OptionError` unless it is an int of at least `least`."""
-    if isinstance(value, int) and abs(value) > LARGEST:  # Python may refuse to print a larger one
-        seen, remedy = f"{name} is a number of {value.bit_length()} bits", f"use a smaller int of at least {least}"
-        raise OptionError(seen, remedy=remedy)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
-    return value
-
-
-def at_most(value: int, most: int, name: str) -> None:
-    """Raise `OptionError` when the value is larger."""
-    if value > most:
-        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
-
-
-def check_type(value: T, kind: type[Any], name: str) -> T:
-    """Return the value; raise `OptionError` unless it has that type."""
-    if not isinstance(value, kind):
-        raise wrong_type(value, name, f"pass {kind.__name__}(...)")
-    return value
-
-
-def wrong_type(value: object, name: str, remedy: str) -> OptionError:
-    """Return the error for a value of another type than wanted."""
-    return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)
-
-
-def check_time(value: object, name: str) -> None:
-    """Raise `OptionError` unless the value is a positive timedelta."""
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
-
-
-def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
-    """Return the values as a tuple; raise `OptionError` for a str, and for what is not a list."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
-    return tuple(values)
-
-
-def check_ttl(ttl: timedelta | None) -> int | None:
-    """Return a time to live in milliseconds."""
-    if ttl is None:
-        return None
-    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        remedy = "use a timedelta of at least a millisecond, or None for threads that stay"
-        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
-    return ttl // timedelta(milliseconds=1)
-
-
-def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
-    """Return message types; "user" and "assistant" are understood."""
-    given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
-    if not given:
-        raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
-    for role in given:
-        one_of(role, (*get_args(Role), *_ALIASES), name)
-    return tuple(_ALIASES.get(role, role) for role in given)
-
-
-def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of messages before and after a hit."""
-    is_int = isinstance(message_range, int)
-    pair = (message_range, message_range) if is_int else as_tuple(message_range, "message_range")
-    if len(pair) != 2:
-        raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
-    for number in pair:
-        at_most(at_least(number, 0, "message_range"), WIDEST, "message_range")
-    return pair[0], pair[1]
-
-
-def check_threshold(threshold: float | None) -> float | None:
-    """Return a similarity, or raise `OptionError` if it is none."""
-    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if threshold is not None and not (is_number and 0 <= threshold <= 1):
-        raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")
-    return threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,5 +305,46 @@ class TitleOptions:
     def __post_init__(self) -> None:
         at_least(self.min_messages, 1, "min_messages")
         at_least(self.max_chars, 8, "max_chars")
-        if not isinstance(self.model, str | None) and not hasattr(self.model, "invoke"):
-            raise wrong_type(self.model, "model", "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
+        if self.model is not None:
+            check_model(self.model, "model")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservationOptions:
+    """When a model turns the older messages of a conversation into a short log of dated lines, which is shown in their place.
+
+    The messages stay in history and in recall. Tokens are estimated: 4 characters each.
+    """
+
+    model: BaseChatModel | str  # that observes, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
+    scope: Scope = "thread"  # one log for each thread, or one for all threads of a resource
+    message_tokens: int = 30_000  # of messages that are not observed yet, from which on the oldest are observed
+    keep_tokens: int = 6_000  # of the newest messages, which are always shown as they are; the present turn always is
+    batch_tokens: int = 10_000  # of messages at most, for one call of the model
+    observation_tokens: int = 40_000  # of the log, from which on its oldest half is condensed
+    reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
+    instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
+    background: bool = True  # after a turn is saved; False: only when `observe` is called
+    timeout: timedelta = timedelta(minutes=2)  # for each call of a model
+    # "question": before the first message that is shown; "system": after your system prompt; None: "system" if recall and
+    # working memory, as far as they are on, are there too, else "question"
+    placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        check_model(self.model, "model")
+        if self.reflector is not None:
+            check_model(self.reflector, "reflector")
+        one_of(self.scope, get_args(Scope), "scope")
+        least = {"message_tokens": 1, "keep_tokens": 0, "batch_tokens": 1, "observation_tokens": 1}
+        for name, smallest in least.items():
+            at_least(getattr(self, name), smallest, name)
+        if self.keep_tokens >= self.message_tokens:
+            seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
+            raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
+        if not isinstance(self.instructions, str | None):
+            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
+        if not isinstance(self.background, bool):
+            raise wrong_type(self.background, "background", "pass True or False")
+        check_time(self.timeout, "timeout")
+        if self.placement is not None:
+            one_of(self.placement, get_args(Placement), "placement")

@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import (
-    Scope,
+from langchain_workingmem.checks import (
     at_least,
     check_range,
     check_roles,
@@ -19,6 +17,8 @@ from langchain_workingmem.options import (
     one_of,
     wrong_type,
 )
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -21,6 +21,7 @@ from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import message_text, unescape
 from langchain_workingmem._text.unicode import stored_quote, visible
+from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
@@ -33,7 +34,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.ids import required_ids, resolve, scoped_ids
-from langchain_workingmem.options import Ids, as_tuple
+from langchain_workingmem.options import Ids
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import Query, search_as_run
 from langchain_workingmem.working_memory import (

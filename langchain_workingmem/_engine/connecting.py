@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.clients import DEFAULT_URL, check_url
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem.checks import check_time
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT, check_time
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,11 +29,11 @@ from langchain_workingmem.errors import (
     RedisReplyError,
     WorkingMemError,
 )
-from langchain_workingmem.models import Diagnosis, Finding
+from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Level
+    from langchain_workingmem.reports import Level
 
 COUNT_DIGESTS = Script("count_digests")
 

@@ -9,8 +9,8 @@ from langchain_workingmem._redis.codec import as_dict, label
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import EmbeddingError, OptionError
-from langchain_workingmem.options import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.cli.base import AsJson, Target, tell, worded
 from langchain_workingmem.cli.output import show
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.models import Diagnosis
+from langchain_workingmem.reports import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

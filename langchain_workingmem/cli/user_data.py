@@ -14,14 +14,14 @@ from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, 
 from langchain_workingmem.cli.files import parsed, parsed_lines, reading, writing
 from langchain_workingmem.cli.output import dumps, show
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
-from langchain_workingmem.models import ImportReport
 from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.reports import ImportReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.models import DeletionReport
+    from langchain_workingmem.reports import DeletionReport
 
 Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."

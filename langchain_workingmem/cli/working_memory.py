@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
+from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, existing, misused
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
-from langchain_workingmem.options import LARGEST, WorkingMemoryOptions
+from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory import change_working_memory
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Tone
+from langchain_workingmem.display.pictures import WIDE, Lines, Part, Picture, Row, Tone
 from langchain_workingmem.display.safe import clean
 
 _QUIET = "opacity:.7"
@@ -63,10 +63,10 @@ def _row(row: Row) -> str:
     cells, share = row
     drawn = []
     for number, (head, cell) in enumerate(cells.items(), 1):
-        style = _WIDE if head == "message" else _NARROW
+        style = _WIDE if head in WIDE else _NARROW
         if share and number == len(cells):
             style = f"{style};{_BAR.format(100 * share)}"
-        text = f"<strong>{_text(cell)}</strong>" if head == "message" and share is not None else _text(cell)
+        text = f"<strong>{_text(cell)}</strong>" if head in WIDE and share is not None else _text(cell)
         drawn.append(f'<td dir="auto" style="{style}">{text}</td>')
     return f'<tr style="{"background:transparent" if share is None else _HIT}">{"".join(drawn)}</tr>'
 

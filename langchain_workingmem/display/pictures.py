@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
+BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
+WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
 _TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the first character of a line of a diff
@@ -26,10 +27,7 @@ _TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the
 
 
 class Table:
-    """Rows: cells by column, and None, or how full the bar of a highlighted row is (0 to 1).
-
-    The column "message" may take many lines.
-    """
+    """Rows: cells by column, and None, or how full the bar of a highlighted row is (0 to 1)."""
 
     def __init__(self, rows: Sequence[Row], caption: str = "") -> None:
         self.columns = tuple(rows[0][0]) if rows else ()
@@ -147,13 +145,20 @@ def _word(part: str | Mapping[Any, Any]) -> str:
     return "" if kind in {"tool_use", "tool_call", "function_call"} else f"[{label(kind.removesuffix('_url'))}]"
 
 
-def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str]]:
-    """Separate the user's words from the memory in front of them; return the messages, and the texts of memory."""
-    own, front = [], []
-    for message in messages:
+def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str], list[str]]:
+    """Separate the user's words from the memory in front of them.
+
+    Return the messages, the texts in front of earlier messages, and the text in front of the user's last one.
+    """
+    asked = max((at for at, message in enumerate(messages) if message.type == "human"), default=0)
+    own: list[BaseMessage] = []
+    front: list[str] = []
+    question: list[str] = []
+    for at, message in enumerate(messages):
         original = message.additional_kwargs.get(ORIGINAL)
         words = message.model_copy(update={"content": original}) if isinstance(original, str | list) else message
         own.append(words)
         if words is not message:
-            front.append(str(message.text).removesuffix(str(words.text)).rstrip("\n"))
-    return own, front
+            text = str(message.text).removesuffix(str(words.text)).rstrip("\n")
+            (front if at < asked else question).append(text)
+    return own, front, question

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from langchain_workingmem.display.pictures import Lines, Picture, Table, Tone
+from langchain_workingmem.display.pictures import WIDE, Lines, Picture, Table, Tone
 from langchain_workingmem.display.safe import clean
 
 _TONES: dict[Tone, str] = {"plain": "", "quiet": "dim", "added": "green", "removed": "red"}
@@ -40,7 +40,7 @@ def _table(part: Table) -> Grid:
     grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column("")
     for head in part.columns:
-        grid.add_column(Text(head), overflow="fold", ratio=1 if head == "message" else None)
+        grid.add_column(Text(head), overflow="fold", ratio=1 if head in WIDE else None)
     for cells, share in part.rows:
         pointer, style = ("", "") if share is None else ("▸", "bold")
         grid.add_row(pointer, *map(_text, cells.values()), style=style)

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from langchain_workingmem.checks import check_range
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options import HybridWeights, IndexOptions, RecallOptions, check_range
+from langchain_workingmem.options import HybridWeights, IndexOptions, RecallOptions
 
 DEFAULTS = "defaults"  # a variant that changes nothing
 _GROUPS = {"weights": HybridWeights, "index": IndexOptions}

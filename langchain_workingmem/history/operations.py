@@ -23,12 +23,12 @@ from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
-from langchain_workingmem.options import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._redis.codec import decode_message, to_micros
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem.options import check_roles
+from langchain_workingmem.checks import check_roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

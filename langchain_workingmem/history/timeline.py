@@ -18,10 +18,10 @@ from langchain_workingmem._engine.effects import Plan, attempt, send
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem._redis.state import search_with_repair
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history.rows import READ, MessageSelection
 from langchain_workingmem.models import Page
-from langchain_workingmem.options import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from langchain_workingmem._engine.effects import Plan, send, together
 from langchain_workingmem._redis.codec import dump
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items.filters import Filter, labels
 from langchain_workingmem.items.searches import namespaces, search
@@ -24,7 +25,6 @@ from langchain_workingmem.items.state import (
     read_items,
     to_json,
 )
-from langchain_workingmem.options import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

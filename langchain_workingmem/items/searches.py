@@ -21,8 +21,8 @@ from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem.checks import one_of
 from langchain_workingmem.items.state import FIELDS, Row, StoreState, below, parts_of, read_items
-from langchain_workingmem.options import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,8 +17,9 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import ensure_index, no_index, probe_dimensions, register_index_settings
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem.checks import as_tuple, at_least, one_of
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError
-from langchain_workingmem.options import IndexOptions, as_tuple, at_least, one_of
+from langchain_workingmem.options import IndexOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,19 +11,9 @@ from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.checks import as_tuple, at_least, at_most, check_range, check_roles, check_threshold, one_of
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.options import (
-    MOST_HITS,
-    RecallArguments,
-    Scope,
-    as_tuple,
-    at_least,
-    at_most,
-    check_range,
-    check_roles,
-    check_threshold,
-    one_of,
-)
+from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
 from langchain_workingmem.recall.ranking import CANDIDATES
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_left
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
     OptionError,
@@ -21,7 +22,6 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.options import at_least
 from langchain_workingmem.threads.operations import (
     check_new_metadata,
     delete,

@@ -26,9 +26,9 @@ from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.checks import at_least, at_most, one_of
 from langchain_workingmem.errors import OptionError, RedisConnectionError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.models import Page, Thread
-from langchain_workingmem.options import at_least, at_most, one_of
 from langchain_workingmem.working_memory import (
     NOTHING,
     check_document,

@@ -13,10 +13,10 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import with_memory, without_memory
 from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.options import RecallArguments, one_of
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
     in_order,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.options import HistoryOptions, RecallArguments
 
 
 @dataclass(frozen=True, slots=True)

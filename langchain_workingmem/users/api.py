@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.models import DeletionReport, ImportReport
+    from langchain_workingmem.reports import DeletionReport, ImportReport
 
 
 class Users:

@@ -23,8 +23,8 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.models import ImportReport
 from langchain_workingmem.recall import reindex_messages
+from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import restore_messages
 from langchain_workingmem.users.format import UNREADABLE
 from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep

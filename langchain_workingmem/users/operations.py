@@ -12,7 +12,7 @@ from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
-from langchain_workingmem.models import DeletionReport
+from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
 

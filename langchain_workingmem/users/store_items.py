@@ -9,9 +9,9 @@ from langgraph.store.base import PutOp, validate_op_namespace
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.keys import hash_tag
+from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
-from langchain_workingmem.options import as_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,6 +12,7 @@ from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
+from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import (
     IdError,
     ReadOnlyError,
@@ -20,7 +21,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.options import Ids, at_least, one_of
+from langchain_workingmem.options import Ids
 from langchain_workingmem.working_memory.revisions import ScopeKey, as_seen, write_revision
 
 if TYPE_CHECKING:

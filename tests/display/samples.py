@@ -15,6 +15,9 @@ from langchain_workingmem import (
     Diagnosis,
     Finding,
     MemoryContext,
+    Observation,
+    ObservationLog,
+    ObservationUsage,
     Page,
     RecallHit,
     RecallResult,
@@ -61,6 +64,16 @@ def state(text: str, revision: int = 1, **fields: Any) -> WorkingMemoryState:
     return WorkingMemoryState(**given | fields, text=text, revision=revision)
 
 
+def observation(text: str, id: str = "1", **fields: Any) -> Observation:
+    given: dict[str, Any] = {"said_at": AT, "priority": "normal", "sources": [("trip", "1")]}
+    return Observation(**given | fields, id=id, text=text)
+
+
+def log(*observations: Observation, **fields: Any) -> ObservationLog:
+    given: dict[str, Any] = {"tokens": 0, "revision": 0, "pending_tokens": 0, "covered_until": {}}
+    return ObservationLog(**{"usage": ObservationUsage(), **given, **fields}, observations=list(observations))
+
+
 def every_record(text: str) -> list[Any]:
     """Return every kind of record that has a picture, with a text in each place that somebody else fills."""
     said = "".join(one for one in text if unicodedata.category(one) != "Cs")  # no message can hold lone surrogates
@@ -69,6 +82,9 @@ def every_record(text: str) -> list[Any]:
     blocks = HumanMessage([{"type": "text", "text": said}, said, {"type": said, "x": said}], id="4")
     found = recalled(*messages, blocks, thread_id=text, title=text)
     memory = state(text, origin=text)
+    usage = ObservationUsage(calls=2, failures=1, last_error=text)
+    lines = [observation(text, text, priority=priority, sources=[(text, text)]) for priority in ("high", "low")]
+    observed = log(*lines, covered_until={text: 1}, usage=usage, updated_at=AT, origin=text)
     return [
         found,
         MemoryContext(
@@ -76,7 +92,9 @@ def every_record(text: str) -> list[Any]:
             system=[text, text],
             recalled=found,
             working_memory=memory,
+            observations=observed,
         ),
+        observed,
         memory,
         memory.diff(state("before", 0)),
         thread(text),
@@ -94,6 +112,8 @@ EMPTY = [
     state("").diff(None),
     thread(title=None, metadata={}, clone_of=None),
     Page(items=[], total=0),
+    log(),
+    MemoryContext(messages=[], system=[], recalled=RecallResult(), observations=log(revision=3)),
 ]
 
 

@@ -278,6 +278,8 @@ def test_what_is_empty_says_so(look: Look) -> None:
     assert "no change" in texts[3]
     assert "(no title)" in texts[4]
     assert "Nothing on this page" in texts[5]
+    assert "No observations" in texts[6]
+    assert "observations 0, revision 3" in texts[7]
 
 
 @seen

@@ -1,16 +1,30 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_workingmem import HistoryOptions, IndexOptions, Memory, OptionError, RecallOptions, WorkingMemError
+from langchain_workingmem import (
+    HistoryOptions,
+    IndexOptions,
+    Memory,
+    ObservationOptions,
+    OptionError,
+    RecallOptions,
+    WorkingMemError,
+)
+from langchain_workingmem.checks import at_least, check_range, check_roles, check_threshold, one_of
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.options import at_least, check_range, check_roles, check_threshold, one_of
+from tests.helpers.models import Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def observing(**fields: Any) -> ObservationOptions:
+    return ObservationOptions(**{"model": "openai:x", **fields})
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -31,7 +45,28 @@ def test_recall_searches_hybrid_unless_told_otherwise() -> None:
     assert RecallOptions().search == "hybrid"
 
 
-@pytest.mark.parametrize("options", [HistoryOptions(), RecallOptions(), IndexOptions()])
+def test_observation_waits_for_tokens_and_keeps_the_newest_raw() -> None:
+    options = ObservationOptions(model="openai:x")
+    assert (options.scope, options.message_tokens, options.keep_tokens) == ("thread", 30_000, 6_000)
+    assert (options.batch_tokens, options.observation_tokens) == (10_000, 40_000)
+    assert (options.reflector, options.instructions, options.placement) == (None, None, None)
+    assert (options.background, options.timeout) == (True, timedelta(minutes=2))
+
+
+def test_observation_takes_models_and_their_names() -> None:
+    model = Scripted.says("- [1] noted")
+    options = ObservationOptions(model=model, reflector="openai:x")
+    assert options.model is model
+    assert options.reflector == "openai:x"
+
+
+def test_observation_may_keep_nothing_raw_but_the_present_turn() -> None:
+    assert ObservationOptions(model="openai:x", message_tokens=1, keep_tokens=0).keep_tokens == 0
+
+
+@pytest.mark.parametrize(
+    "options", [HistoryOptions(), RecallOptions(), IndexOptions(), ObservationOptions(model="openai:x")]
+)
 def test_options_are_frozen_and_take_no_attribute_more(options: Any) -> None:
     field = dataclasses.fields(options)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -39,7 +74,7 @@ def test_options_are_frozen_and_take_no_attribute_more(options: Any) -> None:
     assert not hasattr(options, "__dict__")
 
 
-@pytest.mark.parametrize("options", [HistoryOptions, RecallOptions, IndexOptions])
+@pytest.mark.parametrize("options", [HistoryOptions, RecallOptions, IndexOptions, ObservationOptions])
 def test_options_are_given_by_name(options: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="positional"):
         options(5)
@@ -71,6 +106,20 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: RecallOptions(chunk_tokens=0), ["chunk_tokens=0", "int of at least 1"]),
         (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(weights=None), ["weights is of type NoneType", "HybridWeights(...)"]),  # type: ignore[arg-type]
+        (lambda: observing(model=5), ["model is of type int", "a chat model, or its name"]),
+        (lambda: observing(model=None), ["model is of type NoneType", "a chat model, or its name"]),
+        (lambda: observing(reflector=5), ["reflector is of type int", "a chat model, or its name"]),
+        (lambda: observing(scope="user"), ["scope='user'", "'resource'", "'thread'"]),
+        (lambda: observing(message_tokens=0, keep_tokens=0), ["message_tokens=0", "int of at least 1"]),
+        (lambda: observing(keep_tokens=-1), ["keep_tokens=-1", "int of at least 0"]),
+        (lambda: observing(keep_tokens=30_000), ["keep_tokens=30000 with message_tokens=30000", "keep fewer tokens"]),
+        (lambda: observing(batch_tokens=0), ["batch_tokens=0", "int of at least 1"]),
+        (lambda: observing(batch_tokens=True), ["batch_tokens=True", "int of at least 1"]),
+        (lambda: observing(observation_tokens=1.5), ["observation_tokens=1.5", "int of at least 1"]),
+        (lambda: observing(instructions=["x"]), ["instructions is of type list", "pass a str, or None"]),
+        (lambda: observing(background="no"), ["background is of type str", "True or False"]),
+        (lambda: observing(timeout=120), ["timeout=120", "positive timedelta"]),
+        (lambda: observing(placement="end"), ["placement='end'", "'question'", "'system'"]),
         (lambda: Memory(history="x"), ["history is of type str", "HistoryOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall=RecallOptions), ["recall is of type type", "RecallOptions(...)"]),  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""Checks of options and arguments that all modules share. Each raises `OptionError` with a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.errors import OptionError
+
+Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
+T = TypeVar("T")
+
+LARGEST = 2**53  # the largest integer that Lua holds exactly
+WIDEST = 10_000  # messages on one side of a hit
+_ALIASES = {"user": "human", "assistant": "ai"}
+
+
+def one_of(value: T, choices: Iterable[object], name: str) -> T:
+    """Return the value; raise `OptionError` unless it is one of the choices."""
+    if value not in (known := tuple(choices)):
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use one of {', '.join(map(repr, known))}")
+    return value
+
+
+def at_least(value: object, least: int, name: str) -> int:
+    """Return the value; raise `OptionError` unless it is an int of at least `least`."""
+    if isinstance(value, int) and abs(value) > LARGEST:  # Python may refuse to print a larger one
+        seen, remedy = f"{name} is a number of {value.bit_length()} bits", f"use a smaller int of at least {least}"
+        raise OptionError(seen, remedy=remedy)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise OptionError(f"{name}={shown(value)}", remedy=f"use an int of at least {least}")
+    return value
+
+
+def at_most(value: int, most: int, name: str) -> None:
+    """Raise `OptionError` when the value is larger."""
+    if value > most:
+        raise OptionError(f"{name}={value}", remedy=f"use at most {most}")
+
+
+def check_type(value: T, kind: type[Any], name: str) -> T:
+    """Return the value; raise `OptionError` unless it has that type."""
+    if not isinstance(value, kind):
+        raise wrong_type(value, name, f"pass {kind.__name__}(...)")
+    return value
+
+
+def check_model(value: object, name: str) -> None:
+    """Raise `OptionError` unless the value is a chat model, or the name of one."""
+    if not isinstance(value, str) and not hasattr(value, "invoke"):
+        raise wrong_type(value, name, "pass a chat model, or its name such as 'openai:gpt-4o-mini'")
+
+
+def wrong_type(value: object, name: str, remedy: str) -> OptionError:
+    """Return the error for a value of another type than wanted."""
+    return OptionError(f"{name} is of type {type(value).__name__}", remedy=remedy)
+
+
+def check_time(value: object, name: str) -> None:
+    """Raise `OptionError` unless the value is a positive timedelta."""
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
+
+
+def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
+    """Return the values as a tuple; raise `OptionError` for a str, and for what is not a list."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
+    return tuple(values)
+
+
+def check_ttl(ttl: timedelta | None) -> int | None:
+    """Return a time to live in milliseconds."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
+        remedy = "use a timedelta of at least a millisecond, or None for threads that stay"
+        raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
+    return ttl // timedelta(milliseconds=1)
+
+
+def check_roles(roles: Sequence[str] | str, name: str = "roles") -> tuple[str, ...]:
+    """Return message types; "user" and "assistant" are understood."""
+    given = (roles,) if isinstance(roles, str) else as_tuple(roles, name)
+    if not given:
+        raise OptionError(f"{name} is empty", remedy="name at least one role, or leave it out")
+    for role in given:
+        one_of(role, (*get_args(Role), *_ALIASES), name)
+    return tuple(_ALIASES.get(role, role) for role in given)
+
+
+def check_range(message_range: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of messages before and after a hit."""
+    is_int = isinstance(message_range, int)
+    pair = (message_range, message_range) if is_int else as_tuple(message_range, "message_range")
+    if len(pair) != 2:
+        raise OptionError(f"message_range={shown(message_range)}", remedy="use an int, or a pair (before, after)")
+    for number in pair:
+        at_most(at_least(number, 0, "message_range"), WIDEST, "message_range")
+    return pair[0], pair[1]
+
+
+def check_threshold(threshold: float | None) -> float | None:
+    """Return a similarity, or raise `OptionError` if it is none."""
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if threshold is not None and not (is_number and 0 <= threshold <= 1):
+        raise OptionError(f"threshold={shown(threshold)}", remedy="use a similarity from 0 to 1, or None")
+    return threshold

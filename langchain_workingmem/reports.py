@@ -1,0 +1,80 @@
+"""The records that tell how something went: what the doctor found, what was deleted or imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from langchain_workingmem.display import pictures as shown
+from langchain_workingmem.display.pictures import Picture, Row, Table
+from langchain_workingmem.display.shown import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check of the doctor."""
+
+    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
+    check: str
+    level: Level  # "unknown": this Redis user lacks the right to read it
+    message: str
+    remedy: str | None = None  # None: nothing needs to be done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis(Shown):
+    """The findings of the doctor, in the order of its checks. Iterating a diagnosis iterates its findings."""
+
+    findings: list[Finding]
+
+    @property
+    def level(self) -> Level:
+        """Return the worst level; "unknown" does not count."""
+        levels = {finding.level for finding in self.findings}
+        return next((level for level in ("error", "warning") if level in levels), "ok")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def _picture(self) -> Picture:
+        rows: list[Row] = []
+        for one in self.findings:
+            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
+            cells = {"level": one.level, "check": one.check, "message": message}
+            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
+        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """Counts of what a deletion has deleted."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    vectors: int = 0
+    working_memories: int = 0  # of the resource and of its threads
+    revisions: int = 0
+    items: int = 0  # of LangGraph stores, in the namespaces that were passed
+    verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """Counts of what an import has added."""
+
+    resource_id: str
+    threads: int = 0
+    messages: int = 0
+    skipped: int = 0  # messages that were stored already
+    working_memories: int = 0
+    revisions: int = 0
+    items: int = 0  # of LangGraph stores; without their vectors
