@@ -40,7 +40,7 @@ class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, 
         self.objection = objection
 
 
-_FORM = "`- [3,4] The user moved to Rome.`"
+_FORM = "`- [3,4] text`"
 _UNREADABLE = f"The answer holds no line that can be read. Answer with lines such as {_FORM} and nothing else."
 _UNCITED = f"A line does not say which numbers it comes from: {{}}. Begin each line with !, - or ~ and the numbers, as in {_FORM}."
 _UNKNOWN = "A line cites {}, but the numbers go from 1 to {}. Cite only numbers that you were given."
@@ -61,9 +61,9 @@ _FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardra
 _SIGNS = r"[-!~*+>#\u2022\u2013\u2014 \t]"
 _ITEM = re.compile(rf"((?:\d{{1,3}}[.)])?{_SIGNS}*)\[")
 _BULLET = re.compile(rf"(?:\d{{1,3}}[.)]|{_SIGNS})*\s")
-_NEXT = re.compile(r",?[ \t]*\[")
+_NEXT = re.compile(r"(?:,[ \t]*)?\[")
 _RANGE = re.compile(r" ?(?:-|\u2013|\u2014|\.\.+|\bto\b) ?")
-_NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,9})\"?(?:-(\d{1,9}))?")
+_NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,18})\"?(?:-(\d{1,18}))?")
 _BETWEEN = re.compile(r"[\s,;&]+")
 _SKIPPED = {"", "and", "n", "message", "messages", "observation", "observations", "line", "lines"}
 _FILLED = re.compile(r"[^\W_]")
@@ -87,7 +87,7 @@ class _Item:
     words: list[str] = field(default_factory=list)
 
     def line(self) -> Line:
-        text = " ".join(unescape(" ".join(self.words)).split())
+        text = visible(" ".join(unescape(" ".join(self.words)).split()))
         if not _FILLED.search(text):
             raise BadAnswer(_WORDLESS)
         return Line(text, self.priority, tuple(sorted(self.numbers)))
@@ -185,7 +185,7 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
 
 def _more_brackets(words: str, start: int) -> Iterator[tuple[str, int]]:
     """Yield what stands in the brackets that directly follow, or follow a comma, as in `[12][13]`, and where they end."""
-    while (found := _NEXT.match(words, start)) and found[0] != " [" and (end := words.find("]", found.end())) >= 0:
+    while (found := _NEXT.match(words, start)) and (end := words.find("]", found.end())) >= 0:
         start = end + 1
         yield words[found.end() : end], start
 
