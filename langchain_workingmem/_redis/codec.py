@@ -112,7 +112,7 @@ class Draft:
     labels: str
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
     words: str  # see `words_of`; empty for tool traffic
-    weight: int  # its tokens; 0 for tool traffic
+    weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
     numbered: bool = False  # its id is new
 
@@ -197,8 +197,8 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
         name=name,
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         size=f"{tokens}~{author}" if author else str(tokens),
-        words=(words := words_of(message)),
-        weight=weight_of([message]) if words else 0,
+        words=words_of(message),
+        weight=weight_of([message]),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
         numbered=numbered,
     )
