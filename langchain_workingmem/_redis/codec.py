@@ -57,6 +57,7 @@ _KINDS: dict[str, type[BaseMessage]] = {
 _HEAD = re.compile(
     rb'\{"stored_at":(\d+),"vectors":"[^"]*","said":"\w*/\d+/(\d+)(!?)","state":"\w*","type":"(\w+)","data":'
 )
+_NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -139,7 +140,7 @@ def _converted(item: Any) -> BaseMessage:
 
 def is_storable(message: BaseMessage) -> bool:
     """Tell whether history stores a message: it is no system message, no removal, and not generated."""
-    return not (isinstance(message, SystemMessage | RemoveMessage) or message.additional_kwargs.get("lc_source"))
+    return not (isinstance(message, _NOT_STORED) or message.additional_kwargs.get("lc_source"))
 
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:

@@ -199,7 +199,7 @@ local function save(entry)
     stored_at = as_integer(last_at)
     inserted, count = inserted + 1, count + 1
     if words ~= '' then upto = upto + weight end
-    said = words .. '/' .. weight .. '/' .. as_integer(words ~= '' and upto or 0)
+    said = words == '' and '/' .. weight .. '/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
     state = lineage or (source == 't' and question and question ~= seq and 't' .. question) or source
     redis.call('ZADD', KEYS[2], seq, id)
