@@ -248,6 +248,21 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
 
 
 @pytest.mark.both_faces
+def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make, hanging: Model) -> None:
+    def failing(log: list[str]) -> Plan[None]:
+        try:
+            yield from asking(hanging, 0.05)
+        except ModelError as error:
+            log.append(str(error))
+
+    memory, log = make_memory(), cast("list[str]", [])
+    memory.core.run(starting(failing(log), slow=True))
+    memory.close()
+    assert len(log) == 1
+    assert not hanging.gate.is_set()
+
+
+@pytest.mark.both_faces
 def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     make_memory: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
