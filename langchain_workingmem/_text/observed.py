@@ -39,7 +39,7 @@ def to_minute(at: datetime) -> str:
     return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(" ", "minutes")[:16]
 
 
-# Rendering a line takes 2 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot
+# Rendering a line takes 3 to 6 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot
 # confuse two logs, and it needs no care when an observation changes.
 @lru_cache(maxsize=_MOST_LINES)
 def _rendered(said_at: datetime, priority: str, text: str) -> tuple[str, str, int]:

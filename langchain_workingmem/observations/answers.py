@@ -180,7 +180,7 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
         numbers |= others
         start = until
     priority: Priority = "high" if "!" in signs else "low" if "~" in signs else "normal"
-    return _Item(priority, numbers, indent, [words[start:].lstrip("*: \t")])
+    return _Item(priority, numbers, indent, [words[start:].lstrip("*").lstrip(": \t")])
 
 
 def _more_brackets(words: str, start: int) -> Iterator[tuple[str, int]]:

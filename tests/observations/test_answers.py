@@ -161,6 +161,10 @@ def test_a_number_that_was_not_given_is_refused(cited: str) -> None:
     assert "go from 1 to 20" in objection(f"- [1] One.\n- [{cited}] {TEA}")
 
 
+def test_emphasis_in_a_text_stays() -> None:
+    assert read("- [1] **Rome** it is")[0].text == "**Rome** it is"
+
+
 def test_brackets_after_the_numbers_may_be_words() -> None:
     assert read("- [1] [sic] is what the user writes") == [Line("[sic] is what the user writes", "normal", (1,))]
 
