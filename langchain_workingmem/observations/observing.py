@@ -236,7 +236,7 @@ class _Run:
 
     def fail(self, usage: Usage, *, is_reflector: bool = False) -> Plan[None]:
         """Note that the model gave no usable answer, and end the lease. One round trip."""
-        arguments = (self.token, int(is_reflector), usage.last_error, FIRST_PAUSE, LONGEST_PAUSE, *usage.arguments())
+        arguments = (self.token, int(is_reflector), FIRST_PAUSE, LONGEST_PAUSE, *usage.arguments())
         (pause,) = yield from self.where.run(FAIL.call(self.where.keys, self.where.owner, *arguments))
         _log.warning(
             "%s of %s %r stays as it is, and its model is not asked again for %d s: %s",
