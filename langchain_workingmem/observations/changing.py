@@ -20,7 +20,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
 from langchain_workingmem.observations.outbox import OUTBOX
-from langchain_workingmem.observations.reading import find_log_key, read
+from langchain_workingmem.observations.reading import find_log_key, read, recount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,6 +123,8 @@ def _changed(
             if where.thread_id is not None:
                 yield from continue_sweep(state, where.thread_id, left)
             yield from _cover(state, where, present, manifest, shrink=False)
+            if where.thread_id is None:
+                yield from recount(state, where, map(decode, _covered(present) | _covered(manifest)))
             return (yield from read(state, where)).log
     raise ObservationConflictError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.effects import attempt, send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
@@ -13,7 +13,7 @@ from langchain_workingmem._redis.scripts import COVERAGE, VIEW, Script
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, parse_ranges
 from langchain_workingmem.checks import at_least, check_range
-from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError
+from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
 from langchain_workingmem.models import ObservationLog, ObservationUsage, RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import (
     KnownLog,
@@ -26,7 +26,7 @@ from langchain_workingmem.observations.log import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 READ = Script("observations/read", *COVERAGE)
 READ_RESOURCE = Script("observations/read_resource", *VIEW)
 SOURCES = Script("observations/sources", "header")
+WAITING = Script("observations/waiting")
 
 
 class LogKey(NamedTuple):
@@ -150,6 +151,20 @@ def read(state: MemoryState, where: LogKey) -> Plan[Read]:
         origin=made[1].decode() or None,
     )
     return Read(known, log, hidden)
+
+
+def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Plan[None]:
+    """Count anew what waits in threads of a resource. Two round trips, none without threads."""
+    ids = [*thread_ids]
+    calls = [READ.call(state.keys.of(id).all, where.owner, "", 0) for id in ids]
+    replies = (yield from attempt(*calls)) if calls else []
+    counted = {
+        id: 0 if isinstance(reply, RedisReplyError) else int(reply[2]) for id, reply in zip(ids, replies, strict=True)
+    }
+    if counted:
+        yield from where.run(
+            *(WAITING.call(where.keys, encode(id), tokens, "set", 0) for id, tokens in counted.items())
+        )
 
 
 def read_log(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
