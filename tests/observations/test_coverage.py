@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, ObservationLog, ObservationOptions
 from tests.helpers.observers import Echo
 
-IDS = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
 Make = Callable[..., Memory]
 
 
