@@ -150,7 +150,9 @@ def learn(state: MemoryState, key: str, reply: list[Any]) -> KnownLog:
         for number, value in zip(rows[::2], rows[1::2], strict=True)
         if value
     }
-    learned = KnownLog(version, int(revision), present.decode(), known.observations | fresh)
+    began = f"{version.partition('.')[0]}."
+    older = known.observations if known.version.startswith(began) else {}  # else the log was deleted and made again
+    learned = KnownLog(version, int(revision), present.decode(), older | fresh)
     listed = {number for chunk in parse_manifest(learned.present) for number in numbers_in(chunk.numbers)}
     learned.observations = {number: one for number, one in learned.observations.items() if number in listed}
     state.logs.put(key, learned)

@@ -2,9 +2,11 @@
 
 local REVISIONS = 20 -- that are kept, the present one included
 
--- Gives a log a version that it never had, also if it was deleted and made again: readers keep what they have read of one.
+-- Gives a log a version that it never had: readers keep what they have read of one. It is <when the log began>.<number>, because
+-- the observations of a log that was deleted and made again have the numbers of others.
 local function raise_version(key)
-  redis.call('HSET', key, 'version', as_integer(math.max(now(), (redis.call('HGET', key, 'version') or 0) + 1)))
+  local began, number = string.match(redis.call('HGET', key, 'version') or as_integer(now()) .. '.0', '^(%d+)%.(%d+)$')
+  redis.call('HSET', key, 'version', began .. '.' .. as_integer(number + 1))
 end
 
 local function each_chunk(manifest, visit)
