@@ -35,13 +35,13 @@ def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]
     What is cited together with a forgotten message in another thread is taken out of what is covered there, three more each.
     """
     keys = state.keys.of(thread_id)
-    arguments: Sequence[str | int] = first or ("read",)
+    arguments: Sequence[str | int] = first or ("read", 0)
     for _ in range(ATTEMPTS):
         ((owner, fields),) = yield from send(OUTBOX.call(keys.all, *arguments))
         row = as_dict(fields)
         if b"unpublished" not in row:
             return
-        arguments = ("read",)
+        arguments = ("read", 0)
         epoch, hidden = row.get(b"epoch", b"0"), row.get(b"hidden", b"")
         batches = _batches(row)
         told = [encode(thread_id), epoch, hidden, row.get(b"forget", b"")]
@@ -51,6 +51,7 @@ def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]
         log = state.keys.log_of_resource(resource_id)
         ((is_done, *cited),) = yield from run_script(thread_id, resource_id, PUBLISH.call(log, *told))
         if not is_done:
+            arguments = ("read", decode(cited[0]))
             continue
         last = batches[-1][0] if batches else 0
         yield from send(OUTBOX.call(keys.all, "told", epoch, last, hidden))

@@ -47,6 +47,7 @@ if #more > 0 then
   redis.call('HSET', KEYS[10], 'scope', scope, 'covered',
     write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'covered')), more)), 'known',
     write_ranges(add_ranges(parse_ranges(known), more)), 'groups', groups or '')
+  redis.call('HSETNX', KEYS[10], 'epoch', as_integer(now())) -- above those of a thread of this id that was deleted
   redis.call('HDEL', KEYS[1], 'pending')
   if log then
     local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1

@@ -1,10 +1,15 @@
 -- Reads what a thread has yet to tell the log of its resource, takes messages out of what is covered first, or notes what was told.
--- ARGV  'read'; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
+-- ARGV  'read' and an epoch that the thread's must not be below; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
 --       together now (12,13;14,15); 'told', the epoch, the last batch and the hidden ranges that were told
 -- Reply owner of the thread ('' without a thread), HGETALL of what observations cover
 local owner = redis.call('HGET', KEYS[1], 'resource') or ''
 if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
-  if ARGV[1] == 'reopen' then
+  if ARGV[1] == 'read' then
+    -- what the log has forgotten was forgotten here before: if the epoch is lower, the thread was deleted and began again
+    if tonumber(redis.call('HGET', KEYS[10], 'epoch') or 0) < tonumber(ARGV[2]) then
+      redis.call('HSET', KEYS[10], 'epoch', ARGV[2])
+    end
+  elseif ARGV[1] == 'reopen' then
     local seqs = {}
     for at = 2, #ARGV do seqs[#seqs + 1] = ARGV[at] end
     if seqs[1] == '*' then
