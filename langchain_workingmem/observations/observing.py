@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -156,9 +155,14 @@ class _Run:
         tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
         for tag in sorted(tags, key=lambda one: one == newest):
             keep = self.options.keep_tokens if tag == newest else None
-            with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            try:
                 if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
                     return False
+            except (
+                ThreadNotFoundError,
+                ThreadOwnershipError,
+            ):  # it was deleted meanwhile, or belongs to another resource
+                yield from self._wait_for(tag, 0)
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
@@ -253,7 +257,11 @@ class _Run:
         ((_, _, pending, *_),) = yield from run_script(
             thread_id, self.where.resource_id, READ.call(keys, self.where.owner, "", 0)
         )
-        yield from self.where.run(WAITING.call(self.where.keys, encode(thread_id), int(pending), "set", 0))
+        yield from self._wait_for(encode(thread_id), int(pending))
+
+    def _wait_for(self, tag: str | bytes, tokens: int) -> Plan[None]:
+        """Write how many tokens wait in a thread of a resource. One round trip."""
+        yield from self.where.run(WAITING.call(self.where.keys, tag, tokens, "set", 0))
 
 
 def body_digest(value: bytes) -> str:
