@@ -42,6 +42,11 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
     )
 
 
+def observation_count(present: bytes | None) -> int:
+    """Return how many observations a manifest lists."""
+    return sum(1 for chunk in parse_manifest((present or b"").decode()) for _ in numbers_in(chunk.numbers))
+
+
 def write_observation(observation: Observation) -> str:
     """Write an observation as scripts store it; without an id it gets its number as id."""
     by_thread: dict[str, list[str]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -155,9 +154,11 @@ class _Run:
         tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
         for tag in sorted(tags, key=lambda one: one == newest):
             keep = self.options.keep_tokens if tag == newest else None
-            with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            try:
                 if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
                     return False
+            except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
+                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0))
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:

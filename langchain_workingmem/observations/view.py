@@ -87,7 +87,7 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
             _, batch, log_epoch, hidden_reply, usage, *_ = found
     ranges, is_stale = parse_ranges(covered), False
     if where.thread_id is None:
-        is_stale = int(log_epoch) > int(epoch)
+        is_stale = bool(ranges) and int(log_epoch) > int(epoch)  # where nothing is covered, nothing can be missing
         hidden = hidden_ranges(hidden_reply)
         more = [
             one for one in unpublished(waiting, int(batch)) if all(contains(ranges, seq) for _, seq in one.positions)
