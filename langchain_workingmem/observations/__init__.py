@@ -2,7 +2,7 @@
 
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.observations.block import log_block
-from langchain_workingmem.observations.observing import observe_later, waiting_commands
+from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.ranges import contains
 from langchain_workingmem.observations.view import NO_LOG, View, covered_of, read_view, view_arguments, view_commands
@@ -16,6 +16,8 @@ __all__ = [
     "forgetting",
     "log_block",
     "observe_later",
+    "observe_now",
+    "pending_tokens",
     "publish",
     "read_view",
     "view_arguments",
