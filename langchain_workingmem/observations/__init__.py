@@ -14,7 +14,7 @@ from langchain_workingmem.observations.archive import (
     restore_resource_log,
 )
 from langchain_workingmem.observations.log import observation_count
-from langchain_workingmem.observations.observing import observe_later, waiting_commands
+from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.view import NO_LOG, View, covered_of, read_view, view_arguments, view_commands
@@ -34,6 +34,8 @@ __all__ = [
     "log_block",
     "observation_count",
     "observe_later",
+    "observe_now",
+    "pending_tokens",
     "publish",
     "read_resource",
     "read_view",
