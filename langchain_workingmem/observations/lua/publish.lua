@@ -12,7 +12,7 @@ if epoch < tonumber(last_epoch) then return {0, last_epoch} end
 local reply = {1}
 if #forget > 0 then
   redis.call('HSET', KEYS[2], 'epoch:' .. tag, ARGV[2])
-  for _, part in ipairs(purge_log(KEYS[2], tag, forget, forget)) do reply[#reply + 1] = part end
+  for _, part in ipairs(purge_log(KEYS[2], tag, forget)) do reply[#reply + 1] = part end
 end
 local kept = {}
 for other, ranges in string.gmatch(redis.call('HGET', KEYS[2], 'hidden') or '', '([^:;]+):([%d,-]+)') do
