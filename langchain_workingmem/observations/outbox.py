@@ -16,6 +16,7 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.observations.log import read_observation
+from langchain_workingmem.observations.reading import LogKey, recount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]:
-    """Tell the log of a resource what has changed in a thread; `first` is done in the thread before. Three round trips.
+    """Tell the log of a resource what has changed in a thread; `first` is done in the thread before. Three round trips, or five.
 
     What is cited together with a forgotten message in another thread is taken out of what is covered there, three more each.
     """
@@ -55,6 +56,8 @@ def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]
             continue
         last = batches[-1][0] if batches else 0
         yield from send(OUTBOX.call(keys.all, "told", epoch, last, hidden))
+        if b"forget" in row or not batches:  # more messages are shown as they are, or fewer
+            yield from recount(state, LogKey(log, None, resource_id), [thread_id])
         others: dict[str, list[str]] = defaultdict(list)
         for tag, seq in zip(cited[::2], cited[1::2], strict=True):
             others[decode(tag)].append(seq.decode())
