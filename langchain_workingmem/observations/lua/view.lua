@@ -44,7 +44,7 @@ local function read_log(key, known_version, known_next)
   local version, revision, present = unpack(redis.call('HMGET', key, 'version', 'revision', 'present'))
   if not version or version == known_version then return {version or '0'} end
   local reply, names = {version, revision, present}, {}
-  for numbers in string.gmatch(present, '/([%d,-]*)/%d+') do
+  for numbers in string.gmatch(present, '[^/;]+/[^/;]*/([^/;]*)/%d+') do
     for _, range in ipairs(parse_ranges(numbers)) do
       for number = math.max(range[1], known_next), range[2] do names[#names + 1] = as_integer(number) end
     end
@@ -58,6 +58,12 @@ local function read_log(key, known_version, known_next)
     end
   end
   return reply
+end
+
+-- Returns what changes whenever the messages change that a log covers: the version of the log of a thread, else their ranges.
+local function coverage_version()
+  local version, covered = unpack(redis.call('HMGET', KEYS[10], 'version', 'covered'))
+  return version or covered or ''
 end
 
 -- Returns what calls of the models took: counter, number, ...
