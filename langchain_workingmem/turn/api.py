@@ -86,6 +86,7 @@ class Turn:
         recall: Literal[False] | None = None,
         arguments: Mapping[str, Any] = MappingProxyType({}),
         last_messages: int | None = None,
+        removed: str = "",
     ) -> Plan[Gathered]:
         """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off."""
         check_id(resource_id, "resource_id")
@@ -105,7 +106,7 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error)
+        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed)
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(
