@@ -31,6 +31,17 @@ def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **upda
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **added}, **update})
 
 
+def as_log(message: BaseMessage, name: str | None) -> BaseMessage:
+    """Mark a message that consists of a log; `name` is the name of the memory, where an agent has several."""
+    return from_memory(message, {"observations": name or ""})
+
+
+def is_log(message: BaseMessage, name: str | None) -> bool:
+    """Tell whether `as_log` made a message for a memory of this name."""
+    data = message.additional_kwargs.get("lc_data")
+    return is_from_memory(message) and isinstance(data, dict) and data.get("observations") == (name or "")
+
+
 def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     """Copy a message of the user with text of memory in front; `without_memory` undoes this."""
     text, content = "\n\n".join(blocks), message.content

@@ -319,3 +319,21 @@ def test_a_turn_takes_the_same_round_trips_with_and_without_a_log(
         counts.append(trips.count - before)
         assert bool(notes_in(model.seen[-1])) == (options is not None)
     assert counts[0] == counts[1] > 0
+
+
+def test_what_a_model_was_shown_may_be_sent_to_an_agent(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory(observations=observing(Noting()))
+    model = Scripted.says()
+    agent = agent_of(model, memory, checkpointer=saver)
+    talk(bench, memory, agent, model, TURNS)
+
+    model.script += [words(100), words(102)]
+    sent = [one for one in model.seen[-1] if not isinstance(one, SystemMessage)]
+    answer = AIMessage(words(2 * TURNS - 1))
+    bench.run(agent, {"messages": [*sent, answer, HumanMessage(words(99))]})
+    check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark99x"])
+    bench.run(agent, ask(words(101)))
+    check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark99x", "mark100x", "mark101x"])
+    rows = memory.history.messages("t")
+    assert own(rows) == rows
+    assert not notes_in(rows)
