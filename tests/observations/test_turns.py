@@ -238,7 +238,7 @@ def test_no_turn_waits_for_the_observer(make_memory: Make, face: str) -> None:
     memory = make_memory(observations=observing(observer, background=True))
     for at in range(10):
         for user in range(5):
-            ids = {"thread_id": f"t{user}", "resource_id": f"u{user}"}
+            ids: dict[str, Any] = {"thread_id": f"t{user}", "resource_id": f"u{user}"}
             memory.context([HumanMessage(words(2 * at))], **ids)
             memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], **ids)
     assert all(memory.observations.get(thread_id=f"t{user}").revision == 0 for user in range(5))
