@@ -24,6 +24,7 @@ from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, LogKey, log_key, observing, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import reflect
+from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,7 +252,8 @@ class _Run:
             made = observation_of(line, rows)
             arguments += [",".join(str(seq) for _, seq in made.positions), write_observation(made)]
         call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
-        ((_, _, left),) = yield from run_script(thread_id, where.resource_id, call)
+        ((_, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
+        note_coverage(state, thread_id, coverage)
         yield from continue_sweep(state, thread_id, left)
         if where.thread_id is None:
             yield from publish(state, thread_id)
