@@ -240,7 +240,7 @@ class _Run:
         known = yield from read(state, where)
         messages = observer_messages(rows, known.log.observations, options.instructions, options.batch_tokens)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        lines, usage = yield from ask(options.model, messages, len(rows), most, self.seconds)
+        lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds)
         if lines is None:
             yield from self.fail(usage)
             return False

@@ -337,3 +337,22 @@ def test_what_a_model_was_shown_may_be_sent_to_an_agent(bench: Bench, saver: InM
     rows = memory.history.messages("t")
     assert own(rows) == rows
     assert not notes_in(rows)
+
+
+@pytest.mark.parametrize("way", ["run", "stream"])
+def test_no_agent_waits_for_the_observer(bench: Bench, way: str) -> None:
+    observer = Noting()
+    observer.gate.clear()
+    memory = bench.memory(observations=observing(observer, background=True))
+    model = Scripted.says()
+    agent = agent_of(model, memory, tools=[weather])
+
+    for at in range(12):
+        model.script += [calling(("weather", {"city": "Rome"}), id=f"c{at}"), words(2 * at + 1)]
+        getattr(bench, way)(agent, ask(words(2 * at)))
+
+    assert model.script == []
+    check_shown_once(model.seen[-1], marks(23))  # nothing is observed yet
+    observer.gate.set()
+    bench.close()
+    assert observer.asked
