@@ -38,10 +38,9 @@ LOG_TOKENS = 40_000  # about, of a long log
 NEVER = 10**9  # tokens: no observer becomes due
 SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic")
 HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
+# What an observer or a reflector reads.
+ELEMENT = re.compile(r'<(message|observation) n="(\d+)" [^>]*?time="(\S+) [^>]*>(.*?)</\1>', re.DOTALL)
 # Words that Search leaves out of its index, in about the order of English: the head of the distribution.
-MESSAGE = re.compile(
-    r'<message n="(\d+)" [^>]*time="(\S+) [^"]*">(.*?)</message>', re.DOTALL
-)  # as an observer reads it
 STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
 
 
@@ -66,7 +65,7 @@ class Slices(Embeddings):
 
 
 class Fifth(SimpleChatModel):
-    """An observer by script: of every 100 tokens or more it notes each fifth word, and cites all messages."""
+    """An observer and reflector by script: of each 100 tokens or more it keeps every fifth word, and cites all elements."""
 
     @property
     def _llm_type(self) -> str:
@@ -76,11 +75,11 @@ class Fifth(SimpleChatModel):
         lines: list[str] = []
         cited: list[str] = []
         words: list[str] = []
-        found = MESSAGE.findall(str(messages[-1].text))
-        for number, date, text in found:
+        found = ELEMENT.findall(str(messages[-1].text))
+        for _, number, date, text in found:
             cited.append(number)
             words += unescape(text).split()
-            if sum(map(len, words)) >= 400 or number == found[-1][0]:
+            if sum(map(len, words)) >= 400 or number == found[-1][1]:
                 lines += [date, f"- [{','.join(cited)}] {' '.join(words[::5])}"]
                 cited, words = [], []
         return "\n".join(lines)

@@ -327,7 +327,9 @@ def main() -> None:
             print(row("---", "---", *["--:"] * 6))
             curves = {path.name.partition(".")[0]: replay(server.url, path, args) for path in args.data}
             if args.out:
-                args.out.write_text(json.dumps({"curves": curves}, indent=1) + "\n")
+                args.out.write_text(
+                    json.dumps({"observer": args.model or "scripted observer", "curves": curves}, indent=1) + "\n"
+                )
         if args.turns:
             asyncio.run(Costs(server.url, args).run())
 
