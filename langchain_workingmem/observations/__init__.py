@@ -2,6 +2,8 @@
 
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.observations.block import log_block
+from langchain_workingmem.observations.documents import ids_command, list_documents, reindex_documents, with_ids
+from langchain_workingmem.observations.log import read_observation
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.ranges import contains
@@ -14,11 +16,16 @@ __all__ = [
     "contains",
     "covered_of",
     "forgetting",
+    "ids_command",
+    "list_documents",
     "log_block",
     "observe_later",
     "publish",
+    "read_observation",
     "read_view",
+    "reindex_documents",
     "view_arguments",
     "view_commands",
     "waiting_commands",
+    "with_ids",
 ]

@@ -17,6 +17,7 @@ from langchain_workingmem.errors import (
     OptionError,
     RevisionNotFoundError,
 )
+from langchain_workingmem.observations.documents import change_documents
 from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
 from langchain_workingmem.observations.outbox import OUTBOX
 from langchain_workingmem.observations.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
@@ -101,7 +102,10 @@ def _changed(
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
 ) -> Plan[ObservationLog]:
-    """Change a log, again if others change it meanwhile. Three round trips; for a resource one more for each thread."""
+    """Change a log, again if others change it meanwhile. Four round trips; for a resource two more for each thread.
+
+    With recall one more for each 100 observations that are new in the log.
+    """
     where = yield from find_log_key(state, thread_id, resource_id)
     for _ in range(ATTEMPTS):
         found = yield from read(state, where)
@@ -115,7 +119,10 @@ def _changed(
             if where.thread_id is not None:
                 yield from continue_sweep(state, where.thread_id, left)
             yield from _cover(state, where, present, manifest, shrink=False)
-            return (yield from read(state, where)).log
+            after = yield from read(state, where)
+            if manifest:  # else nothing is covered, and all documents are gone
+                yield from change_documents(state, found.known.ordered(), after.known.ordered())
+            return after.log
     raise ObservationConflictError
 
 
