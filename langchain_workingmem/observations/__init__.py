@@ -13,7 +13,8 @@ from langchain_workingmem.observations.archive import (
     restore_log,
     restore_resource_log,
 )
-from langchain_workingmem.observations.log import observation_count
+from langchain_workingmem.observations.documents import ids_command, list_documents, reindex_documents, with_ids
+from langchain_workingmem.observations.log import observation_count, read_observation
 from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
@@ -30,19 +31,24 @@ __all__ = [
     "copy_command",
     "covered_of",
     "forgetting",
+    "ids_command",
     "is_still",
+    "list_documents",
     "log_block",
     "observation_count",
     "observe_later",
     "observe_now",
     "pending_tokens",
     "publish",
+    "read_observation",
     "read_resource",
     "read_view",
+    "reindex_documents",
     "renamed",
     "restore_log",
     "restore_resource_log",
     "view_arguments",
     "view_commands",
     "waiting_commands",
+    "with_ids",
 ]
