@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.observations import observing as observer
+from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users.imports import load
@@ -657,3 +658,18 @@ def test_an_import_into_a_memory_of_another_scope_is_raw(observing: Any) -> None
         assert len(shown(other)["raw"]) == 4
         assert len(other.observations.observe("t", resource_id="u")) == 4
         other.delete_resource("u")
+
+
+def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(observations=observed_by("resource", message_tokens=10_000, background=True))
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=1)
+    log = f"{prefix}:observations:r:{{u}}"
+    assert raw.hexists(log, "waiting:t")
+    memory.threads.transfer("t", resource_id="u", to="v")
+    state = memory.core.state
+    memory.core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
+    assert not raw.hexists(log, "waiting:t")
+    assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")

@@ -13,5 +13,8 @@ if present == known then
   return {}
 end
 note_expiry(key, tag)
-redis.call('HDEL', key, 'born:' .. tag, 'batch:' .. tag)
+local waiting = redis.call('HGET', key, 'waiting:' .. tag)
+if waiting and present == '' then redis.call('HINCRBY', key, 'waiting', -waiting) end
+if present == '' then redis.call('HDEL', key, 'waiting:' .. tag) end
+redis.call('HDEL', key, 'born:' .. tag, 'batch:' .. tag, 'epoch:' .. tag)
 return purge_log(key, tag, ALL, ALL)
