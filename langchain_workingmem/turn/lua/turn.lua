@@ -135,8 +135,16 @@ if scope ~= '' then
   if fields[1] == scope then
     covered = parse_ranges(fields[2])
     local all, hidden, last = covered, parse_ranges(fields[3]), covered[#covered]
-    if last and (#back > 0 or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
-      local set, kept = {}, {}
+    local questions, is_found = {}, false -- of the present turn, which are shown as they are
+    for at = #entries, start, -1 do
+      local is_question = string.sub(entries[at].words, 1, 1) == 'q'
+      if is_found and not is_question then break end
+      is_found = is_found or is_question
+      local seq = is_question and entries[at].seq
+      if seq and range_with(all, seq) then questions[seq] = true end
+    end
+    if last and (#back > 0 or next(questions) or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
+      local set, kept = questions, {}
       for _, id in ipairs(back) do kept[seq_of(redis.call('ZSCORE', KEYS[7], id))] = true end
       add_covered(set, all, KEYS[7], '-inf', kept)
       for seq in pairs(gone) do set[seq] = range_with(all, seq) and true or nil end
