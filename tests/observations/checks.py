@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem.history.provider_valid import provider_valid
-from tests.helpers.conversations import accept
+from tests.helpers.conversations import RefusedError, accept
 from tests.observations.scripted import CANARY, INSTRUCTIONS, TOKEN, WRONG
 
 if TYPE_CHECKING:
@@ -111,13 +111,17 @@ def check_context(
     life: World,
     context: Any,
     thread: str,
+    owner: str,
     expected: Sequence[Row],
     *,
     may_name: Iterable[str] = (),
     new: Sequence[str] = (),
 ) -> None:
     """Compare a context with the branch that it must show; `new` are the ids of what the caller passed as new."""
-    accept(context.messages)
+    try:
+        accept(context.messages)
+    except RefusedError as error:
+        raise ViolationError("providers accept a context", str(error)) from error
     log = None if life.config.off else context.observations
     seen = list(log.observations) if log is not None else []
     cited = {tuple(source) for one in seen for source in one.sources}
@@ -154,10 +158,13 @@ def check_context(
         )
     if log is None:
         return
-    check_log(life, log, thread)
+    check_log(life, log, thread, owner)
     check_blocks(life, context, seen, in_branch)
     if not life.config.recall:
         allowed = {row.canary for row in expected} | set(may_name)
+        if life.config.scope == "resource":
+            others = [truth for name, truth in life.truth.items() if truth.owner == owner and name != thread]
+            allowed |= {canary for truth in others for canary in truth.current}
         text = blob_of(context, in_branch) + " ".join(
             words_of(without_memory(m)) for m in context.messages if m.id not in new
         )
@@ -182,9 +189,8 @@ def check_blocks(life: World, context: Any, seen: Sequence[Any], stored: Collect
             require(False, "an observation is shown as it is", (one.text, blob[:1500]))
 
 
-def check_log(life: World, log: Any, thread: str) -> None:
+def check_log(life: World, log: Any, thread: str, owner: str) -> None:
     """Every observation resolves to stored messages of the same owner, which are current."""
-    owner = life.threads.get(thread)
     places = {
         row.place: row
         for name, truth in life.truth.items()
@@ -201,6 +207,9 @@ def check_log(life: World, log: Any, thread: str) -> None:
         times = {places[source].stored_at for source in sources}
         require(one.said_at in times, "an observation is dated by its source", (one, times))
         require(WRONG not in one.text, "a bad answer is not committed", one)
+        for source in sources:
+            until = log.covered_until.get(source[0], -1)
+            require(places[source].seq <= until, "what is cited is covered", (source, places[source].seq, until))
 
 
 # ---------------------------------------------------------------------- what the server holds
@@ -249,29 +258,27 @@ def check_server(life: World) -> None:
 # ---------------------------------------------------------------------- what the model was asked
 
 
-def check_calls(life: World, before: dict[str, Truth]) -> None:
-    """What the calls of this step were shown belongs to one user, and is stored; nothing is asked twice."""
-    known = [*life.truth.values(), *before.values()]
+def check_calls(life: World) -> None:
+    """What the calls since the last check were shown belongs to one user, and is stored; nothing is asked twice."""
+    moments = [life.truth, *life.past]
+    known = [truth for moment in moments for truth in moment.values()]
+    live = {canary for truth in known for canary in truth.current}
     for call in life.calls:
         require(not call.problems, "a prompt keeps the contract", call.problems)
         words = call.canaries | set(CANARY.findall(call.outside))
         owners = [{truth.owner for truth in known if word in truth.stored} for word in words]
-        common = set.intersection(*owners) if owners else {""}
-        require(common, "a call reads the messages of one user", (words, owners))
-        if call.kind == "observe" and life.config.scope == "thread":
-            names = [{n for t in (life.truth, before) for n in t if w in t[n].stored} for w in words]
+        require(not owners or set.intersection(*owners), "a call reads the messages of one user", (words, owners))
+        if life.config.scope == "thread":
+            names = [{name for m in moments for name in m if word in m[name].stored} for word in words]
             require(not names or set.intersection(*names), "a call reads one thread", (words, names))
-        if call.kind == "observe":
-            live = {canary for truth in known for canary in truth.current}
-            require(call.canaries <= live, "only what is current is observed", call.canaries - live)
-        if call.is_good and call.kind == "observe":
+        if call.kind != "observe":
+            continue
+        require(call.canaries <= live, "only what is current is observed", call.canaries - live)
+        if call.is_good:
+            life.observed |= call.canaries
             for word in call.canaries:
                 life.asked[word] += 1
-                require(
-                    life.asked[word] <= life.payable[word],
-                    "nothing is paid twice",
-                    (word, life.asked[word], life.payable[word]),
-                )
-            life.observed |= {
-                canary for numbers, _ in call.lines for n in numbers for canary in CANARY.findall(call.shown[n])
-            } | call.canaries
+                is_due = life.asked[word] <= life.payable[word] or life.changed or life.config.slow
+                require(is_due, "nothing is paid twice", (word, life.asked[word], life.payable[word]))
+    if life.changed:  # what was under way meanwhile may be lost
+        life.reopen()

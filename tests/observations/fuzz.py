@@ -204,12 +204,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if error is None:
                 continue
             broken.setdefault(rule_of(error), []).append(name)
-            print(f"life {name} ({time.monotonic() - began:.1f} s): {error}"[:2500])
+            print(f"life {name} ({time.monotonic() - began:.1f} s): {error}"[:900])
             if not isinstance(error, ViolationError):
                 traceback.print_exception(error)
             if asked.shrink:
                 shortest = shrink(server.url, config, steps, rule_of(error), trips)
-                print(f"shortest: {failure_of(server.url, config, shortest, trips)}"[:2500])
+                print(f"shortest: {failure_of(server.url, config, shortest, trips)}"[:900])
                 print(written(config, shortest), flush=True)
             else:
                 print(written(config, steps), flush=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from langchain_core.messages import BaseMessage
+
 from langchain_workingmem import WorkingMemError
+from langchain_workingmem._text.said import weight_of
 from tests.observations import checks
-from tests.observations.checks import Truth, ViolationError, require
+from tests.observations.checks import ViolationError, require
 from tests.observations.observing import Observing
 from tests.observations.scripted import LOOSE
 from tests.observations.world import USERS, Step
@@ -25,13 +28,18 @@ class Life(Observing):
         """Do a step, wait for what it started, and check."""
         self.done.append(step)
         name, *numbers = step
-        before, self.changed = self.truth, False
-        logs = {} if self.config.off or self.config.lazy else {thread: self.log(thread) for thread in self.threads}
+        is_lazy, is_off = self.config.lazy, self.config.off
+        logs = {} if is_off or is_lazy else {thread: self.log(thread) for thread in self.threads}
         try:
+            if is_lazy and name in {"correct", "forget", "wipe", "revert", "foreign", "race", "observe"}:
+                self.settle()  # what these steps expect holds while nothing else happens
             self.act(name, *numbers)
-            if not self.config.lazy or len(self.done) % 4 == 0 or name in {"observe", "both"}:
+            if not is_lazy or len(self.done) % 4 == 0 or name in {"observe", "both"}:
                 self.settle()
-                self.check(before, logs)
+                self.check(logs)
+            else:
+                self.past.append(self.truth)
+                self.truth = checks.truth_of(self)
         except WorkingMemError as error:
             raise ViolationError("no step fails", f"{type(error).__name__}: {error}") from error
 
@@ -51,21 +59,21 @@ class Life(Observing):
             self.change()
         act(user, thread, face, *more)
 
-    def check(self, before: dict[str, Truth], logs: dict[str, Any]) -> None:
-        self.calls = self.calls_so_far()
+    def check(self, logs: dict[str, Any]) -> None:
+        """Check what has happened since the last check."""
+        self.calls = [*self.model.calls]
         self.model.calls.clear()
+        self.past.append(self.truth)
         self.truth = checks.truth_of(self)
-        checks.check_calls(self, before)
-        if self.config.off:
-            self.probe_all()
-            checks.check_server(self)
-            return
+        checks.check_calls(self)
         good = [call for call in self.calls if call.is_good]
         self.probe_all(good if not self.changed and not self.config.slow else [])
         checks.check_server(self)
         for thread, earlier in logs.items():
             if thread in self.threads and not self.changed:
                 self.check_growth(earlier, self.log(thread, 1))
+        self.past.clear()
+        self.changed = False
 
     def check_growth(self, earlier: Any, later: Any) -> None:
         """Without a change a log grows at its end, or is condensed."""
@@ -81,26 +89,36 @@ class Life(Observing):
         """Look at each thread as its next turn would."""
         for at, (thread, owner) in enumerate(self.threads.items()):
             truth = self.truth[thread]
-            others = {c for n, t in self.truth.items() if t.owner == owner and n != thread for c in t.current}
             face = (at + len(self.done)) % 2
             context = self.faces[face].context("and?", thread_id=thread, resource_id=owner, read_only=True)
-            may = others if self.config.scope == "resource" else ()
-            checks.check_context(self, context, thread, truth.rows, may_name=may, new=[str(context.messages[-1].id)])
+            checks.check_context(self, context, thread, owner, truth.rows, new=[str(context.messages[-1].id)])
             if self.config.off:
                 continue
             log = self.log(thread, face + 1)
-            checks.check_log(self, log, thread)
+            checks.check_log(self, log, thread, owner)
             ids = [(one.id, one.text) for one in log.observations]
             shown = [(one.id, one.text) for one in context.observations.observations]
             require(ids == shown, "a context shows the log that `get` returns", (ids, shown))
             if log.observations:
                 self.check_sources(thread, log.observations[len(self.done) % len(log.observations)], face)
             raw = {message.id for message in context.messages}
+            if self.config.scope == "thread" and self.config.max_tokens is None:
+                cited = {tuple(source) for one in log.observations for source in one.sources}
+                self.check_pending(
+                    log,
+                    [row.message for row in truth.rows if row.id in raw],
+                    [row.message for row in truth.rows if row.place not in cited],
+                )
             for call in good:
                 if call.kind == "observe":
                     left = [row.canary for row in truth.rows if row.canary in call.canaries and row.id in raw]
                     copies = any(call.canaries & t.stored for n, t in self.truth.items() if n != thread)
                     require(not left or copies, "a finished call is committed", left)
+
+    def check_pending(self, log: Any, raw: Sequence[BaseMessage], most: Sequence[BaseMessage]) -> None:
+        """What is pending is what is shown raw, about; parts of tool traffic that lost the other part are not shown."""
+        is_near = weight_of(raw) / 2 - 20 <= log.pending_tokens <= weight_of(most) * 2 + 20
+        require(is_near, "what is pending is what is raw", (weight_of(raw), log.pending_tokens, weight_of(most)))
 
     def check_sources(self, thread: str, one: Any, face: int) -> None:
         found = self.faces[face % 2].observations.sources(one.id, message_range=0, **self.log_ids(thread))

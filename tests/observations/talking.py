@@ -31,7 +31,7 @@ class Talking(World):
             context = memory.context(given, **ids)
         asked = context.messages[-1]
         if face < 2 and not self.racing:
-            checks.check_context(self, context, name, rows, new=[str(asked.id)])
+            checks.check_context(self, context, name, ids["resource_id"], rows, new=[str(asked.id)])
             self.check_prefix(name, context)
         answer = self.answer((0, 0, 1, 2)[kind // 5 % 4], size)
         saved: dict[int, list[BaseMessage]] = {
@@ -90,11 +90,8 @@ class Talking(World):
         context = memory.context(given, **ids)
         if face < 2 and not self.racing:
             notes = {row.canary for row in rows if row.canary in self.notes}
-            others = {
-                c for n, t in self.truth.items() if t.owner == ids["resource_id"] and n != name for c in t.current
-            }
-            may = notes | (others if self.config.scope == "resource" else set())
-            checks.check_context(self, context, name, rows[:at], may_name=may, new=[str(question.id)])
+            owner, new = ids["resource_id"], [str(question.id)]
+            checks.check_context(self, context, name, owner, rows[:at], may_name=notes, new=new)
         answer = self.answer(which % 2, size)
         memory.save_turn([question, *answer] if which % 3 else [*given, *answer], **ids)
 
@@ -150,6 +147,7 @@ class Talking(World):
             self.threads[new] = ids["resource_id"]
             for row in self.rows(new):  # a message of the copy is a message of its own
                 self.payable[row.canary] += 1
+                self.copies[row.canary] += 1
 
     def do_transfer(self, user: int, thread: int, face: int, _: int, __: int) -> None:
         name, ids = self.place(user, thread)

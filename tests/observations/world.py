@@ -82,7 +82,7 @@ class World:
                 observation_tokens=LOG_TOKENS,
                 instructions=INSTRUCTIONS,
                 background=config.background,
-                timeout=timedelta(milliseconds=150) if config.slow else timedelta(seconds=20),
+                timeout=timedelta(milliseconds=300) if config.slow else timedelta(seconds=20),
                 placement=config.placement,
             )
         self.plain = Memory(url, **common)  # another process, whose options do not name observations
@@ -91,17 +91,19 @@ class World:
         self.faces: list[Any] = [self._sync, AsyncFace(self._async, runner), self.plain]
         self.threads: dict[str, str] = {}  # name -> owner
         self.truth: dict[str, Truth] = {}
+        self.past: list[dict[str, Truth]] = []  # what was true since the last check
         self.said: set[str] = {""}  # every content that somebody said
         self.calls: list[Any] = []  # of the model, in this step
         self.observed: set[str] = set()
         self.asked: Counter[str] = Counter()  # canary -> good calls that were shown it
         self.payable: Counter[str] = Counter()  # canary -> how many there may be
+        self.copies: Counter[str] = Counter()  # canary -> messages that hold it, clones included
         self.forgiven: set[Place] = set()  # sources of what a person has changed
         self.expired: set[str] = set()
         self.notes: set[str] = set()  # canaries of what a program appended
         self.turns: dict[str, tuple[int, list[str]]] = {}  # thread -> revision and messages of its last context
         self.is_loose = False
-        self.changed = True  # whether this step did more than save turns and observe
+        self.changed = False  # whether more was done since the last check than to save turns and observe
         self.racing = False
         self.number = 0
         self.warm: Counter[Any] = Counter()
@@ -118,6 +120,7 @@ class World:
         self.number += 1
         canary = f"zq{self.number}x"
         self.payable[canary] += 1
+        self.copies[canary] += 1
         length = (4, 12, 30, 30, 90, 150)[size % 6] if size % 37 else 1200
         filling = " ".join(f"word{(size + at) % 97}" for at in range(length))
         if size % 5 == 0:
@@ -179,11 +182,15 @@ class World:
             require(used <= at_most, "the hot path has no further round trip", f"{used} round trips, not {at_most}")
 
     def change(self) -> None:
-        """What follows may open messages again: each may be asked about once more."""
+        """Note that messages may be open again."""
         self.changed = True
         self.turns.clear()
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Let each message be asked about once more."""
         for canary in self.payable:
-            self.payable[canary] = self.asked[canary] + 1
+            self.payable[canary] = self.asked[canary] + self.copies[canary]
 
     def settle(self) -> None:
         """Wait for background work."""
@@ -199,9 +206,6 @@ class World:
 
     def rows(self, thread: str) -> list[Any]:
         return checks.stored_rows(self.plain, thread) if thread in self.threads else []
-
-    def calls_so_far(self) -> list[Any]:
-        return [*self.model.calls]
 
 
 def id_of(canary: str) -> str:
