@@ -148,7 +148,7 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
 
 
 class ModelError(WorkingMemError, RuntimeError):
-    """The chat model that makes titles failed; the thread has none yet."""
+    """A chat model that memory calls, such as for titles, failed or did not answer in time."""
 
 
 class RerankerError(WorkingMemError, RuntimeError):

@@ -325,14 +325,16 @@ class Memory(Faces, SetUpOnEntry):
 
     def close(self) -> None:
         """Close the sync connections, and the embedded server unless others use it."""
-        self.core.runner.close()
+        with self.core.state.while_closing():
+            self.core.runner.close()
         if self._server is not None:
             self.core.runner.revive = self.core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, then do what `close` does."""
-        await self.core.async_runner.aclose()
+        with self.core.state.while_closing():
+            await self.core.async_runner.aclose()
         self.close()
 
     def __repr__(self) -> str:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.effects import Command, Survey
+
+    Rows = list[tuple[str, Any]]  # of a survey: host:port of a master, and its reply
 
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
@@ -194,9 +196,35 @@ def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list
     return lines, asked
 
 
-def surveyed(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return what the masters said; raise what the first one met if all are down."""
-    if all(isinstance(reply, RedisConnectionError) for _, reply in rows):
+def survey(client: RedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], list[Any]]) -> Rows:
+    """Send a command to each master with `call`, and return what they said; raise what the first one met if all are down."""
+    rows: Rows = []
+    for node in client.get_primaries():  # type: ignore[no-untyped-call]
+        try:
+            (reply,) = call(client.get_redis_connection(node), [effect.command])
+        except RedisConnectionError as error:
+            reply = error
+        rows.append((node.name, reply))
+    return _surveyed(rows)
+
+
+async def asurvey(
+    client: AsyncRedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], Awaitable[list[Any]]]
+) -> Rows:
+    """Async twin of `survey`."""
+    rows: Rows = []
+    await call(client, [effect.command])  # which learns the nodes
+    for node in client.get_primaries():
+        try:
+            (reply,) = await call(node, [effect.command])
+        except RedisConnectionError as error:
+            reply = error
+        rows.append((node.name, reply))
+    return _surveyed(rows)
+
+
+def _surveyed(rows: Rows) -> Rows:
+    if rows and all(isinstance(reply, RedisConnectionError) for _, reply in rows):
         raise rows[0][1]
     return rows
 

@@ -103,6 +103,7 @@ class Ask:
 
     model: BaseChatModel
     messages: Sequence[BaseMessage]
+    seconds: float | None = None  # that the call may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class Later:
     """Run a plan in the background; only `close` waits for it."""
 
     plan: Generator[Any, Any, None]
+    slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
 
 
 @dataclass(frozen=True, slots=True)

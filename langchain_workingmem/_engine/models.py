@@ -1,15 +1,31 @@
-"""Calls the caller's chat model and reranker. Whatever they raise becomes one of our errors."""
+"""Calls the caller's chat model and reranker, and runs background plans, which may call them for long.
+
+Whatever the models raise becomes one of our errors.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
+import logging
+from collections import deque
 from collections.abc import Awaitable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Lock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_workingmem._engine.effects import Ask, Rerank
 from langchain_workingmem.errors import ModelError, RerankerError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _REMEDY = "check the reranker, or leave RecallOptions(reranker=...) out"
+_log = logging.getLogger("langchain_workingmem")
+
+T = TypeVar("T")
+_QUICK, _SLOW = 2, 4  # threads for background plans
 
 
 def call(effect: Ask | Rerank, callbacks: Any) -> Any:
@@ -24,16 +40,32 @@ async def acall(effect: Ask | Rerank, callbacks: Any) -> Any:
 
 def _ask(effect: Ask) -> Any:
     try:
-        return effect.model.invoke(effect.messages)
+        if effect.seconds is None:
+            return effect.model.invoke(effect.messages)
+        asked: Future[Any] = Future()
+        inside = contextvars.copy_context().run  # which carries the callbacks
+        invoke = functools.partial(effect.model.invoke, effect.messages)
+        # no pool: the end of the process would wait for its threads
+        Thread(target=inside, args=(settle, asked, invoke), name="workingmem-model", daemon=True).start()
+        wait([asked], effect.seconds)
+        if asked.done():
+            return asked.result()
     except Exception as error:  # a model may raise anything
         raise _model_error(error) from error
+    raise _too_slow(effect)
 
 
 async def _aask(effect: Ask) -> Any:
     try:
-        return await effect.model.ainvoke(effect.messages)
+        async with asyncio.timeout(effect.seconds) as waiting:
+            return await effect.model.ainvoke(effect.messages)
     except Exception as error:  # a model may raise anything
-        raise _model_error(error) from error
+        raise (_too_slow(effect) if waiting.expired() else _model_error(error)) from error
+
+
+def _too_slow(effect: Ask) -> ModelError:
+    seen = f"the chat model did not answer within {effect.seconds:g} s"
+    return ModelError(seen, remedy="check the model and its network, or give it more time with timeout=...")
 
 
 def _model_error(error: Exception) -> ModelError:
@@ -86,3 +118,77 @@ def _called(effect: Rerank, callbacks: Any) -> Any:
 
 def _reranker_error(error: Exception) -> RerankerError:
     return RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=_REMEDY)
+
+
+class Background:
+    """The threads of a sync runner in which plans run that no caller waits for, except `close`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._quick: ThreadPoolExecutor | None = None
+        self._slow: set[Thread] = set()
+        self._waiting: deque[Callable[[], None]] = deque()  # for one of the slow threads
+
+    def start(self, call: Callable[[], None], *, slow: bool) -> None:
+        """Run a call in the background.
+
+        What is slow has threads of its own, so that the other calls do not wait for it. The end of the process waits for the
+        other calls alone.
+        """
+        with self._lock:
+            if not slow:
+                self._quick = self._quick or ThreadPoolExecutor(_QUICK, "workingmem")
+                self._quick.submit(call).add_done_callback(log_failure)
+                return
+            self._waiting.append(call)
+            self._slow = self._alive()
+            if len(self._slow) < _SLOW:
+                # an empty context: a background plan is no part of the run that started it
+                thread = Thread(
+                    target=contextvars.Context().run, args=(self._work,), name="workingmem-slow", daemon=True
+                )
+                self._slow.add(thread)
+                thread.start()
+
+    def _alive(self) -> set[Thread]:
+        """Return the slow threads; a forked process has none of them."""
+        return {thread for thread in self._slow if thread.is_alive()}
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._slow.discard(current_thread())
+                    return
+                call = self._waiting.popleft()
+            done: Future[None] = Future()
+            done.add_done_callback(log_failure)
+            settle(done, call)
+            del call, done  # the plan and its messages must not stay until the next one
+
+    def close(self) -> None:
+        """Wait for all calls, and for those that they start."""
+        while True:
+            with self._lock:
+                quick, self._quick = self._quick, None
+                slow = self._alive()
+            if quick is None and not slow:
+                return
+            if quick is not None:
+                quick.shutdown()
+            for thread in slow:
+                thread.join()
+
+
+def settle(future: Future[T], call: Callable[[], T]) -> None:
+    """Give a future the result of a call, or its error."""
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - whoever reads the future raises it
+        future.set_exception(error)
+
+
+def log_failure(done: Future[None] | asyncio.Task[None]) -> None:
+    """Log why a background plan failed: no caller waits for it."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.error("a background plan has failed", exc_info=error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import logging
 import random
 import time
 from collections.abc import AsyncIterator
@@ -23,21 +22,19 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
+from langchain_workingmem._engine.models import Background, log_failure
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
+from langchain_workingmem.errors import WorkingMemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-    from concurrent.futures import Future
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Command, Effect, Plan
     from langchain_workingmem._engine.embedder import Embedder
 
     Watcher = Callable[[int, int], object] | None
-
-_log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT")
@@ -60,7 +57,7 @@ class Runner(_Base["SyncClient"]):
     """Runs plans for sync callers."""
 
     _own: SyncClient | None = field(default=None, init=False)
-    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+    _background: Background = field(default_factory=Background, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
     @property
@@ -116,10 +113,8 @@ class Runner(_Base["SyncClient"]):
                     progress(done, total)
                 case effects.Ask() | effects.Rerank():
                     return models.call(effect, trace.child())
-                case effects.Later(plan):
-                    with self._lock:
-                        self._pool = self._pool or ThreadPoolExecutor(2, "workingmem")
-                        self._pool.submit(self.run, plan).add_done_callback(_log_failure)
+                case effects.Later(plan, slow):
+                    self._background.start(functools.partial(self.run, plan), slow=slow)
                 case effects.Work(call):
                     return call()
                 case effects.Enter():
@@ -144,15 +139,9 @@ class Runner(_Base["SyncClient"]):
         return scanned(self._call(client, [scan_step(effect)]), effect, count)
 
     def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
-        client, rows = self.client, []
-        nodes = client.get_primaries() if isinstance(client, RedisCluster) else []  # type: ignore[no-untyped-call]
-        for node in nodes:
-            try:
-                (reply,) = self._call(client.get_redis_connection(node), [effect.command])
-            except RedisConnectionError as error:
-                reply = error
-            rows.append((node.name, reply))
-        return cluster.surveyed(rows) if nodes else [("", *self._call(client, [effect.command]))]
+        client = self.client
+        rows = cluster.survey(client, effect, self._call) if isinstance(client, RedisCluster) else []
+        return rows or [("", *self._call(client, [effect.command]))]
 
     def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
@@ -180,9 +169,7 @@ class Runner(_Base["SyncClient"]):
 
     def close(self) -> None:
         """Wait for background plans, and close the client that was made here."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._background.close()
         if self._own is not None:
             clients.close(self._own)
             self._own = None
@@ -291,7 +278,7 @@ class AsyncRunner(_Base["AsyncClient"]):
                 task = asyncio.get_running_loop().create_task(self.run(plan), context=contextvars.Context())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-                task.add_done_callback(_log_failure)
+                task.add_done_callback(log_failure)
             case effects.Work(call):
                 return await self._in_thread(call)
             case effects.Enter():
@@ -316,17 +303,9 @@ class AsyncRunner(_Base["AsyncClient"]):
         return scanned(await self._call(client, [scan_step(effect)]), effect, count)
 
     async def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
-        client, rows, nodes = await self.client(), [], []
-        if isinstance(client, AsyncRedisCluster):
-            await self._call(client, [effect.command])  # which learns the nodes
-            nodes = client.get_primaries()
-        for node in nodes:
-            try:
-                (reply,) = await self._call(node, [effect.command])
-            except RedisConnectionError as error:
-                reply = error
-            rows.append((node.name, reply))
-        return cluster.surveyed(rows) if nodes else [("", *await self._call(client, [effect.command]))]
+        client = await self.client()
+        rows = await cluster.asurvey(client, effect, self._call) if isinstance(client, AsyncRedisCluster) else []
+        return rows or [("", *await self._call(client, [effect.command]))]
 
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
@@ -369,7 +348,8 @@ class AsyncRunner(_Base["AsyncClient"]):
     async def aclose(self) -> None:
         """Wait for the background plans of this loop, and close its client; other loops close theirs at their end."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
+        while tasks := [task for task in self._tasks if task.get_loop() is loop]:  # they may have started others
+            await asyncio.gather(*tasks, return_exceptions=True)
         entry = self._own.pop(loop, None)
         self._end_threads(loop)
         if entry is not None:
@@ -379,12 +359,6 @@ class AsyncRunner(_Base["AsyncClient"]):
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
-
-
-def _log_failure(done: Future[None] | asyncio.Task[None]) -> None:
-    """Log why a background plan failed: no caller waits for it."""
-    if not done.cancelled() and (error := done.exception()) is not None:
-        _log.error("a background plan has failed", exc_info=error)
 
 
 def _seconds(pause: effects.Pause) -> float:

@@ -57,6 +57,7 @@ _KINDS: dict[str, type[BaseMessage]] = {
 _HEAD = re.compile(
     rb'\{"stored_at":(\d+),"vectors":"[^"]*","said":"\w*/\d+/(\d+)(!?)","state":"\w*","type":"(\w+)","data":'
 )
+_NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -112,7 +113,7 @@ class Draft:
     labels: str
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
     words: str  # see `words_of`; empty for tool traffic
-    weight: int  # its tokens; 0 for tool traffic
+    weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
     numbered: bool = False  # its id is new
 
@@ -139,7 +140,7 @@ def _converted(item: Any) -> BaseMessage:
 
 def is_storable(message: BaseMessage) -> bool:
     """Tell whether history stores a message: it is no system message, no removal, and not generated."""
-    return not (isinstance(message, SystemMessage | RemoveMessage) or message.additional_kwargs.get("lc_source"))
+    return not (isinstance(message, _NOT_STORED) or message.additional_kwargs.get("lc_source"))
 
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:
@@ -197,8 +198,8 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
         name=name,
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         size=f"{tokens}~{author}" if author else str(tokens),
-        words=(words := words_of(message)),
-        weight=weight_of([message]) if words else 0,
+        words=words_of(message),
+        weight=weight_of([message]),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
         numbered=numbered,
     )

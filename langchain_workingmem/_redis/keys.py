@@ -8,6 +8,7 @@ or a wildcard cannot match the data of another tenant.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -135,4 +136,9 @@ MAX_NAME = 40  # characters of an author's name
 
 def author_tag(name: str) -> str:
     """Return an author as it stands in the keys of vectors: lower case, encoded."""
-    return encode(name.strip().lower()[:MAX_NAME])
+    return _encode_author(name.strip().lower()[:MAX_NAME]) if name else ""
+
+
+@lru_cache(maxsize=1024)  # the results of a tool all have its name
+def _encode_author(name: str) -> str:
+    return encode(name)

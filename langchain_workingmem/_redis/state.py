@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
@@ -57,12 +58,28 @@ class MemoryState(ShownToModel):
     dtype: NumberType = "float16"  # of its numbers, likewise
     titling: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
+    closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     title_warning_logged: bool = False  # the warning that no model can make titles was logged
     # of each resource, from the messages that searches have returned
     authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
     # how a caller's messages differ from the thread, by thread and words of the question, until the turn is saved
     branches: Recent[tuple[str, str], Any] = field(default_factory=Recent)
     _digests: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    @property
+    def closing(self) -> bool:
+        """Tell whether the memory is being closed: a long background plan then ends after what it is doing."""
+        return bool(self.closers)
+
+    @contextmanager
+    def while_closing(self) -> Iterator[None]:
+        """Make `closing` true; several threads and event loops may close a memory at once."""
+        closer = object()
+        self.closers.add(closer)
+        try:
+            yield
+        finally:
+            self.closers.discard(closer)
 
     @property
     def recalling(self) -> RecallOptions:

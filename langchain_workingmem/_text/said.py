@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem._text.rendering import words_in
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
 _ROLES_OF_USERS = {"user", "human"}
+_ROLE_LENGTHS = {"human": len("user"), "ai": len("assistant"), "tool": len("tool")}
 
 
 def has_content(message: BaseMessage) -> bool:
@@ -94,5 +95,22 @@ def is_said(message: BaseMessage) -> bool:
 
 
 def weight_of(messages: Iterable[BaseMessage]) -> int:
-    """Estimate the tokens of messages, as langchain_core does."""
-    return count_tokens_approximately(messages)
+    """Estimate the tokens of messages with their tool calls, as langchain_core does."""
+    return sum(map(_weight, messages))
+
+
+def _weight(message: BaseMessage) -> int:
+    content, role = message.content, _ROLE_LENGTHS.get(message.type)
+    if role is None or not isinstance(content, str):
+        try:
+            return count_tokens_approximately([message])
+        except TypeError:  # a block whose text is no text
+            content, role = repr(content), 0
+    # the usual messages: a third of the time, and every message that is saved is weighed
+    characters = len(content) + role + len(message.name or "")
+    if isinstance(message, AIMessage):
+        if message.tool_calls:
+            characters += len(repr(message.tool_calls))
+    elif isinstance(message, ToolMessage):
+        characters += len(message.tool_call_id)
+    return (characters + 3) // 4 + 3

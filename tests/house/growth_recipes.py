@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from langchain_core.documents import BaseDocumentCompressor
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
@@ -19,12 +19,14 @@ from langchain_workingmem._documents import diffs, formats, lines, merging, padd
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._text import chunks, names, nesting, rendering, time_phrases, unicode
+from langchain_workingmem._text import chunks, names, nesting, observed, rendering, time_phrases, unicode
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
+from langchain_workingmem.observations import answers as observer_answers
+from langchain_workingmem.observations import block, prompts
 from langchain_workingmem.options import RecallOptions
 from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
 from langchain_workingmem.recall.budget import Sizes
@@ -32,6 +34,7 @@ from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.working_memory import answers, prompt
+from tests.helpers.observed import Noted
 
 Recipe: TypeAlias = Callable[[str], object]
 
@@ -162,6 +165,47 @@ def fetched(text: str) -> Fetched:
 
 def ranked(chunk: int = 0) -> Ranked:
     return Ranked(b"t", 2, 100, 0.9, 0.9, worded=True, chunk=chunk)
+
+
+def log(text: str) -> list[Noted]:
+    """Make a log of a text: half of it in one observation, the rest in short ones, and none of them rendered yet."""
+    observed._rendered.cache_clear()
+    half = len(text) // 2
+    return [Noted(text[:half], AT), *(Noted(part, AT) for part in parts(text[half:], 200))]
+
+
+def traffic(text: str) -> list[StoredMessage]:
+    """Give a call of a tool with a text in its arguments, its result, and messages with many parts and many tools."""
+    third = len(text) // 3
+    call = AIMessage("", tool_calls=[{"name": text[:20], "args": document(text[:third]), "id": "1"}])
+    result = ToolMessage(text[third : 2 * third], tool_call_id="1", status="error")
+    files = [{"type": "file", "filename": part} for part in parts(text[2 * third :], 50)]
+    chosen = (call, result, HumanMessage(list[str | dict[Any, Any]](files), name=text[:20]))
+    rows = [StoredMessage(message=one, thread_id="t", seq=at, stored_at=AT) for at, one in enumerate(chosen)]
+    return [*rows, *(row(part) for part in parts(text, 200))]
+
+
+def answered(text: str) -> list[object]:
+    """Read a text as answers of every kind: lines, numbers, brackets, words before and after, and thoughts."""
+    lines = "\n".join(f"- [{at % 9 + 1}] {part}" for at, part in enumerate(parts(text, 40)))
+    given = (
+        f"- [1] long {text}",
+        text,
+        f"- [1] {text}",
+        f"- [{text}] x",
+        f"[{text}",
+        lines,
+        f"- [1] a\n  {text}",
+        f"{text}\n- [1] a",
+        text[::-1],
+    )
+    found: list[object] = []
+    for at, one in enumerate(given):
+        try:
+            found.append(observer_answers.read_answer(AIMessage(one), 9, 10**9 if at else 1, [one, text]))
+        except observer_answers.BadAnswer as error:
+            found.append(error.objection)
+    return found
 
 
 def hit(chunk: int = 0) -> Found:
@@ -295,6 +339,16 @@ RECIPES: dict[str, Recipe] = {
     ),
     "_documents.padding.without_strays": lambda t: padding.without_strays(document(t), FACTS),
     "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
+    "_text.observed.observed_text": lambda t: observed.observed_text(log(t)),
+    "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
+    "observations.block.log_block": lambda t: block.log_block(log(t), t),
+    "observations.answers.read_answer": answered,
+    "observations.prompts.observer_messages": lambda t: (
+        prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, 10**9),
+        prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, len(t) // 16),
+    ),
+    "observations.prompts.reflector_messages": lambda t: prompts.reflector_messages(log(t), t, 100),
+    "observations.prompts.with_objection": lambda t: prompts.with_objection([], AIMessage(t), t),
     "_text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
     "_text.rendering.message_text": lambda t: rendering.message_text(
         AIMessage(t, tool_calls=[{"name": "f", "args": document(t), "id": "1"}])
@@ -448,6 +502,7 @@ WITHOUT_TEXT = {
     "_redis.queries.create_index",
     "_redis.queries.count_search",
     "recall.times.nearness",
+    "_text.observed.to_minute",
     "recall.budget.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits.best_of",

@@ -21,6 +21,8 @@ import langchain_workingmem._text
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
+from langchain_workingmem.observations import answers as observer_answers
+from langchain_workingmem.observations import block, prompts
 from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
 from langchain_workingmem.working_memory import answers, prompt
 from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
@@ -90,7 +92,8 @@ def modules() -> Iterator[ModuleType]:
                 "langchain_workingmem._text.copies",
             }:  # of messages
                 yield importlib.import_module(found.name)
-    yield from (answers, authors, budget, filters, hits, item_searches, prompt, reranking, search, shown, times)
+    yield from (answers, authors, block, budget, filters, hits, item_searches, observer_answers, prompt, prompts)
+    yield from (reranking, search, shown, times)
 
 
 def functions(module: ModuleType) -> Iterator[str]:
@@ -199,6 +202,8 @@ MORE = dict.fromkeys(
         "_documents.threeway.merge_fields",
         "_documents.threeway.merge_text",
         "_text.unicode.stored_quote",
+        "observations.answers.read_answer",  # zlib takes 300 kB for a text of any size
+        "observations.prompts.observer_messages",
     ),
     4 * FACTOR,
 )

@@ -158,10 +158,14 @@ local function save(entry)
     if mode == 'turn' and old_state == '' then state = 't' end
     if string.sub(words, 1, 1) == 'q' then question = seq end
     said = old_said
+    local is_resaid = false
     if mode ~= 'heal' and not is_copy then
-      local old_words, old_weight, old_upto = string.match(old_said, '^(%w*)/(%d+)/(%d+)')
-      if old_words ~= words or (string.sub(old_said, -1) == '!' and mode ~= 'update') then
+      local old_words, old_upto, refused = string.match(old_said, '^(%w*)/%d+/(%d+)(!?)')
+      is_resaid = old_words ~= words or (refused ~= '' and mode ~= 'update')
+      if is_resaid then
         said = words .. '/' .. weight .. '/' .. (words ~= '' and old_words == '' and as_integer(upto + weight) or old_upto)
+      elseif words == '' then -- no words tell whether tool traffic was edited
+        said = '/' .. weight .. '/' .. old_upto .. refused
       end
     end
     if same then
@@ -176,7 +180,7 @@ local function save(entry)
       redis.call('HSET', KEYS[3], id,
         header(at, old_model, old_size, old_chunks, said, state) .. string.sub(old, rest))
     end
-    if said ~= old_said then
+    if is_resaid then
       remove_said(seq, old_said)
       if not is_superseded then add_said(seq, said) end
       for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE')) do
@@ -194,8 +198,8 @@ local function save(entry)
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
     stored_at = as_integer(last_at)
     inserted, count = inserted + 1, count + 1
-    upto = upto + weight
-    said = words == '' and '/0/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
+    if words ~= '' then upto = upto + weight end
+    said = words == '' and '/' .. weight .. '/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
     state = lineage or (source == 't' and question and question ~= seq and 't' .. question) or source
     redis.call('ZADD', KEYS[2], seq, id)

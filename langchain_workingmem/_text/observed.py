@@ -1,0 +1,70 @@
+"""Observations as lines of text, grouped by day: escaped, dated, without invisible characters."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, Protocol
+
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.unicode import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+SIGNS = {"high": "!", "normal": "-", "low": "~"}
+_MOST_LINES = 8192  # that are kept: several logs of 40,000 tokens
+
+
+class Observed(Protocol):
+    """What is rendered of an `Observation`, whose module is in a higher layer."""
+
+    @property
+    def text(self) -> str:
+        """One line."""
+
+    @property
+    def said_at(self) -> datetime:
+        """The time of its first source."""
+
+    @property
+    def priority(self) -> str:
+        """A key of SIGNS."""
+
+
+def to_minute(at: datetime) -> str:
+    """Write a time in UTC, as in `2026-11-20 17:47`."""
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(" ", "minutes")[:16]
+
+
+# Rendering a line takes 3 to 6 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot
+# confuse two logs, and it needs no care when an observation changes.
+@lru_cache(maxsize=_MOST_LINES)
+def _rendered(said_at: datetime, priority: str, text: str) -> tuple[str, str, int]:
+    """Return the day, the line and its tokens."""
+    day, time = to_minute(said_at).split(" ")
+    line = f"{SIGNS[priority]} {time} {escape(' '.join(visible(text).split()), quote=False)}"
+    return day, line, count_tokens(line) + 1
+
+
+def observed_text(observations: Iterable[Observed]) -> str:
+    """Render observations in the order given: a line for the day when it changes, and a line for each, with its time.
+
+    One more at the end changes nothing before it.
+    """
+    lines: list[str] = []
+    last = None
+    for one in observations:
+        day, line, _ = _rendered(one.said_at, one.priority, one.text)
+        if day != last:
+            lines.append(day)
+            last = day
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def tokens_of(observations: Iterable[Observed]) -> int:
+    """Estimate the tokens of observations in a prompt: the sum over their lines, without those of the days."""
+    return sum([_rendered(one.said_at, one.priority, one.text)[2] for one in observations])

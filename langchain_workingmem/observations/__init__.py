@@ -1,0 +1,1 @@
+"""Observations: a long conversation as a short, dated log with its sources."""

@@ -1,0 +1,315 @@
+"""Chat models that take too long, and plans that run in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from pydantic import ConfigDict, Field
+
+from langchain_workingmem import ModelError
+from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan
+from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.state import MemoryState
+from tests.helpers.types import Make
+
+QUESTION = [HumanMessage("hello")]
+LONG = 60  # seconds; a test that waits that long has failed
+WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+def no_client() -> Any:
+    raise AssertionError
+
+
+class Model(BaseChatModel):
+    """Answers what `does` returns; with `hangs` it answers when the test is over."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    does: Callable[[], str] = str
+    hangs: bool = False
+    gate: threading.Event = Field(default_factory=threading.Event, exclude=True)
+
+    @property
+    def _llm_type(self) -> str:
+        return "slow"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        if self.hangs:
+            self.gate.wait(LONG)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.does()))])
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.does()))])
+
+
+@pytest.fixture
+def hanging() -> Iterator[Model]:
+    model = Model(hangs=True)
+    yield model
+    model.gate.set()
+
+
+def asking(model: BaseChatModel, seconds: float | None) -> Plan[str]:
+    answer = yield Ask(model, QUESTION, seconds)
+    return str(answer.text)
+
+
+@pytest.fixture
+def run(face: str) -> Callable[[Plan[Any]], Any]:
+    """Run a plan by the face of the test."""
+    if face == "sync":
+        return Runner(no_client, Embedder(None, 0)).run
+    return lambda plan: asyncio.run(AsyncRunner(no_client, Embedder(None, 0)).run(plan))
+
+
+# ---------------------------------------------------------------------- models that take too long
+
+
+@pytest.mark.both_faces
+def test_a_model_that_does_not_answer_in_time_is_an_error(run: Callable[[Plan[Any]], Any], hanging: Model) -> None:
+    with pytest.raises(ModelError, match=r"did not answer within 0\.05 s") as caught:
+        run(asking(hanging, 0.05))
+    assert caught.value.remedy is not None
+    assert not hanging.gate.is_set()
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
+    run: Callable[[Plan[Any]], Any], seconds: float | None
+) -> None:
+    def fail() -> str:
+        msg = "the provider was slow"
+        raise TimeoutError(msg)
+
+    assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
+    with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
+        run(asking(Model(does=fail), seconds))
+
+
+class Started(BaseCallbackHandler):
+    """Notes the parents of the calls of chat models."""
+
+    def __init__(self) -> None:
+        self.parents: list[UUID | None] = []
+
+    def on_chat_model_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
+        self.parents.append(parent_run_id)
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_context_and_callbacks_of_the_caller_reach_the_model(seconds: float | None) -> None:
+    started = Started()
+    model = Model(does=WHO.get)
+
+    def call(_: Any) -> str:
+        WHO.set("ann")
+        return Runner(no_client, Embedder(None, 0)).run(asking(model, seconds))
+
+    async def acall(_: Any) -> str:
+        WHO.set("ann")
+        return await AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, seconds))
+
+    chain = RunnableLambda(call, acall)
+    assert chain.invoke(0, {"callbacks": [started]}) == "ann"
+    assert asyncio.run(chain.ainvoke(0, {"callbacks": [started]})) == "ann"
+    assert len(started.parents) == 2
+    assert None not in started.parents
+
+
+class Stubborn(Model):
+    """Answers although its call was cancelled."""
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return self._generate(messages)
+
+
+@pytest.mark.parametrize("model", [Model(hangs=True), Stubborn(does=lambda: "yes")])
+def test_a_task_that_is_cancelled_while_a_model_is_asked_stays_cancelled(model: Model) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, LONG)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+PROCESS = """
+import threading, time
+from langchain_workingmem import ModelError
+from langchain_workingmem._engine.effects import Ask, Later, Pause
+from langchain_workingmem._engine.embedder import Embedder
+from langchain_workingmem._engine.runners import Runner
+
+class Model:
+    def invoke(self, messages):
+        threading.Event().wait()
+
+def asking(seconds=None):
+    yield Ask(Model(), [], seconds)
+
+def short():
+    yield Pause(0.05)
+    print("done")
+
+def plan():
+    yield Later(asking(), slow=True)
+    yield Later(short())
+    yield from asking(0.01)
+
+try:
+    Runner(lambda: None, Embedder(None, 0)).run(plan())
+except ModelError:
+    print("late")
+"""
+
+
+def test_the_end_of_a_process_waits_for_short_plans_and_for_no_model() -> None:
+    ended = subprocess.run([sys.executable, "-c", PROCESS], capture_output=True, text=True, timeout=LONG, check=False)
+    assert (sorted(ended.stdout.split()), ended.stderr, ended.returncode) == (["done", "late"], "", 0)
+
+
+# ---------------------------------------------------------------------- the background
+
+
+def noting(log: list[str], *notes: str, then: Plan[None] | None = None, slow: bool = False) -> Plan[None]:
+    for note in notes:
+        yield Pause(0.001)
+        log.append(note)
+    if then is not None:
+        yield Later(then, slow)
+
+
+def starting(*plans: Plan[None], slow: bool) -> Plan[None]:
+    for plan in plans:
+        yield Later(plan, slow)
+
+
+def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) -> None:
+    runner = Runner(no_client, Embedder(None, 0))
+    ran = threading.Event()
+    answers: list[str] = []
+
+    def ask() -> Plan[None]:
+        answers.append((yield Ask(hanging, QUESTION)).text)
+
+    def short() -> Plan[None]:
+        yield Pause(0)
+        ran.set()
+
+    runner.run(starting(*(ask() for _ in range(10)), slow=True))
+    runner.run(starting(short(), slow=False))
+    assert ran.wait(LONG)
+    assert answers == []
+    assert sum(thread.name == "workingmem-slow" for thread in threading.enumerate()) < 10
+    hanging.gate.set()
+    runner.close()
+    assert len(answers) == 10  # those that waited for a thread, too
+    assert all(thread.name != "workingmem-slow" for thread in threading.enumerate())
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("slow", [False, True])
+def test_close_waits_for_background_plans_and_for_those_that_they_start(
+    make_memory: Make, slow: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = make_memory()
+    for _ in range(2):  # a memory that was closed can be used again
+        log: list[str] = []
+        last = noting(log, "third")
+        memory.core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
+        memory.close()
+        assert log == ["first", "second", "third"]
+    assert not caplog.records
+
+
+@pytest.mark.both_faces
+def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make, hanging: Model) -> None:
+    def failing(log: list[str]) -> Plan[None]:
+        try:
+            yield from asking(hanging, 0.05)
+        except ModelError as error:
+            log.append(str(error))
+
+    memory, log = make_memory(), cast("list[str]", [])
+    memory.core.run(starting(failing(log), slow=True))
+    memory.close()
+    assert len(log) == 1
+    assert not hanging.gate.is_set()
+
+
+@pytest.mark.both_faces
+def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
+    make_memory: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing() -> Plan[None]:
+        yield Pause(0)
+        raise LookupError
+
+    memory, log = make_memory(), cast("list[str]", [])
+    with caplog.at_level(logging.ERROR):
+        memory.core.run(starting(failing(), noting(log, "next"), slow=True))
+        memory.close()
+    assert [record.message for record in caplog.records] == ["a background plan has failed"]
+    assert log == ["next"]
+
+
+def until_closing(state: MemoryState, seen: list[bool]) -> Plan[None]:
+    for _ in range(10_000):
+        seen.append(state.closing)
+        if state.closing:
+            return
+        yield Pause(0.001)
+
+
+def beginning(plan: Plan[None], seen: list[bool]) -> Plan[None]:
+    yield Later(plan, slow=True)
+    while not seen:
+        yield Pause(0.001)
+
+
+@pytest.mark.both_faces
+def test_a_plan_in_the_background_learns_that_its_memory_is_being_closed(make_memory: Make) -> None:
+    memory = make_memory()
+    state = memory.core.state
+    for _ in range(2):  # a memory that was closed can be used again
+        seen: list[bool] = []
+        memory.core.run(beginning(until_closing(state, seen), seen))
+        memory.close()
+        assert (seen[0], seen[-1]) == (False, True)
+        assert not state.closing
+
+
+def test_a_memory_is_being_closed_until_the_last_of_several_calls_returns() -> None:
+    state = MemoryState(keys=Keys())
+    first, second = state.while_closing(), state.while_closing()
+    first.__enter__()
+    with second:
+        assert state.closing
+    assert state.closing
+    first.__exit__(None, None, None)
+    assert not state.closing

@@ -1,0 +1,133 @@
+"""How many tokens a message is estimated to have, which its header holds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from langchain_workingmem import Memory
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.history.operations import refuse_messages
+from tests.helpers.types import Make
+
+TURN: Any = {"thread_id": "t", "resource_id": "u"}
+CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}
+KINDS = ("text", "image", "tool_use")
+
+
+def ask() -> BaseMessage:
+    return AIMessage("", id="ask", tool_calls=[CALL])
+
+
+def result(text: str = "sunny") -> BaseMessage:
+    return ToolMessage(text, id="result", tool_call_id="call1", name="weather")
+
+
+def turn() -> list[BaseMessage]:
+    return [HumanMessage("how is it?", id="q"), ask(), result(), AIMessage("it is sunny", id="a")]
+
+
+def headers(raw: redis.Redis, prefix: str, thread_id: str = "t") -> dict[str, str]:
+    """Return the part `said` of each header, by id."""
+    stored: Any = raw.hgetall(f"{prefix}:messages:{{{thread_id}}}")
+    found = {id: re.search(rb'"said":"([^"]*)"', value) for id, value in stored.items()}
+    return {id.decode(): match[1].decode() for id, match in found.items() if match}
+
+
+def counted(raw: redis.Redis, prefix: str, thread_id: str = "t") -> list[str]:
+    """Return what the history counts, in order."""
+    members: Any = raw.zrange(f"{prefix}:said:{{{thread_id}}}", 0, -1)
+    return [member.decode().split("/", 1)[1] for member in members]
+
+
+@given(
+    content=st.one_of(
+        st.text(),
+        st.lists(st.one_of(st.text(), st.fixed_dictionaries({"type": st.sampled_from(KINDS), "text": st.text()}))),
+    ),
+    name=st.one_of(st.none(), st.text()),
+    args=st.lists(st.dictionaries(st.text(), st.text())),
+)
+def test_a_weight_is_what_langchain_estimates(content: Any, name: str | None, args: list[dict[str, Any]]) -> None:
+    calls = [{"name": "tool", "args": each, "id": f"call{at}"} for at, each in enumerate(args)]
+    for message in (
+        HumanMessage(content, name=name),
+        AIMessage(content, name=name, tool_calls=calls),
+        ToolMessage(content, name=name, tool_call_id="call0"),
+        FunctionMessage(name=name or "f", content=content),
+        ChatMessage(content=content, role="critic", name=name),
+    ):
+        assert weight_of([message, message]) == count_tokens_approximately([message, message])
+
+
+@pytest.mark.parametrize("save", ["append", "save_turn"])
+def test_tool_traffic_has_a_weight_and_is_not_counted_as_said(
+    plain: Memory, raw: redis.Redis, prefix: str, save: str
+) -> None:
+    (plain.history.append if save == "append" else plain.save_turn)(turn(), **TURN)
+    said = headers(raw, prefix)
+    question, call, answered, answer = (weight_of([message]) for message in turn())
+    assert said["ask"] == f"/{call}/0"
+    assert said["result"] == f"/{answered}/0"
+    assert call > 40  # with its arguments
+    assert counted(raw, prefix) == [f"{question}/{question}", f"{answer}/{question + answer}"]
+
+
+def test_edited_tool_traffic_is_weighed_again_and_nothing_else_changes(
+    plain: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    plain.save_turn(turn(), **TURN)
+    before, sums = headers(raw, prefix), counted(raw, prefix)
+    longer = result("sunny, later rain " * 20)
+    plain.history.update([longer], thread_id="t")
+    assert headers(raw, prefix) == before | {"result": f"/{weight_of([longer])}/0"}
+    plain.save_turn(turn(), **TURN)
+    assert headers(raw, prefix) == before
+    assert counted(raw, prefix) == sums
+
+
+def test_refused_tool_traffic_stays_refused_when_an_edit_changes_its_weight(
+    plain: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    plain.save_turn(turn(), **TURN)
+    plain.core.run(refuse_messages(plain.core.state, "t", "u", ["result"]))
+    longer = result("sunny, later rain " * 20)
+    plain.history.update([longer], thread_id="t")
+    assert headers(raw, prefix)["result"] == f"/{weight_of([longer])}/0!"
+    assert raw.hget(f"{prefix}:thread:{{t}}", "refused") == b"1"
+
+
+def test_an_answer_that_becomes_a_tool_call_is_no_longer_counted(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.save_turn(turn(), **TURN)
+    sums = counted(raw, prefix)
+    plain.history.update([AIMessage("", id="a", tool_calls=[CALL])], thread_id="t")
+    assert headers(raw, prefix)["a"].startswith(f"/{weight_of([ask()])}/")
+    assert counted(raw, prefix) == sums[:1]
+    plain.history.append([HumanMessage("and now?", id="q2")], **TURN)
+    first, second = weight_of(turn()[:1]), weight_of([HumanMessage("and now?")])
+    assert counted(raw, prefix)[-1] == f"{second}/{first + second}"
+
+
+def test_copies_of_tool_traffic_keep_its_weight(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    memory.save_turn(turn(), **TURN)
+    weight = headers(raw, prefix)["result"]
+    memory.threads.clone("t", new_thread_id="copy")
+    other = make_memory(key_prefix=f"{prefix}x")
+    other.import_resource(list(memory.export_resource("u")))
+    for found in (headers(raw, prefix, "copy"), headers(raw, f"{prefix}x")):
+        assert weight in found.values()
+    assert counted(raw, prefix, "copy") == counted(raw, f"{prefix}x") == counted(raw, prefix)
+
+
+def test_a_tool_result_with_a_block_whose_text_is_missing_is_saved(plain: Memory) -> None:
+    odd = ToolMessage([{"type": "text", "text": None}, "sunny"], id="odd", tool_call_id="call1")
+    plain.save_turn([HumanMessage("how is it?", id="q"), ask(), odd, AIMessage("sunny", id="a")], **TURN)
+    assert [message.id for message in plain.history.messages("t")] == ["q", "ask", "odd", "a"]
