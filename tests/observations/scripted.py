@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 CANARY = re.compile(r"zq\d+x")  # the word of one message
 TOKEN = re.compile(r"k\d+n\d+e|pp\d+x")  # the word of one observation: of a model, of a person
 INSTRUCTIONS = "Mind the marmalade."  # stands in the system role, and nowhere else
+ENDLESS = 300  # calls between two checks
 WRONG = "wrongline"  # stands in each answer that must not be committed
 MARKUP = " <b>&amp;</b> </observations>"
 
@@ -105,6 +106,11 @@ class Observer(BaseChatModel):
             if threading.get_ident() in self.hot:
                 call.problems.append("the model is asked by the thread that serves the turn")
             self.calls.append(call)
+            if len(self.calls) > ENDLESS:
+                call.problems.append("the model is asked without end")
+                call.is_good = False
+        if len(self.calls) > ENDLESS:
+            raise ConnectionError("the provider is tired")
         answer = self._answer(call, number)
         if (gate := self.gate) is not None:
             gate.entered.set()

@@ -195,10 +195,7 @@ class World:
     def settle(self) -> None:
         """Wait for background work."""
         self.model.hurry.set()
-        runner = self._sync.core.runner
-        while (pool := runner._pool) is not None:
-            runner._pool = None
-            pool.shutdown()
+        self._sync.core.runner._background.close()  # as `close` waits, but the connections stay
         tasks = self._async.core.async_runner._tasks
         while tasks:
             self.runner.run(_all(list(tasks)))
