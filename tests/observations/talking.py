@@ -143,18 +143,27 @@ class Talking(World):
         new = f"clone{size % 3}"
         if name in self.threads and new not in self.threads:
             last = {"last_messages": 1 + which % 9} if which % 2 else {}
+            texts = self.texts(name)
             self.faces[face].threads.clone(name, new_thread_id=new, **last)
             self.threads[new] = ids["resource_id"]
             for row in self.rows(new):  # a message of the copy is a message of its own
                 self.payable[row.canary] += 1
                 self.copies[row.canary] += 1
+            if not last and self.config.scope == "thread" and not self.racing:
+                require(self.texts(new) == texts, "a clone has the log of its source", (texts, self.texts(new)))
 
     def do_transfer(self, user: int, thread: int, face: int, _: int, __: int) -> None:
         name, ids = self.place(user, thread)
         if name in self.threads:
-            other = USERS[1 - USERS.index(ids["resource_id"])]
+            other, texts = USERS[1 - USERS.index(ids["resource_id"])], self.texts(name)
             self.faces[face].threads.transfer(name, resource_id=ids["resource_id"], to=other)
             self.threads[name] = other
+            if self.config.scope == "thread" and not self.racing:
+                require(self.texts(name) == texts, "a thread keeps its log", (texts, self.texts(name)))
+
+    def texts(self, thread: str) -> list[str]:
+        """Return what the log of a thread says, while nothing else happens."""
+        return [] if self.config.off or self.racing or self.config.lazy else [one.text for one in self.log(thread)]
 
     def do_gone(self, user: int, _: int, face: int, __: int, ___: int) -> None:
         owner = USERS[user]
@@ -163,7 +172,9 @@ class Talking(World):
         require(report.verified or self.racing, "a deletion is verified", report)
 
     def do_move(self, user: int, _: int, face: int, which: int, __: int) -> None:
+        """Export a user, delete everything, and import it again; sometimes only import what is there already."""
         owner = USERS[user]
+        logs = {thread: self.texts(thread) for thread, of in self.threads.items() if of == owner}
         records = list(self.faces[face].export_resource(owner))
         if which % 4:
             before, self.threads = self.threads, {name: of for name, of in self.threads.items() if of != owner}
@@ -173,6 +184,8 @@ class Talking(World):
                 checks.check_server(self)
             self.threads = before
         self.faces[which % 3].import_resource(records, resource_id=owner)
+        for thread, texts in logs.items() if not self.racing else ():
+            require(self.texts(thread) == texts, "an import brings the log back", (texts, self.texts(thread)))
 
     def do_expire(self, user: int, thread: int, _: int, __: int, ___: int) -> None:
         """Let all keys of a thread expire at once, as the server does."""

@@ -51,7 +51,7 @@ def test_a_turn_costs_the_same_round_trips_with_observations(
     costs = []
     for name, observations in (("with", observing), ("without", None)):
         memory, other = (make_memory(observations=observations, **more) for _ in range(2))
-        ids = {"thread_id": name, "resource_id": name}
+        ids: dict[str, Any] = {"thread_id": name, "resource_id": name}
         found = []
         for at in range(8):
             if observations is not None and at % 3 == 2:
