@@ -140,11 +140,29 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 
 
 class RevisionNotFoundError(WorkingMemError, LookupError):
-    """This revision of working memory is no longer kept, or never existed."""
+    """This revision of working memory, or of a log of observations, is no longer kept, or never existed."""
 
-    def __init__(self, revision: int) -> None:
-        super().__init__(f"revision {revision} is not kept", remedy="working_memory.revisions() lists those that are")
+    def __init__(self, revision: int, listing: str = "working_memory.revisions()") -> None:
+        super().__init__(f"revision {revision} is not kept", remedy=f"{listing} lists those that are")
         self.revision = revision
+
+
+class ObservationNotFoundError(WorkingMemError, LookupError):
+    """The log holds no observation with this id."""
+
+    def __init__(self, observation_id: str) -> None:
+        super().__init__(f"no observation {observation_id!r}", remedy="observations.get() lists the ids")
+        self.observation_id = observation_id
+
+
+class ObservationConflictError(WorkingMemError, RuntimeError):
+    """Others changed the log each time before this change could be written; it was not written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the log was changed by others each time",
+            remedy="read it again with observations.get(), and repeat the change",
+        )
 
 
 class ModelError(WorkingMemError, RuntimeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
@@ -17,10 +18,12 @@ from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.history import History
+from langchain_workingmem.observations import Observations
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
     HistoryOptions,
+    ObservationOptions,
     OnError,
     RecallOptions,
     TitleOptions,
@@ -58,6 +61,7 @@ class MemoryArguments(TypedDict, total=False):
     recall: RecallOptions | Literal[False] | None
     working_memory: WorkingMemoryOptions | None
     title: TitleOptions | None
+    observations: ObservationOptions | None
     key_prefix: str
     ttl: timedelta | None
     create_index: bool
@@ -66,10 +70,14 @@ class MemoryArguments(TypedDict, total=False):
     connect_timeout: timedelta
 
 
+def _chat_model(model: Any) -> Any:
+    return chat_model_by_name(model) if isinstance(model, str) else model
+
+
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `users`. Every method that does I/O has an async twin with the prefix
+    Parts: `threads`, `history`, `recall`, `working_memory`, `observations`, `users`. Every method that does I/O has an async twin with the prefix
     `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:
@@ -84,6 +92,8 @@ class Memory(Faces, SetUpOnEntry):
             False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
+        observations: A short, dated log, which a model writes in the background, stands for the older messages of a conversation;
+            None: off. Then `last_messages` does not cut the history any more.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
@@ -108,6 +118,7 @@ class Memory(Faces, SetUpOnEntry):
         recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
+        observations: ObservationOptions | None = None,
         key_prefix: str = "wm",
         ttl: timedelta | None = None,
         create_index: bool = True,
@@ -128,6 +139,7 @@ class Memory(Faces, SetUpOnEntry):
             (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
+            (observations, ObservationOptions, "observations"),
         ):
             if given is not None:
                 check_type(given, kind, name)
@@ -137,8 +149,11 @@ class Memory(Faces, SetUpOnEntry):
         model = embedding_model(embeddings) if recalling is not None else None
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
-        if title and isinstance(title.model, str):
-            title = replace(title, model=chat_model_by_name(title.model))
+        if title:
+            title = replace(title, model=_chat_model(title.model))
+        if observations:
+            models = {name: _chat_model(getattr(observations, name)) for name in ("model", "reflector")}
+            observations = replace(observations, **models)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         self.history_options = history or HistoryOptions()
@@ -147,9 +162,11 @@ class Memory(Faces, SetUpOnEntry):
             recall=recalling,
             working_memory=working_memory,
             title=title,
+            observations=observations,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
+            lease_tokens=map("{}-{}".format, repeat(uuid4().hex), count()),
         )
         self.core = core = Core(
             state=state,
@@ -164,6 +181,7 @@ class Memory(Faces, SetUpOnEntry):
         self.history = History(core)
         self.recall = Recall(core)
         self.working_memory = WorkingMemory(core)
+        self.observations = Observations(core)
         self.users = Users(core)
         self.turn = Turn(core, self.history_options)
 

@@ -12,6 +12,7 @@ from langchain_workingmem._redis.scripts import CREATE, DELETE
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep, sweep_left
 from langchain_workingmem.errors import (
     MessageNotFoundError,
+    OptionError,
     RedisReplyError,
     ResourceDeletedError,
     ThreadExistsError,
@@ -38,25 +39,28 @@ def guarded_write(
     message_ids: Mapping[str, str] | None = None,
     *,
     at_most_once: bool = False,
+    beside: Sequence[Command] = (),
 ) -> Plan[Any]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
     If there is one, `undo` (of reply and owner) removes what the call may have written, and `ResourceDeletedError` is
     raised. The tombstone is in another slot, so it is read after the write: the deletion finds what was written before
     the tombstone, and a later write sees the tombstone. A call without an owner changes only what the deletion finds.
+    The replies to commands `beside` the call are added to its reply.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_resource(owner)[0]) for owner in known]
-    reply, *tombstones = yield from run_script(
+    reply, *others = yield from run_script(
         thread_id,
         known[0] if known else None,
         call,
+        *beside,
         *checks,
         message_ids=message_ids,
         at_most_once=at_most_once,
         in_order=True,
     )
-    for owner, tombstone in zip(known, tombstones, strict=True):
+    for owner, tombstone in zip(known, others[len(beside) :], strict=True):
         if tombstone is not None:
             if undo is not None:
                 with suppress(ThreadOwnershipError):  # it has another owner by now
@@ -64,7 +68,7 @@ def guarded_write(
                 yield from sweep(state, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
             raise ResourceDeletedError(owner)
-    return reply
+    return [*reply, *others[: len(beside)]] if beside else reply
 
 
 def run_script(
@@ -96,6 +100,12 @@ def script_error(
             return ThreadExistsError(thread_id)
         case "WMDELETED":
             return ResourceDeletedError(resource_id or "")
+        case "WMSCOPE":
+            other = "resource" if str(error).endswith("r") else "thread"
+            return OptionError(
+                f"the observations of thread {thread_id!r} have the scope {other!r}",
+                remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
+            )
         case "WMNOTHREAD":
             return ThreadNotFoundError(thread_id)
         case "WMNOMESSAGE":

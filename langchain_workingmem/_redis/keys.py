@@ -69,6 +69,7 @@ class ThreadKeys(NamedTuple):
     superseded: str  # ZSET: message id -> sequence number, of the other branches
     aliases: str  # ZSET: another id of a message -> its sequence number
     trash: str  # HASH: deleted messages that still have vectors; its parts are stored under this key and a suffix
+    observations: str  # HASH: what observations cover of the thread; in scope "thread" also its log
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
 
@@ -113,6 +114,7 @@ class Keys:
             superseded=f"{prefix}:superseded:{tag}",
             aliases=f"{prefix}:aliases:{tag}",
             trash=f"{prefix}:trash:{tag}",
+            observations=f"{prefix}:observations:t:{tag}",
             memory=f"{prefix}:memory:t:{tag}",
             revisions=f"{prefix}:revisions:t:{tag}",
         )
@@ -121,6 +123,11 @@ class Keys:
         """Name the keys of a resource: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
         tag = f"{{{encode(resource_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
+
+    def log_of_resource(self, resource_id: str) -> tuple[str, str]:
+        """Name the tombstone (STRING) of a resource, and the log of its observations (HASH)."""
+        tag = f"{{{encode(resource_id)}}}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:observations:r:{tag}"
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""

@@ -32,8 +32,11 @@ def _size(argument: Argument) -> int:
 
 # The parts before a script. Redis runs all of them each time, so a script has only those that it needs.
 _COMMON = ("header", "prelude")
-BRANCHES = (*_COMMON, "said")
-_TRASH = (*BRANCHES, "trash")
+_READS_LOG = ("observations/ranges", "observations/view")
+VIEW = ("header", *_READS_LOG)
+COVERAGE = (*_COMMON, *_READS_LOG, "observations/log", "observations/coverage")
+BRANCHES = (*COVERAGE, "said")
+_SWEEP = (*_COMMON, "said", "trash")
 
 
 def _source(name: str) -> str:
@@ -78,5 +81,5 @@ def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
 
 
 CREATE = Script("create_thread")
-DELETE = Script("delete", *_TRASH)
-SWEEP = Script("sweep", *_TRASH)
+DELETE = Script("delete", *BRANCHES, "trash")
+SWEEP = Script("sweep", *_SWEEP)

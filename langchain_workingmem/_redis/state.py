@@ -29,9 +29,17 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
-    from langchain_workingmem.options import IndexOptions, NumberType, RecallOptions, TitleOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import (
+        IndexOptions,
+        NumberType,
+        ObservationOptions,
+        RecallOptions,
+        TitleOptions,
+        WorkingMemoryOptions,
+    )
 
 _RESOURCES = 10_000  # whose authors are remembered
+_LOGS = 200  # of observations: one of 40,000 tokens takes about a megabyte
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8
@@ -48,6 +56,7 @@ class MemoryState(ShownToModel):
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
+    observations: ObservationOptions | None = None
     model: str = ""  # the embedding model by name
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     create: bool = True  # False: never create an index
@@ -59,6 +68,11 @@ class MemoryState(ShownToModel):
     titling: set[str] = field(default_factory=set)  # threads whose titles are being made
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
+    observing: set[str] = field(default_factory=set)  # logs whose observer runs in the background of this process
+    logs: Recent[str, Any] = field(
+        default_factory=lambda: Recent(_LOGS)
+    )  # of observations, as they were read last, by key
+    lease_tokens: Iterator[str] = field(default_factory=lambda: iter(()))  # one for each run of an observer
     title_warning_logged: bool = False  # the warning that no model can make titles was logged
     # of each resource, from the messages that searches have returned
     authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))

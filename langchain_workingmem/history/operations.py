@@ -29,6 +29,7 @@ from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
+from langchain_workingmem.observations import forgetting, observe_later, publish, waiting_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -145,7 +146,9 @@ def write_messages(
             digest = state.index_digest(found.shape[1])
         except NO_VECTORS as error:
             failure, digest = error, ""
+    watched = state.observations if state.observations and state.observations.background else None
     arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
+    arguments += ["t", watched.message_tokens] if watched and watched.scope == "thread" else ["", ""]
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
     waiting = iter(vectors)
     for draft in drafts:
@@ -159,12 +162,19 @@ def write_messages(
 
     appending = mode in {"append", "turn"}
     call = WRITE.call(keys.all, *arguments)
-    _, count, titled, _, stored, revived, left = yield from guarded_write(
-        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids
+    counting = (
+        waiting_commands(state, thread_id, resource_id, sum(draft.weight for draft in drafts)) if appending else []
+    )
+    _, count, titled, _, stored, revived, left, due, unpublished, *waiting = yield from guarded_write(
+        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=counting
     )
     if appending:
         yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
     yield from continue_sweep(state, thread_id, left)
+    if unpublished:
+        yield from publish(state, thread_id)
+    if due or any(waiting):
+        yield from observe_later(state, thread_id, resource_id)
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -235,7 +245,11 @@ def truncate(state: MemoryState, thread_id: str, resource_id: str | None, after:
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
     ids = {"after": after}
-    ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
+    ((count, left, unpublished),) = yield from run_script(
+        thread_id, resource_id, call, message_ids=ids, at_most_once=True
+    )
+    if unpublished:
+        yield from publish(state, thread_id)
     if left:
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
         yield from sweep_now(state, thread_id, "the thread is truncated", remedy)
@@ -248,7 +262,8 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Seq
     known = [ids] if isinstance(ids, str) else ids or ()
     what = ["all" if ids is None else "messages", *(check_id(id, "message id") for id in known)]
     call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, *what)
-    ((deleted, *_, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+    deleting = partial(run_script, thread_id, resource_id, call, at_most_once=True)
+    ((deleted, *_, left),) = yield from forgetting(state, thread_id, None if ids is None else known, deleting)
     if left:
         remedy = "call history.clear() or history.delete() again"
         yield from sweep_now(state, thread_id, "the messages are deleted", remedy)

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._text.chunks import count_tokens, excerpt
 from langchain_workingmem._text.rendering import unescape
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-Priority: TypeAlias = Literal["high", "normal", "low"]
+    from langchain_workingmem.models import Priority
 
 
 class Line(NamedTuple):

@@ -11,12 +11,14 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import with_memory, without_memory
+from langchain_workingmem._text.copies import from_memory, with_memory, without_memory
 from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
+from langchain_workingmem.observations import log_block
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
     in_order,
@@ -98,6 +100,8 @@ class Turn:
                 state.recalling  # noqa: B018 - raises where recall is off
                 raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
         history = self.history
+        if state.observations is not None and history.last_messages:  # what is not observed is shown
+            history = replace(history, last_messages=None)
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
@@ -126,14 +130,23 @@ class Turn:
         rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
         given = {message.id for message in rest if message.id}
         present = turn_of(rest)
+        earlier = rest[: len(rest) - len(present)]
+        if (view := gathered.view) is not None:
+            covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
+            earlier = [one for one in earlier if id(one) not in covered]
+            present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
         past = [message for message in gathered.stored if message.id not in given]
-        merged = in_order(past, gathered.seqs, rest[: len(rest) - len(present)])
+        merged = in_order(past, gathered.seqs, earlier)
         kept, omitted = fit(merged, present, gathered.uptos, self.history, gathered.cut)
         own = {id(message) for message in rest}
 
+        log = None if view is None else log_block(view.observations, name)
+
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
-            return for_model and not any(
-                isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
+            return (
+                for_model
+                and not log
+                and not any(isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group)
             )
 
         shown = provider_valid([*kept, *present], is_earlier_answer)
@@ -152,10 +165,32 @@ class Turn:
             blocks["system"] = [*blocks["question"], *blocks["system"]]
         elif blocks["question"]:
             shown[asked] = with_memory(shown[asked], blocks["question"])
+        if log is not None:
+            self._show(log, shown, blocks["system"])
         messages, system = [*prompts, *shown], blocks["system"]
         return MemoryContext(
-            messages=messages, system=system, recalled=recalled, working_memory=current, omitted=omitted
+            messages=messages,
+            system=system,
+            recalled=recalled,
+            working_memory=current,
+            omitted=omitted,
+            observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
+
+    def _show(self, log: str, shown: list[BaseMessage], system: list[str]) -> None:
+        """Put the log in front of the first message that is shown, in a copy, or of all blocks after the system prompt.
+
+        Where that message is not the user's, the log is a message of its own: then the conversation begins with the user.
+        """
+        state = self.core.state
+        others = {one.placement for one in (state.recall, state.working_memory) if one is not None}
+        placement = state.observations and state.observations.placement
+        if shown and not is_users(shown[0]):
+            shown.insert(0, from_memory(HumanMessage(log)))
+        elif not shown or placement == "system" or (placement is None and others == {"system"}):
+            system.insert(0, log)
+        else:
+            shown[0] = with_memory(shown[0], [log])
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str

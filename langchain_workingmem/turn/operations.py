@@ -12,7 +12,7 @@ from langchain_workingmem._engine.effects import compute, traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.scripts import VIEW, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.said import words_of
@@ -20,6 +20,15 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
+from langchain_workingmem.observations import (
+    NO_LOG,
+    View,
+    contains,
+    covered_of,
+    read_view,
+    view_arguments,
+    view_commands,
+)
 from langchain_workingmem.recall import fetch_hits, find_candidates
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-TURN = Script("turn/turn", "header", "history/branch")
+TURN = Script("turn/turn", *VIEW, "history/branch")
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
@@ -56,6 +65,8 @@ class Gathered:
     left_seqs: frozenset[int] = frozenset()  # of messages that the caller's list has left behind
     end: float = inf  # sequence number of the question, where it is stored: later messages are not its history
     working_memory: WorkingMemoryState | None = None
+    observed: list[Any] = field(default_factory=list)  # replies about observations, until `view` is read from them
+    view: View | None = None  # what the turn is shown of observations; None: they are off
 
     def output(self) -> dict[str, Any]:
         """Return the output of the run that callbacks and LangSmith see."""
@@ -85,37 +96,61 @@ def gather(
     entries = [without_memory(message) for message in new if is_storable(message)]
     is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised)]
+    arguments += view_arguments(state, thread_id, resource_id)
     for entry in entries:
         arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words_of(entry)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    calls = [TURN.call(keys.all, *arguments), *(read_commands(scope_key) if scope_key else ())]
+    log_calls = view_commands(state, thread_id, resource_id)
+    calls = [TURN.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
 
     def read(replies: list[Any]) -> Gathered:
         reply, *rest = replies
+        rest, logs = rest[len(log_calls) :], rest[: len(log_calls)]
         found = _gathered(reply, entries, kind, thread_id)
         given = {message.id for message in new} - found.branch.hidden
         stored = [message for message in found.stored if message.id not in given]
         if history.exclude_tools or history.roles:
             stored = history_slice(stored, history, new)
-        return replace(found, stored=stored, working_memory=read_state(state, scope_key, rest) if scope_key else None)
+        current = read_state(state, scope_key, rest) if scope_key else None
+        return replace(found, stored=stored, working_memory=current, observed=[reply[12], *logs])
 
     if query is not None and query.text.strip():
         last = history.last_messages
-        if last is None and history.max_tokens is None:  # the history shows all of this thread
+        if (
+            last is None and history.max_tokens is None and state.observations is None
+        ):  # the history shows all of this thread
             query = query.without([thread_id])
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
         plan = _recall(state, query, calls, read, spare, on_error)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
-            return (yield from plan)
+            return (yield from _with_view(state, (yield from plan), resource_id, calls, read))
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
-    return (yield from compute(partial(read, replies), _size(replies[0])))
+    found = yield from compute(partial(read, replies), _size(replies[0]))
+    return (yield from _with_view(state, found, resource_id, calls, read))
+
+
+def _with_view(
+    state: MemoryState,
+    gathered: Gathered,
+    resource_id: str,
+    calls: Sequence[Command],
+    read: Callable[[list[Any]], Gathered],
+) -> Plan[Gathered]:
+    """Add what the turn is shown of the log. One round trip more where the log of a resource changes meanwhile."""
+    thread_id = gathered.thread_id
+    view = yield from read_view(state, thread_id, resource_id, gathered.observed)
+    if view is not None and view.is_stale:
+        fresh = read((yield from run_script(thread_id, resource_id, *calls)))
+        view = yield from read_view(state, thread_id, resource_id, fresh.observed)
+        gathered = replace(fresh, recalled=gathered.recalled)
+    return replace(gathered, view=view, observed=[])
 
 
 def _recall(
@@ -137,7 +172,8 @@ def _recall(
         raise script_error(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
-    known = {*gathered.seqs.values(), *gathered.left_seqs}
+    covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
+    known = {*(seq for seq in gathered.seqs.values() if not contains(covered, seq)), *gathered.left_seqs}
 
     def is_fresh(seq: int) -> bool:
         return seq not in known and seq < gathered.end
@@ -155,7 +191,7 @@ def read_history(
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
+    call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0, *NO_LOG)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     found = _gathered(reply, [], "part", thread_id)
     return fit(history_slice(found.stored, history), (), found.uptos, history, found.cut)[0]
@@ -182,7 +218,7 @@ def _size(reply: list[Any]) -> int:
 
 def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thread_id: str) -> Gathered:
     """Read the reply of `turn.lua` about the entries, the messages that were compared with the thread."""
-    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history = reply
+    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _ = reply
     rows = read_rows(history, thread_id)
     ids = [message.id or "" for message in entries]
     names = {id: name.decode() for id, name in zip(ids, stored, strict=True) if name}

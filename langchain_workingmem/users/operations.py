@@ -92,7 +92,7 @@ def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], co
     if not ids:
         return
     most = max(1, SWEEP_SIZE // len(ids))
-    calls = [DELETE.call(state.keys.of(id).all, encode(resource_id), most, "thread") for id in ids]
+    calls = [DELETE.call(state.keys.of(id).all, encode(resource_id), most, "user") for id in ids]
     unfinished, refused = [], None
     for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
         if isinstance(reply, RedisReplyError):
@@ -112,9 +112,10 @@ def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], co
 
 
 def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
-    """Delete the working memory of the resource. One round trip."""
+    """Delete working memory and observations of the resource. One round trip."""
     _, memory, revisions = state.keys.of_resource(resource_id)
-    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions)]
+    _, log = state.keys.log_of_resource(resource_id)
+    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions, log)]
     found, entries, _ = yield from send(*commands, in_order=True)
     counts.update(working_memories=found, revisions=entries)
 
@@ -133,7 +134,7 @@ def _delete_found(state: MemoryState, resource_id: str, paths: Sequence[Namespac
     Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
     """
     keys, owner = state.keys, encode(resource_id).encode()
-    own = {key.encode() for key in keys.of_resource(resource_id)[1:]}
+    own = {key.encode() for key in (*keys.of_resource(resource_id)[1:], keys.log_of_resource(resource_id)[1])}
     thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
     found = 0
     step: Scan | None = Scan(f"{keys.prefix}:*:{{*")

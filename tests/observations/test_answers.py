@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.observations.answers import BadAnswer, Line, Priority, read_answer
+from langchain_workingmem.models import Priority
+from langchain_workingmem.observations.answers import BadAnswer, Line, read_answer
 from tests.helpers.examples import examples
 
 TEA = "The user drinks tea."

@@ -1,9 +1,10 @@
 -- Deletes messages or a thread; later slices delete the vectors that are too many for this one.
--- ARGV  resource or '', number of vectors at most, what ('messages', 'all' messages, 'thread' or 'undo'), for undo the
+-- ARGV  resource or '', number of vectors at most, what ('messages', 'all' messages, 'thread', 'user' or 'undo'), for undo the
 --       `updated_at` that the write has left, message ids
+-- 'user' deletes a thread of a resource that is being deleted with all of its data.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories and of their revisions,
---       what `renew_ttl` returns; WMOWNER
+--       what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
@@ -15,19 +16,27 @@ if what == 'undo' then
   first = 5
 end
 if what ~= 'messages' then
+  if (what == 'all' or what == 'thread') and is_observed() then return redis.error_reply('WMOBSERVED') end
+  if what == 'user' then what = 'thread' end
   local deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[7])
-  local memories, revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
+  local memories, revisions = redis.call('EXISTS', KEYS[11]), redis.call('XLEN', KEYS[12])
   trash_all_messages()
+  redis.call('UNLINK', KEYS[10])
   if what == 'thread' then
-    redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
+    redis.call('UNLINK', KEYS[1], KEYS[11], KEYS[12])
     return {deleted, empty_trash(within_budget), memories, revisions, redis.call('EXISTS', KEYS[9])}
   end
   if deleted == 0 then return {0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
-  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from')
+  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending')
   redis.call('HSET', KEYS[1], 'count', 0, 'updated_at', as_integer(now()), 'trash', 1)
   return {deleted, empty_trash(within_budget), 0, 0, renew_ttl()}
 end
 
+local seqs = {}
+for at = first, #ARGV do
+  seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at]) or nil
+end
+if ARGV[3] == 'messages' and is_observed(seqs) then return redis.error_reply('WMOBSERVED') end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -64,6 +73,8 @@ for at = first, #ARGV do
   end
 end
 if deleted == 0 then return {0, 0, 0, 0, 0} end
+reopen(seqs)
+redis.call('HDEL', KEYS[1], 'pending')
 if number then
   register_trash(number)
   redis.call('HSET', KEYS[1], 'trash', 1)

@@ -1,13 +1,14 @@
 -- Goes before every script over threads.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
 -- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
--- KEYS[9] trash (HASH): number -> owner  KEYS[10] working memory (HASH)  KEYS[11] its revisions (STREAM)
+-- KEYS[9] trash (HASH): number -> owner  KEYS[10] what observations cover (HASH)  KEYS[11] working memory (HASH)
+-- KEYS[12] its revisions (STREAM)
 -- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
 -- `order` holds the current branch, `superseded` the other branches; both map message ids to sequence numbers.
 -- `said` holds <seq>:<said> for each question and answer of the current branch, `answers` the answers among them.
 -- A stored message is one JSON object. It begins with a header (docs/storage-layout.md explains each part):
 --   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","said":"<words>/<weight>/<upto>","state":"<state>",
-local LAYOUT = '2' -- as in _redis/layout.py; each thread names the layout that it was written in
+local LAYOUT = '3' -- as in _redis/layout.py; each thread names the layout that it was written in
 
 local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)","said":"([^"]*)","state":"([^"]*)",()'
 

@@ -171,7 +171,7 @@ local function renew_ttl()
   local ttl = redis.call('HGET', KEYS[1], 'ttl')
   if ttl then
     local expiry = as_expiry(math.floor(now() / 1000) + ttl)
-    for _, number in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11}) do
+    for _, number in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11, 12}) do
       redis.call('PEXPIREAT', KEYS[number], expiry)
     end
     if start_renewal() then renew_vectors(new_budget(SLICE_VECTORS)) end
@@ -205,6 +205,7 @@ end
 local function check_key_types()
   redis.call('ZINTERCARD', 6, KEYS[2], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], 'LIMIT', 1)
   redis.call('HLEN', KEYS[3])
+  redis.call('HLEN', KEYS[10])
 end
 
 -- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another

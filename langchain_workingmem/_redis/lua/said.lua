@@ -143,6 +143,7 @@ local function keep_version(id, seq, value)
 end
 
 -- Swaps a message with one of its older versions. Returns the id of the message.
+local edited = {} -- the sequence numbers of messages whose content a script has changed
 local function restore_version(version, seq)
   local number = as_integer(seq_of(seq))
   local current = redis.call('ZRANGE', KEYS[2], number, number, 'BYSCORE')[1]
@@ -156,6 +157,7 @@ local function restore_version(version, seq)
   redis.call('HDEL', KEYS[3], version)
   keep_version(id, number, value)
   redis.call('HSET', KEYS[3], id, old)
+  edited[#edited + 1] = number
   local _, _, _, _, old_said = string.match(old, HEADER)
   if current then add_said(number, old_said) end
   return id

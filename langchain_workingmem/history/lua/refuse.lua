@@ -18,6 +18,7 @@ for at = 2, #ARGV do
 end
 if refused > 0 then
   redis.call('HINCRBY', KEYS[1], 'refused', refused)
+  redis.call('HDEL', KEYS[1], 'pending')
   left = renew_ttl()
 end
 return {refused, left}

@@ -1,5 +1,6 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
--- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), source, anchor; four times a number and as many
+-- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), scope of the observer (t, r, or '' without
+--       one), tokens at which it is due, source, anchor; four times a number and as many
 --       ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for each
 --       alias and id; then for each message id, body (its JSON without the first brace), role, name, labels, size, words, weight,
 --       number of chunks, (text, vector) ...
@@ -9,11 +10,13 @@
 --       heal:   give new vectors to messages that have not changed since they were read
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
---       are taken up again, what renew_ttl returns; WMOWNER, WMNOTHREAD.
-local mode, resource, tag, model, ttl, source, anchor = unpack(ARGV, 1, 7)
+--       are taken up again, what renew_ttl returns, 1 if the observer is due, 1 if the log of the resource is to be told of
+--       changes; WMOWNER, WMNOTHREAD.
+local mode, resource, tag, model, ttl, scope, due_at, source, anchor = unpack(ARGV, 1, 9)
 local refusal = wrong_owner(resource)
 if refusal then return refusal end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at')
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at',
+  'pending')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
@@ -24,7 +27,7 @@ local last_at = tonumber(thread[3] or 0)
 local count = tonumber(thread[4] or 0)
 local present = now()
 
-local next_argument = 8
+local next_argument = 10
 local function listed(width)
   local found, last = {}, next_argument + ARGV[next_argument] * width
   for at = next_argument + 1, last do found[#found + 1] = ARGV[at] end
@@ -48,15 +51,17 @@ if mode == 'update' then
   end
 end
 
-local changed, revived = false, {}
+local changed, is_moved, revived = false, false, {} -- is_moved: another branch is the current one
 local function follow(left, back)
   local gone = supersede_messages(left)
   count = count - gone
   changed = changed or gone > 0
+  is_moved = is_moved or gone > 0
   for _, id in ipairs(back) do
     local is_back, main = restore_message(id)
     count = count + is_back
     changed = changed or is_back == 1 or main ~= id
+    is_moved = is_moved or is_back == 1
     revived[#revived + 1] = main
   end
 end
@@ -128,7 +133,7 @@ end
 
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = tokens_said()
-local inserted, stored = 0, {}
+local inserted, tokens, stored = 0, 0, {}
 local may_revive = (mode == 'append' or mode == 'turn') and redis.call('EXISTS', KEYS[7]) == 1
 -- Writes a message, and returns its stored id.
 local function save(entry)
@@ -140,6 +145,7 @@ local function save(entry)
     is_back, id = restore_message(id)
     count = count + is_back
     changed = changed or is_back == 1
+    is_moved = is_moved or is_back == 1
   end
   local seq, is_superseded = redis.call('ZSCORE', KEYS[2], id), false
   if not seq and mode == 'update' then
@@ -172,6 +178,7 @@ local function save(entry)
       write = model ~= '' and (old_model ~= model or mode == 'heal')
     elseif mode ~= 'heal' then
       write, changed = true, true
+      if words == '' or words ~= string.match(old_said, '^%w*') then edited[#edited + 1] = seq end
     end
     stored_at = at
     if write then
@@ -197,7 +204,7 @@ local function save(entry)
     next_seq = next_seq + 1
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
     stored_at = as_integer(last_at)
-    inserted, count = inserted + 1, count + 1
+    inserted, count, tokens = inserted + 1, count + 1, tokens + weight
     if words ~= '' then upto = upto + weight end
     said = words == '' and '/' .. weight .. '/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
@@ -233,9 +240,20 @@ if changed then
   redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', as_integer(next_seq), 'last_at', as_integer(last_at),
     'count', count)
 end
-local unfinished = 0
+if #edited > 0 or is_moved then
+  redis.call('HDEL', KEYS[1], 'pending')
+  reopen(edited)
+  refresh_hidden()
+end
+local unfinished, due = 0, 0
 if thread[1] or changed then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
+  if scope ~= '' then
+    due = is_observer_due(scope, tonumber(due_at), tokens)
+  elseif inserted > 0 and thread[7] then
+    redis.call('HDEL', KEYS[1], 'pending')
+  end
   unfinished = renew_ttl()
 end
-return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived, unfinished}
+local unpublished = redis.call('HEXISTS', KEYS[10], 'unpublished')
+return {inserted, count, thread[5] and 1 or 0, updated_at, stored, revived, unfinished, due, unpublished}

@@ -1,21 +1,25 @@
 -- Compares the caller's list of messages with the thread, and reads the history before it; writes nothing.
 -- ARGV  resource or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
---       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, then id and words of each entry
+--       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, the scope of observations ('', t or
+--       r), version and next number of the log that the caller knows, then id and words of each entry
 -- Kinds list: a conversation, or a part of it, as a client sends it
 --       state: all messages of a checkpointer, at whose end a client may have sent such a list
 --       part: some messages of a state; what is missing there means nothing
 -- Reply number of entries before the list, number of messages that the tokens cut, ids that are left behind, their sequence
 --       numbers, ids that are taken up again, ids that the state claims; for each entry its stored id ('': none), its sequence
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused; then id, seq, value of
---       each message of the history that is not in the list, in order; WMOWNER.
+--       each message of the history that is not in the list, in order; with observations what they cover on the branch of the
+--       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...) and the
+--       tokens that are not covered ('': unknown); WMOWNER.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
+local scope = ARGV[9]
 local entries = {}
-for at = 9, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused')
+for at = 12, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'pending')
 if thread[1] then locate(entries) end
 
 -- where the list begins
@@ -108,6 +112,39 @@ for at = start, #entries do
 end
 local below = asked and '(' .. asked or '+inf'
 
+-- what observations cover on the branch of the list: they stand for these messages
+local observed, covered = {}, {}
+if scope ~= '' then
+  local fields = redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden', 'epoch', 'unpublished', 'groups')
+  if fields[1] == scope then
+    covered = parse_ranges(fields[2])
+    local all, hidden, last = covered, parse_ranges(fields[3]), covered[#covered]
+    if last and (#back > 0 or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
+      local set, kept = {}, {}
+      for _, id in ipairs(back) do kept[seq_of(redis.call('ZSCORE', KEYS[7], id))] = true end
+      add_covered(set, all, KEYS[7], '-inf', kept)
+      for seq in pairs(gone) do set[seq] = range_with(all, seq) and true or nil end
+      if asked then -- what follows the question is not its history, but for the steps of the present turn
+        for _, entry in ipairs(entries) do
+          if entry.seq then kept[entry.seq] = true end
+        end
+        kept[asked] = nil
+        add_covered(set, all, KEYS[2], asked, kept)
+      end
+      if next(set) then add_cocited(set, fields[6]) end
+      hidden = ranges_of(set)
+    end
+    covered = subtract_ranges(covered, hidden)
+    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, usage_of(KEYS[10]), ''}
+    if scope == 't' then observed[3] = read_log(KEYS[10], ARGV[10], tonumber(ARGV[11])) end
+    if fields[5] then observed[4] = redis.call('HGETALL', KEYS[10]) end
+  else
+    observed = {'', '0', {'0'}, {}, usage_of(KEYS[10]), ''}
+  end
+  local pending = thread[3]
+  if pending and string.sub(pending, 1, 1) == scope then observed[6] = string.sub(pending, 2) end
+end
+
 -- the role that counts, where the options name one of the two
 local only
 if roles ~= '' then
@@ -166,6 +203,13 @@ end
 local GROWTH = 20 -- more messages that the history shows at most, in order to begin with a question
 local begins = '-inf'
 local shows = last ~= 0
+local first_raw = '-inf' -- where the messages begin that are not covered
+while covered[1] do
+  local seq = redis.call('ZRANGE', KEYS[2], first_raw, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  local range = seq and range_with(covered, tonumber(seq))
+  if not range then break end
+  first_raw = as_integer(range[2] + 1)
+end
 if shows and last and total > last then
   local skipped = math.floor((total - last) / step) * step
   if skipped > 0 then
@@ -206,6 +250,9 @@ if shows and most then
   end
   if fits and (begins == '-inf' or fits > begins) then
     cut = redis.call('ZCOUNT', KEYS[2], begins, '(' .. fits)
+    for _, range in ipairs(covered) do
+      cut = cut - redis.call('ZCOUNT', KEYS[2], range[1], math.min(range[2], fits - 1))
+    end
     begins = fits
   end
 end
@@ -239,9 +286,11 @@ if shows and thread[1] then
   local found = {}
   local function take(id, seq)
     if hidden[id] or (is_summarised and (not first or tonumber(seq) < first)) then return end
+    if covered[1] and range_with(covered, tonumber(seq)) then return end
     found[#found + 1] = {id = id, seq = seq}
   end
-  local ranked = redis.call('ZRANGE', KEYS[2], begins, below, 'BYSCORE', 'WITHSCORES')
+  local low = begins == '-inf' and first_raw or begins
+  local ranked = redis.call('ZRANGE', KEYS[2], low, below, 'BYSCORE', 'WITHSCORES')
   for at = 1, #ranked, 2 do take(ranked[at], ranked[at + 1]) end
   for _, id in ipairs(back) do
     local seq = redis.call('ZSCORE', KEYS[7], id)
@@ -280,4 +329,4 @@ for at, entry in ipairs(entries) do
 end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows}
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed}

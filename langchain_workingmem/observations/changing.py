@@ -1,0 +1,168 @@
+"""Changes of a log by a person: correct or delete an observation, begin anew, go back to an earlier revision."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._redis.keys import decode
+from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.sweeping import continue_sweep
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.errors import (
+    ObservationConflictError,
+    ObservationNotFoundError,
+    OptionError,
+    RevisionNotFoundError,
+)
+from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
+from langchain_workingmem.observations.outbox import OUTBOX
+from langchain_workingmem.observations.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
+from langchain_workingmem.observations.reading import find_log_key, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import Observation, ObservationLog
+    from langchain_workingmem.observations.reading import LogKey, Read
+
+CHANGE = Script("observations/change", *COVERAGE)
+ATTEMPTS = 100  # of a change that meets others
+NEW = "@"  # in a manifest: the numbers of new observations
+
+
+def change(
+    where: LogKey,
+    origin: str,
+    expected: str,
+    manifest: str,
+    new: Sequence[Observation] = (),
+    usage: Sequence[Any] = (),
+    *,
+    whole: bool = True,
+) -> Plan[tuple[bool, int]]:
+    """Replace a manifest, or its beginning, unless it has changed since it was read. One round trip.
+
+    Returns whether it was replaced, and what `renew_ttl` returns.
+    """
+    values = [write_observation(one) for one in new]
+    call = CHANGE.call(where.keys, where.owner, origin, int(whole), expected, manifest, len(values), *values, *usage)
+    ((status, left),) = yield from where.run(call)
+    return bool(status), int(left)
+
+
+def update(
+    state: MemoryState, observation_id: str, text: str, thread_id: str | None, resource_id: str | None
+) -> Plan[ObservationLog]:
+    """Plan `Observations.update`."""
+    if not isinstance(text, str) or not (line := " ".join(visible(text).split())):
+        raise OptionError(f"text={text!r}", remedy="pass one line of text, or call observations.delete()")
+
+    def make(found: Read) -> tuple[str, list[Observation]]:
+        old = _found(found.log, observation_id)
+        return _split(found.known.present, old.number, NEW), [replace(old, text=line)]
+
+    return (yield from _changed(state, thread_id, resource_id, "update", make))
+
+
+def delete(
+    state: MemoryState, observation_id: str, thread_id: str | None, resource_id: str | None
+) -> Plan[ObservationLog]:
+    """Plan `Observations.delete`."""
+
+    def make(found: Read) -> tuple[str, list[Observation]]:
+        return _split(found.known.present, _found(found.log, observation_id).number, ""), []
+
+    return (yield from _changed(state, thread_id, resource_id, "delete", make))
+
+
+def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
+    """Plan `Observations.clear`."""
+    return (yield from _changed(state, thread_id, resource_id, "clear", lambda _: ("", [])))
+
+
+def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
+    """Plan `Observations.revert`."""
+    where = yield from find_log_key(state, thread_id, resource_id)
+    (kept,) = yield from send(("HGET", where.name, f"rev:{revision}"))
+    if kept is None:
+        raise RevisionNotFoundError(revision, "observations.history()")
+    manifest = kept.decode().rpartition("|")[2]
+    return (yield from _changed(state, thread_id, resource_id, "revert", lambda _: (manifest, [])))
+
+
+def _changed(
+    state: MemoryState,
+    thread_id: str | None,
+    resource_id: str | None,
+    origin: str,
+    make: Callable[[Read], tuple[str, list[Observation]]],
+) -> Plan[ObservationLog]:
+    """Change a log, again if others change it meanwhile. Three round trips; for a resource one more for each thread."""
+    where = yield from find_log_key(state, thread_id, resource_id)
+    for _ in range(ATTEMPTS):
+        found = yield from read(state, where)
+        manifest, new = make(found)
+        present = found.known.present
+        if manifest == present:
+            return found.log
+        yield from _cover(state, where, present, manifest, shrink=True)
+        done, left = yield from change(where, origin, present, manifest, new)
+        if done:
+            if where.thread_id is not None:
+                yield from continue_sweep(state, where.thread_id, left)
+            yield from _cover(state, where, present, manifest, shrink=False)
+            return (yield from read(state, where)).log
+    raise ObservationConflictError
+
+
+def _cover(state: MemoryState, where: LogKey, present: str, manifest: str, *, shrink: bool) -> Plan[None]:
+    """Tell the threads of a resource what its log covers now. One round trip, or none where that stays the same.
+
+    What is covered shrinks before the log changes and grows after it: meanwhile messages are shown as they are.
+    """
+    if where.thread_id is not None:
+        return
+    before, after = _covered(present), _covered(manifest)
+    calls = []
+    for tag in before.keys() | after.keys():
+        old, new = before[tag], after[tag]
+        wanted = old & new if shrink else new
+        if wanted != (old if shrink else old & new):
+            calls.append(OUTBOX.call(state.keys.of(decode(tag)).all, "cover", write_ranges(ranges_of(wanted))))
+    if calls:
+        yield from send(*calls)
+
+
+def _covered(manifest: str) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = defaultdict(set)
+    for chunk in filter(None, manifest.split(";")):  # the numbers of new observations are not known yet
+        tag, seqs, *_ = chunk.split("/")
+        found[tag].update(numbers_in(parse_ranges(seqs)))
+    return found
+
+
+def _found(log: ObservationLog, observation_id: str) -> Observation:
+    for one in log.observations:
+        if one.id == observation_id:
+            return one
+    raise ObservationNotFoundError(observation_id)
+
+
+def _split(present: str, number: int, instead: str) -> str:
+    """Return a manifest in which something else stands instead of a number."""
+    chunks: list[str] = []
+    for chunk in parse_manifest(present):
+        if not contains(chunk.numbers, number):
+            chunks.append(write_manifest([chunk]))
+            continue
+        own = [*numbers_in(chunk.numbers)]
+        at = own.index(number)
+        front = chunk._replace(numbers=ranges_of(own[:at]))
+        back = Chunk(chunk.thread, (), ranges_of(own[at + 1 :]), chunk.level)
+        middle = [f"{chunk.thread}//{instead}/{chunk.level}"] if instead else []
+        chunks += [write_manifest([front]), *middle, write_manifest([back])]
+    return ";".join(filter(None, chunks))

@@ -1,0 +1,163 @@
+"""Logs as a process knows them: what it has read of one stays until the version of the log changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_workingmem._redis.codec import from_micros, to_micros
+from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem.models import Observation, ObservationUsage
+from langchain_workingmem.observations.ranges import contains, numbers_in, parse_ranges, write_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.observations.ranges import Ranges
+
+
+class Chunk(NamedTuple):
+    """A part of a manifest: which messages of a thread a few observations stand for."""
+
+    thread: str  # as a tag
+    seqs: Ranges
+    numbers: Ranges
+    level: int
+
+
+def parse_manifest(text: str) -> list[Chunk]:
+    """Read the manifest of a revision."""
+    parts = (chunk.split("/") for chunk in text.split(";") if chunk)
+    return [Chunk(tag, parse_ranges(seqs), parse_ranges(numbers), int(level)) for tag, seqs, numbers, level in parts]
+
+
+def write_manifest(chunks: Iterable[Chunk]) -> str:
+    """Write a manifest."""
+    return ";".join(
+        f"{one.thread}/{write_ranges(one.seqs)}/{write_ranges(one.numbers)}/{one.level}"
+        for one in chunks
+        if one.seqs or one.numbers
+    )
+
+
+def write_observation(observation: Observation) -> str:
+    """Write an observation as scripts store it; without an id it gets its number as id."""
+    by_thread: dict[str, list[str]] = {}
+    for thread_id, seq in observation.positions:
+        by_thread.setdefault(encode(thread_id), []).append(str(seq))
+    sources = ";".join(f"{tag}:{','.join(seqs)}" for tag, seqs in by_thread.items())
+    body = {
+        "at": to_micros(observation.said_at),
+        "priority": observation.priority,
+        "text": observation.text,
+        "level": observation.level,
+        "sources": [[thread, id] for thread, id in observation.sources],
+        "seqs": [seq for _, seq in observation.positions],
+    }
+    return f"{observation.id}|{sources}|{json.dumps(body, ensure_ascii=False, separators=(',', ':'))}"
+
+
+def read_observation(number: int, value: bytes) -> Observation:
+    """Read an observation that `write_observation` wrote."""
+    id, _, body = value.split(b"|", 2)
+    row = json.loads(body)
+    sources = [(thread, message) for thread, message in row["sources"]]
+    return Observation(
+        id=id.decode(),
+        text=row["text"],
+        said_at=from_micros(row["at"]),
+        priority=row["priority"],
+        sources=sources,
+        level=row["level"],
+        number=number,
+        positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
+    )
+
+
+def read_usage(reply: Sequence[bytes]) -> ObservationUsage:
+    """Read the counters of a log: name, value, ..."""
+    row = {name.decode(): value.decode(errors="replace") for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    last_error = row.pop("last_error") or None
+    return ObservationUsage(**{name: int(value or 0) for name, value in row.items()}, last_error=last_error)
+
+
+@dataclass(slots=True)
+class KnownLog:
+    """What a process has read of a log. Observations never change under their number, so they are read once."""
+
+    version: str = "0"
+    revision: int = 0
+    present: str = ""
+    observations: dict[int, Observation] = field(default_factory=dict)
+    _shown: tuple[str, list[Observation]] | None = None
+
+    @property
+    def next_number(self) -> int:
+        """Return the number from which on observations are not known."""
+        return max(self.observations, default=0) + 1
+
+    def is_whole(self) -> bool:
+        """Tell whether each observation of the manifest is known."""
+        return all(
+            number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
+        )
+
+    def ordered(self) -> list[Observation]:
+        """Return the observations of the present revision, in the order of the manifest."""
+        known = self.observations
+        return [
+            known[number]
+            for chunk in parse_manifest(self.present)
+            for number in numbers_in(chunk.numbers)
+            if number in known
+        ]
+
+    def shown(self, thread_id: str | None, covered: str, hidden: Mapping[str, Ranges]) -> list[Observation]:
+        """Return the observations whose sources all count: covered in `thread_id`, and hidden in no other thread.
+
+        The list stays the same object as long as nothing changes, so that it is rendered once.
+        """
+        key = f"{thread_id}|{covered}|{hidden}"
+        if self._shown is None or self._shown[0] != key:
+            ranges = parse_ranges(covered)
+
+            def counts(thread: str, seq: int) -> bool:
+                return contains(ranges, seq) if thread == thread_id else not contains(hidden.get(thread, ()), seq)
+
+            found = [one for one in self.ordered() if all(counts(thread, seq) for thread, seq in one.positions)]
+            self._shown = key, found
+        return self._shown[1]
+
+
+def known_log(state: MemoryState, key: str) -> KnownLog:
+    """Return what the process knows of the log under a key of Redis."""
+    return state.logs.get(key) or KnownLog()
+
+
+def learn(state: MemoryState, key: str, reply: list[Any]) -> KnownLog:
+    """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`)."""
+    known = known_log(state, key)
+    version = reply[0].decode()
+    if version == known.version:
+        return known
+    if len(reply) == 1:  # there is no log
+        return KnownLog()
+    _, revision, present, *rows = reply
+    fresh = {
+        int(number): read_observation(int(number), value)
+        for number, value in zip(rows[::2], rows[1::2], strict=True)
+        if value
+    }
+    learned = KnownLog(version, int(revision), present.decode(), known.observations | fresh)
+    listed = {number for chunk in parse_manifest(learned.present) for number in numbers_in(chunk.numbers)}
+    learned.observations = {number: one for number, one in learned.observations.items() if number in listed}
+    state.logs.put(key, learned)
+    return learned
+
+
+def hidden_ranges(reply: bytes) -> dict[str, Ranges]:
+    """Read the ranges that are hidden in threads: <tag>:<ranges>;..."""
+    pairs = (part.split(":") for part in reply.decode().split(";") if part)
+    return {decode(tag): parse_ranges(ranges) for tag, ranges in pairs}

@@ -1,0 +1,56 @@
+-- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
+-- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
+-- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
+--       one, in which @ stands for the numbers of new observations, number of new observations, then <id or nothing>|<sources>|<JSON>
+--       of each; pairs of a usage counter and a number
+-- Reply 1, or 0 if the manifest has changed; what renew_ttl returns; WMOWNER, WMNOTHREAD, WMDELETED.
+local key = #KEYS == 2 and KEYS[2] or KEYS[10]
+if #KEYS == 2 then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+else
+  local refusal = wrong_owner(ARGV[1])
+  if refusal then return refusal end
+  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
+  check_key_types()
+end
+local expected, manifest, count = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local present = redis.call('HGET', key, 'present') or ''
+local rest = string.sub(present, #expected + 1)
+add_usage(key, 7 + count, #ARGV)
+if string.sub(present, 1, #expected) ~= expected or (ARGV[3] == '1' and rest ~= '')
+  or (rest ~= '' and expected ~= '' and string.sub(rest, 1, 1) ~= ';') then
+  return {0, 0}
+end
+if count > 0 then
+  local number = redis.call('HINCRBY', key, 'next', count) - count + 1
+  for at = 0, count - 1 do
+    local id, value = string.match(ARGV[7 + at], '^([^|]*)(|.*)$')
+    local name = as_integer(number + at)
+    redis.call('HSET', key, 'o:' .. name, (id == '' and name or id) .. value)
+  end
+  manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
+end
+if manifest == '' then rest = string.gsub(rest, '^;', '') end
+write_revision(key, manifest .. rest, ARGV[2])
+if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end
+if #KEYS == 2 then return {1, 0} end
+
+-- the log of a thread lies beside what it covers
+local ranges, numbers, groups = {}, {}, {}
+each_chunk(manifest .. rest, function(_, seqs, own)
+  for _, range in ipairs(seqs) do ranges[#ranges + 1] = range end
+  for _, range in ipairs(own) do
+    for number = range[1], range[2] do numbers[#numbers + 1] = 'o:' .. as_integer(number) end
+  end
+  return seqs, own
+end)
+for start = 1, #numbers, 1000 do
+  for _, value in ipairs(redis.call('HMGET', key, unpack(numbers, start, math.min(start + 999, #numbers)))) do
+    local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
+    if seqs and string.find(seqs, ',', 1, true) then groups[#groups + 1] = seqs end
+  end
+end
+redis.call('HSET', key, 'covered', write_ranges(join_ranges(ranges)), 'groups', table.concat(groups, ';'))
+redis.call('HDEL', KEYS[1], 'pending')
+refresh_hidden()
+return {1, renew_ttl()}

@@ -1,0 +1,75 @@
+-- Covers messages by observations, in one atomic step.
+-- ARGV  resource or '', scope, number of messages, then id, seq and digest of the body of each; number of
+--       observations, then their sequence numbers (12,13) and |<sources>|<JSON> of each; pairs of a usage counter and a number
+-- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
+-- beside it: such messages stay raw.
+-- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns; WMOWNER, WMNOTHREAD, WMSCOPE.
+local refusal = wrong_owner(ARGV[1])
+if refusal then return refusal end
+if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
+check_key_types()
+local scope = ARGV[2]
+local stored_scope, covered, known, groups =
+  unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'known', 'groups'))
+if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
+covered = subtract_ranges(parse_ranges(covered), parse_ranges(redis.call('HGET', KEYS[10], 'hidden')))
+
+local argument = 4
+local given, lost = {}, {}
+for _ = 1, tonumber(ARGV[3]) do
+  local id, seq, digest = ARGV[argument], tonumber(ARGV[argument + 1]), ARGV[argument + 2]
+  local value = tonumber(redis.call('ZSCORE', KEYS[2], id) or -1) == seq and redis.call('HGET', KEYS[3], id)
+  local rest = value and select(7, string.match(value, HEADER))
+  given[seq] = true
+  if not rest or redis.sha1hex(string.sub(value, rest)) ~= digest or range_with(covered, seq) then lost[seq] = true end
+  argument = argument + 3
+end
+local cited, observations = {}, {}
+local last = argument + 2 * tonumber(ARGV[argument])
+for at = argument + 1, last, 2 do
+  observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1]}
+  if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
+end
+if next(lost) then add_cocited(lost, table.concat(cited, ';')) end
+for seq in pairs(lost) do given[seq] = nil end
+local kept = {}
+for _, observation in ipairs(observations) do
+  if not lost[tonumber(string.match(observation.seqs, '^%d+'))] then kept[#kept + 1] = observation end
+end
+local more = ranges_of(given)
+local log = scope == 't' and KEYS[10] or nil
+if #more > 0 then
+  for _, observation in ipairs(kept) do
+    if string.find(observation.seqs, ',', 1, true) then
+      groups = (groups and groups ~= '' and groups .. ';' or '') .. observation.seqs
+    end
+  end
+  redis.call('HSET', KEYS[10], 'scope', scope, 'covered',
+    write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'covered')), more)), 'known',
+    write_ranges(add_ranges(parse_ranges(known), more)), 'groups', groups or '')
+  redis.call('HDEL', KEYS[1], 'pending')
+  if log then
+    local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1
+    local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
+    for at, observation in ipairs(kept) do
+      local id = as_integer(number + at - 1)
+      redis.call('HSET', log, 'o:' .. id, id .. observation.value)
+    end
+    local present = redis.call('HGET', log, 'present')
+    local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
+    write_revision(log, (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
+  else
+    local batch = as_integer(math.max(now(), (redis.call('HGET', KEYS[10], 'batch') or 0) + 1))
+    redis.call('HSET', KEYS[10], 'batch', batch, 'out:' .. batch, write_ranges(more), 'unpublished', 1)
+    for at, observation in ipairs(kept) do
+      redis.call('HSET', KEYS[10], 'out:' .. batch .. ':' .. as_integer(at), observation.value)
+    end
+  end
+end
+if log then
+  add_usage(log, last + 1, #ARGV)
+  redis.call('HDEL', log, 'streak', 'pause_until')
+end
+local count = 0
+for _ in pairs(given) do count = count + 1 end
+return {count, #more > 0 and #kept or 0, renew_ttl()}

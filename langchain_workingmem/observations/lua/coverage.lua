@@ -1,0 +1,127 @@
+-- Goes after log.lua, before the scripts that change messages or what is covered.
+-- KEYS[10] (HASH) says which messages a log covers: `covered` (sequence numbers), `known` (those that any kept revision covers),
+-- `hidden` (covered ones on other branches, with what is cited together with them), `groups` (what is cited together, as
+-- 12,13;14,15). With `scope` t it is the log of the thread as well. With r the log is that of the resource, in another slot:
+-- then `out:<batch>`, `forget` and `unpublished` say what that log has yet to learn (publish.lua).
+
+local function thread_tag()
+  return string.match(KEYS[1], '{(.*)}')
+end
+
+-- Finds out again which covered messages are on other branches.
+local function refresh_hidden()
+  local scope, covered, groups, before =
+    unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'groups', 'hidden'))
+  if not scope then return end
+  covered = parse_ranges(covered)
+  local set = {}
+  add_covered(set, covered, KEYS[7], '-inf', {})
+  if next(set) then add_cocited(set, groups) end
+  local hidden = write_ranges(ranges_of(set))
+  if hidden == (before or '') then return end
+  redis.call('HSET', KEYS[10], 'hidden', hidden)
+  redis.call('HDEL', KEYS[1], 'pending')
+  if scope == 'r' then redis.call('HSET', KEYS[10], 'unpublished', 1) end
+end
+
+-- Tells whether the log of the resource knows any of these messages, or without `seqs` any message of the thread.
+local function is_observed(seqs)
+  local scope, known, unpublished = unpack(redis.call('HMGET', KEYS[10], 'scope', 'known', 'unpublished'))
+  if scope ~= 'r' then return false end
+  known = parse_ranges(known)
+  if not seqs then return #known > 0 or unpublished end
+  for _, seq in ipairs(seqs) do
+    seq = tonumber(seq) -- a fraction belongs to an older version, which no log knows
+    if seq == math.floor(seq) and range_with(known, seq) then return true end
+  end
+  return false
+end
+
+-- Takes messages out of what is covered, because they are deleted or edited, with what is cited together with them.
+local function reopen(seqs)
+  local scope, covered, known, groups, epoch =
+    unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'known', 'groups', 'epoch'))
+  if not scope then return end
+  known = parse_ranges(known)
+  local gone, set = {}, {}
+  for _, seq in ipairs(seqs) do
+    seq = tonumber(seq)
+    if seq == math.floor(seq) and range_with(known, seq) then gone[seq], set[seq] = true, true end
+  end
+  if not next(gone) then return end
+  add_cocited(set, groups)
+  local kept = {}
+  for group in string.gmatch(groups or '', '[^;]+') do
+    if not set[tonumber(string.match(group, '^%d+'))] then kept[#kept + 1] = group end
+  end
+  local out = ranges_of(set)
+  gone = ranges_of(gone)
+  redis.call('HSET', KEYS[10], 'covered', write_ranges(subtract_ranges(parse_ranges(covered), out)), 'known',
+    write_ranges(subtract_ranges(known, gone)), 'groups', table.concat(kept, ';'), 'epoch',
+    as_integer(math.max(now(), (epoch or 0) + 1)))
+  redis.call('HDEL', KEYS[1], 'pending')
+  if scope == 't' then
+    purge_log(KEYS[10], thread_tag(), gone, out)
+  else
+    local fields = redis.call('HGETALL', KEYS[10])
+    for at = 1, #fields, 2 do
+      local sources = string.match(fields[at], '^out:%d+:') and string.match(fields[at + 1], '|([^|]*)|')
+      local is_hit = false
+      for seq in string.gmatch(string.match(sources or '', ':(.*)') or '', '%d+') do
+        is_hit = is_hit or set[tonumber(seq)]
+      end
+      if is_hit then redis.call('HDEL', KEYS[10], fields[at]) end
+      if string.match(fields[at], '^out:%d+$') then
+        redis.call('HSET', KEYS[10], fields[at], write_ranges(subtract_ranges(parse_ranges(fields[at + 1]), out)))
+      end
+    end
+    local forget = add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'forget')), gone)
+    redis.call('HSET', KEYS[10], 'forget', write_ranges(forget), 'unpublished', 1)
+  end
+  refresh_hidden()
+end
+
+-- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
+-- until it returns true.
+local function each_raw(visit)
+  local covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'covered', 'hidden'))
+  covered = subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
+  local low = '-inf'
+  while true do
+    local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
+    if #ranked == 0 then return end
+    local ids, seqs = {}, {}
+    for at = 1, #ranked, 2 do
+      local seq = tonumber(ranked[at + 1])
+      local range = range_with(covered, seq)
+      low = range and as_integer(range[2] + 1) or '(' .. ranked[at + 1]
+      if not range then ids[#ids + 1], seqs[#seqs + 1] = ranked[at], seq end
+    end
+    for at, value in ipairs(#ids > 0 and redis.call('HMGET', KEYS[3], unpack(ids)) or {}) do
+      if value then
+        local _, _, _, _, said = string.match(value, HEADER)
+        local tokens, refused = string.match(said, '^%w*/(%d+)/%d+(!?)')
+        if refused == '' and visit(ids[at], seqs[at], value, tonumber(tokens)) then return end
+      end
+    end
+  end
+end
+
+-- Adds the tokens of new messages to those that are not covered (`pending` of the thread), and returns whether the observer
+-- is due: `most` are reached, no other process observes, and no pause after failures is under way.
+local function is_observer_due(scope, most, more)
+  local field, pending = redis.call('HGET', KEYS[1], 'pending'), nil
+  if field and string.sub(field, 1, 1) == scope then
+    pending = tonumber(string.sub(field, 2)) + more
+  else
+    pending = 0
+    each_raw(function(_, _, _, tokens)
+      pending = pending + tokens
+      return pending >= most
+    end)
+  end
+  redis.call('HSET', KEYS[1], 'pending', scope .. as_integer(pending))
+  if pending < most then return 0 end
+  local leased, pause = unpack(redis.call('HMGET', KEYS[10], 'leased_until', 'pause_until'))
+  return now() > math.max(tonumber(leased or 0), tonumber(pause or 0)) and 1 or 0
+end

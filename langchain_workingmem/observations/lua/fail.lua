@@ -1,0 +1,19 @@
+-- Notes that a model gave no usable answer, and that nobody asks again before a pause is over; ends the lease.
+-- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
+-- ARGV  resource or '', token of the lease, 1 if it was the reflector, error, ms of the first and of the longest pause, pairs of a usage counter and a number
+-- Reply ms of the pause; WMOWNER, WMNOTHREAD, WMDELETED.
+local key = #KEYS == 2 and KEYS[2] or KEYS[10]
+if #KEYS == 2 then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+else
+  local refusal = wrong_owner(ARGV[1])
+  if refusal then return refusal end
+  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
+end
+local who = ARGV[3] == '1' and 'reflector_' or ''
+local streak = redis.call('HINCRBY', key, who .. 'streak', 1)
+local pause = math.min(ARGV[5] * 2 ^ math.min(streak - 1, 30), tonumber(ARGV[6]))
+redis.call('HSET', key, 'last_error', ARGV[4], who .. 'pause_until', as_integer(now() + pause * 1000))
+add_usage(key, 7, #ARGV)
+if redis.call('HGET', key, 'lease') == ARGV[2] then redis.call('HDEL', key, 'lease', 'leased_until') end
+return pause

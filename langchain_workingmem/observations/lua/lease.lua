@@ -1,0 +1,31 @@
+-- Takes the lease of the observer on a log, or extends it: then no other process observes there.
+-- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
+-- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), after a good answer what it took: pairs of a usage
+--       counter and a number
+-- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; WMOWNER, WMNOTHREAD, WMDELETED.
+local key = #KEYS == 2 and KEYS[2] or KEYS[10]
+if #KEYS == 2 then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+else
+  local refusal = wrong_owner(ARGV[1])
+  if refusal then return refusal end
+  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
+end
+local token, leased = unpack(redis.call('HMGET', key, 'lease', 'leased_until'))
+local present = now()
+if token and token ~= ARGV[2] and tonumber(leased) > present then
+  return {math.ceil((leased - present) / 1000), 0}
+end
+if #ARGV > 3 then
+  add_usage(key, 4, #ARGV)
+  redis.call('HDEL', key, 'streak', 'pause_until')
+end
+if ARGV[3] == '0' then
+  redis.call('HDEL', key, 'lease', 'leased_until')
+  return {0, 0}
+end
+redis.call('HSET', key, 'lease', ARGV[2], 'leased_until', as_integer(present + ARGV[3] * 1000))
+local expiry = #KEYS > 2 and redis.call('PEXPIRETIME', KEYS[1]) or -1
+if expiry > 0 then redis.call('PEXPIREAT', key, as_integer(expiry)) end
+local pause = redis.call('HGET', key, 'reflector_pause_until') or 0
+return {0, math.max(0, math.ceil((pause - present) / 1000))}

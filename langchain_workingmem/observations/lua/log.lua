@@ -1,0 +1,90 @@
+-- Goes after prelude.lua, ranges.lua and view.lua, before the scripts that change a log.
+
+local REVISIONS = 20 -- that are kept, the present one included
+
+-- Gives a log a version that it never had, also if it was deleted and made again: readers keep what they have read of one.
+local function raise_version(key)
+  redis.call('HSET', key, 'version', as_integer(math.max(now(), (redis.call('HGET', key, 'version') or 0) + 1)))
+end
+
+local function each_chunk(manifest, visit)
+  local chunks = {}
+  for tag, seqs, numbers, level in string.gmatch(manifest or '', '([^/;]+)/([^/]*)/([^/]*)/(%d+)') do
+    seqs, numbers = visit(tag, parse_ranges(seqs), parse_ranges(numbers))
+    if #seqs > 0 or #numbers > 0 then
+      chunks[#chunks + 1] = tag .. '/' .. write_ranges(seqs) .. '/' .. write_ranges(numbers) .. '/' .. level
+    end
+  end
+  return table.concat(chunks, ';')
+end
+
+-- Makes a manifest the present revision. Revisions that are too many go, with the observations that no other one lists.
+local function write_revision(key, manifest, origin)
+  local revision = redis.call('HINCRBY', key, 'revision', 1)
+  redis.call('HSET', key, 'present', manifest, 'rev:' .. revision,
+    origin .. '|' .. as_integer(now()) .. '|' .. manifest)
+  raise_version(key)
+  local dropped = redis.call('HGET', key, 'rev:' .. revision - REVISIONS)
+  if not dropped then return end
+  redis.call('HDEL', key, 'rev:' .. revision - REVISIONS)
+  local kept, gone = {}, {}
+  for number = revision - REVISIONS + 1, revision do
+    each_chunk(redis.call('HGET', key, 'rev:' .. number), function(_, seqs, numbers)
+      for _, range in ipairs(numbers) do kept[#kept + 1] = range end
+      return seqs, numbers
+    end)
+  end
+  each_chunk(dropped, function(_, seqs, numbers)
+    for _, range in ipairs(numbers) do gone[#gone + 1] = range end
+    return seqs, numbers
+  end)
+  for _, range in ipairs(subtract_ranges(join_ranges(gone), join_ranges(kept))) do
+    for number = range[1], range[2] do redis.call('HDEL', key, 'o:' .. as_integer(number)) end
+  end
+end
+
+-- Deletes each observation that cites a message of `gone`, in all revisions; takes `out` out of what they cover.
+-- Returns which other messages those of the present revision cite: tag, seq, tag, seq, ...
+local function purge_log(key, own_tag, gone, out)
+  local fields, purged, cited = redis.call('HGETALL', key), {}, {}
+  for at = 1, #fields, 2 do
+    local number = string.match(fields[at], '^o:(%d+)$')
+    local sources = number and string.match(fields[at + 1], '^[^|]*|([^|]*)|')
+    local others, is_hit = {}, false
+    for tag, seqs in string.gmatch(sources or '', '([^:;]+):([%d,]+)') do
+      for seq in string.gmatch(seqs, '%d+') do
+        if tag == own_tag and range_with(gone, tonumber(seq)) then
+          is_hit = true
+        else
+          others[#others + 1] = tag
+          others[#others + 1] = seq
+        end
+      end
+    end
+    if is_hit then
+      purged[tonumber(number)] = true
+      redis.call('HDEL', key, fields[at])
+      for _, part in ipairs(others) do cited[#cited + 1] = part end
+    end
+  end
+  local lost = ranges_of(purged)
+  for at = 1, #fields, 2 do
+    local is_present = fields[at] == 'present'
+    if is_present or string.sub(fields[at], 1, 4) == 'rev:' then
+      local head, manifest = '', fields[at + 1]
+      if not is_present then head, manifest = string.match(manifest, '^(.*|)([^|]*)$') end
+      redis.call('HSET', key, fields[at], head .. each_chunk(manifest, function(tag, seqs, numbers)
+        return tag == own_tag and subtract_ranges(seqs, out) or seqs, subtract_ranges(numbers, lost)
+      end))
+    end
+  end
+  raise_version(key)
+  return cited
+end
+
+-- Adds what calls of the models took: pairs of a counter and a number.
+local function add_usage(key, first, last)
+  for at = first, last, 2 do
+    if tonumber(ARGV[at + 1]) > 0 then redis.call('HINCRBY', key, ARGV[at], ARGV[at + 1]) end
+  end
+end

@@ -1,0 +1,39 @@
+-- Tells the log of a resource what has changed in one of its threads.
+-- KEYS[1] tombstone of the resource (STRING)  KEYS[2] its log (HASH)
+-- ARGV  the thread as a tag, its epoch, ranges that are hidden, ranges to forget, then for each batch its number, the ranges that it
+--       covers, number of observations and |<sources>|<JSON> of each
+-- Reply 1, or 0 if the log has forgotten messages since the caller read the thread; then what the forgotten observations cite
+--       beside: tag, seq, ...; WMDELETED.
+-- A batch is added once: the log knows the last batch of each thread.
+if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local tag, epoch, hidden, forget = ARGV[1], tonumber(ARGV[2]), ARGV[3], parse_ranges(ARGV[4])
+if epoch < tonumber(redis.call('HGET', KEYS[2], 'epoch:' .. tag) or 0) then return {0} end
+local reply = {1}
+if #forget > 0 then
+  redis.call('HSET', KEYS[2], 'epoch:' .. tag, ARGV[2])
+  for _, part in ipairs(purge_log(KEYS[2], tag, forget, forget)) do reply[#reply + 1] = part end
+end
+local kept = {}
+for other, ranges in string.gmatch(redis.call('HGET', KEYS[2], 'hidden') or '', '([^:;]+):([%d,-]+)') do
+  if other ~= tag then kept[#kept + 1] = other .. ':' .. ranges end
+end
+if hidden ~= '' then kept[#kept + 1] = tag .. ':' .. hidden end
+redis.call('HSET', KEYS[2], 'hidden', table.concat(kept, ';'))
+local argument = 5
+while argument <= #ARGV do
+  local batch, seqs, count = ARGV[argument], ARGV[argument + 1], tonumber(ARGV[argument + 2])
+  if tonumber(batch) > tonumber(redis.call('HGET', KEYS[2], 'batch:' .. tag) or 0) then
+    local number = redis.call('HINCRBY', KEYS[2], 'next', count) - count + 1
+    for at = 0, count - 1 do
+      local id = as_integer(number + at)
+      redis.call('HSET', KEYS[2], 'o:' .. id, id .. ARGV[argument + 3 + at])
+    end
+    local numbers = count > 0 and write_ranges({{number, number + count - 1}}) or ''
+    local present = redis.call('HGET', KEYS[2], 'present')
+    local chunk = tag .. '/' .. seqs .. '/' .. numbers .. '/0'
+    write_revision(KEYS[2], (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
+    redis.call('HSET', KEYS[2], 'batch:' .. tag, batch)
+  end
+  argument = argument + 3 + count
+end
+return reply

@@ -1,0 +1,80 @@
+-- Ranges of sequence numbers are written as 1-9,12: in ascending order, both ends belong to a range.
+-- As a table they are a list of {first, last}.
+
+local function parse_ranges(text)
+  local ranges = {}
+  for first, last in string.gmatch(text or '', '(%d+)%-?(%d*)') do
+    ranges[#ranges + 1] = {tonumber(first), tonumber(last == '' and first or last)}
+  end
+  return ranges
+end
+
+local function write_ranges(ranges)
+  local parts = {}
+  for at, range in ipairs(ranges) do
+    local first, last = as_integer(range[1]), as_integer(range[2])
+    parts[at] = first == last and first or first .. '-' .. last
+  end
+  return table.concat(parts, ',')
+end
+
+-- Joins ranges that are given in any order.
+local function join_ranges(ranges)
+  table.sort(ranges, function(a, b) return a[1] < b[1] end)
+  local joined = {}
+  for _, range in ipairs(ranges) do
+    local last = joined[#joined]
+    if last and range[1] <= last[2] + 1 then
+      last[2] = math.max(last[2], range[2])
+    else
+      joined[#joined + 1] = {range[1], range[2]}
+    end
+  end
+  return joined
+end
+
+-- Returns the ranges of a set of numbers.
+local function ranges_of(set)
+  local ranges = {}
+  for seq in pairs(set) do ranges[#ranges + 1] = {seq, seq} end
+  return join_ranges(ranges)
+end
+
+local function add_ranges(ranges, more)
+  local all = {}
+  for _, list in ipairs({ranges, more}) do
+    for _, range in ipairs(list) do all[#all + 1] = range end
+  end
+  return join_ranges(all)
+end
+
+local function subtract_ranges(ranges, gone)
+  local left, next_gone = {}, 1
+  for _, range in ipairs(ranges) do
+    local first = range[1]
+    while gone[next_gone] and gone[next_gone][2] < first do next_gone = next_gone + 1 end
+    local at = next_gone
+    while gone[at] and gone[at][1] <= range[2] do
+      if gone[at][1] > first then left[#left + 1] = {first, gone[at][1] - 1} end
+      first = math.max(first, gone[at][2] + 1)
+      at = at + 1
+    end
+    if first <= range[2] then left[#left + 1] = {first, range[2]} end
+  end
+  return left
+end
+
+-- Returns the range that holds a number, by bisection.
+local function range_with(ranges, seq)
+  local low, high = 1, #ranges
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    if seq < ranges[middle][1] then
+      high = middle - 1
+    elseif seq > ranges[middle][2] then
+      low = middle + 1
+    else
+      return ranges[middle]
+    end
+  end
+end

@@ -1,0 +1,12 @@
+-- Reads the log of a thread with all that is known about it.
+-- ARGV  resource or '', version and next number that the caller knows
+-- Reply what read_log returns; ranges that are covered on the current branch; tokens that are not covered; usage: name, value, ...;
+--       time (us) and origin of the present revision; WMOWNER.
+-- The cost follows the number of messages that are not covered.
+local refusal = wrong_owner(ARGV[1])
+if refusal then return refusal end
+local pending = 0
+each_raw(function(_, _, _, tokens) pending = pending + tokens end)
+local scope, covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden'))
+local shown = scope == 't' and write_ranges(subtract_ranges(parse_ranges(covered), parse_ranges(hidden))) or ''
+return {read_log(KEYS[10], ARGV[2], tonumber(ARGV[3])), shown, pending, usage_of(KEYS[10]), made_of(KEYS[10])}

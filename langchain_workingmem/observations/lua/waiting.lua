@@ -1,0 +1,16 @@
+-- Counts tokens that a thread has stored and that the log of its resource does not cover yet.
+-- KEYS[1] tombstone of the resource (STRING)  KEYS[2] its log (HASH)
+-- ARGV  the thread as a tag, tokens, 'add' or 'set', tokens at which the observer is due
+-- Reply 1 if the observer is due: no other process observes, and no pause after failures is under way
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local field, more = 'waiting:' .. ARGV[1], tonumber(ARGV[2])
+if ARGV[3] == 'set' then
+  more = more - (redis.call('HGET', KEYS[2], field) or 0)
+else
+  redis.call('HSET', KEYS[2], 'newest', ARGV[1])
+end
+if redis.call('HINCRBY', KEYS[2], field, as_integer(more)) <= 0 then redis.call('HDEL', KEYS[2], field) end
+local waiting = redis.call('HINCRBY', KEYS[2], 'waiting', as_integer(more))
+if waiting < tonumber(ARGV[4]) then return 0 end
+local leased, pause = unpack(redis.call('HMGET', KEYS[2], 'leased_until', 'pause_until'))
+return now() > math.max(tonumber(leased or 0), tonumber(pause or 0)) and 1 or 0

@@ -1,0 +1,313 @@
+"""The observer at work: it reads the oldest messages that are not covered, asks the model, and commits what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem._engine.effects import Later, Pause, Plan, send
+from langchain_workingmem._redis.access import check_thread, owner_of, run_script
+from langchain_workingmem._redis.codec import decode_message
+from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.sweeping import continue_sweep
+from langchain_workingmem._text.said import tool_call_ids, weight_of
+from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.models import Observation
+from langchain_workingmem.observations.asking import ask
+from langchain_workingmem.observations.log import write_observation
+from langchain_workingmem.observations.outbox import publish
+from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem.observations.reading import READ, log_key, observing, read, scope_of
+from langchain_workingmem.observations.reflecting import reflect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import ObservationLog, StoredMessage
+    from langchain_workingmem.observations.answers import Line
+    from langchain_workingmem.observations.asking import Usage
+    from langchain_workingmem.observations.reading import LogKey
+    from langchain_workingmem.options import ObservationOptions
+
+OPEN = Script("observations/open", *COVERAGE)
+COMMIT = Script("observations/commit", *COVERAGE)
+LEASE = Script("observations/lease", *COVERAGE)
+FAIL = Script("observations/fail", *COVERAGE)
+WAITING = Script("observations/waiting")
+
+SPARE = 30.0  # seconds that a lease lasts longer than the call of a model may take
+POLL = 0.25  # seconds between two looks at the lease of another process
+FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
+ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A message that the observer may read."""
+
+    row: StoredMessage
+    digest: str  # of its body: the commit finds out whether it has changed meanwhile
+
+    @property
+    def is_result(self) -> bool:
+        """Tell whether it belongs to the call before it."""
+        return isinstance(self.row.message, ToolMessage | FunctionMessage)
+
+    @property
+    def is_question(self) -> bool:
+        """Tell whether the user said it."""
+        return isinstance(self.row.message, HumanMessage)
+
+
+def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
+    """Start the observer of a log in the background, unless it runs in this process."""
+    where = log_key(state, thread_id, resource_id)
+    if where.name not in state.observing:
+        state.observing.add(where.name)
+        yield Later(_in_background(state, where, thread_id), slow=True)
+
+
+def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> list[Command]:
+    """Return what a save sends besides, in scope "resource": the log counts what waits, and says whether its observer is due."""
+    options = state.observations
+    if options is None or not options.background or options.scope == "thread" or resource_id is None:
+        return []
+    log = state.keys.log_of_resource(resource_id)
+    return [WAITING.call(log, encode(thread_id), tokens, "add", options.message_tokens)]
+
+
+def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[None]:
+    try:
+        yield from _observe(state, where, None if where.thread_id is None else thread_id, wait=False)
+    except ThreadNotFoundError:
+        pass  # it was deleted meanwhile
+    except WorkingMemError as error:
+        _log.warning("thread %r is not observed now: %s", thread_id, error)
+    finally:
+        state.observing.discard(where.name)
+
+
+def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[ObservationLog]:
+    """Plan `Observations.observe`."""
+    observing(state)
+    _, owner = yield from owner_of(state, thread_id, None)
+    if resource_id is not None and owner != resource_id:
+        yield from check_thread(state, thread_id, resource_id)
+    where = log_key(state, thread_id, resource_id or owner)
+    yield from _observe(state, where, thread_id, wait=True)
+    return (yield from read(state, where)).log
+
+
+def _observe(state: MemoryState, where: LogKey, thread_id: str | None, *, wait: bool) -> Plan[None]:
+    """Observe a thread, or all that wait in a resource (None), then condense the log if it is too long.
+
+    Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
+    `wait` leaves the work to it.
+    """
+    run = _Run(state, observing(state), where, next(state.lease_tokens))
+    try:
+        if thread_id is not None:
+            done = yield from run.observe_thread(thread_id, run.options.keep_tokens, wait=wait)
+        else:
+            done = yield from run.observe_waiting()
+        if done:
+            yield from run.end(wait=wait)
+    except ThreadNotFoundError:
+        if wait:
+            return  # there is nothing to observe
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the observer, with its lease."""
+
+    state: MemoryState
+    options: ObservationOptions
+    where: LogKey
+    token: str
+
+    @property
+    def seconds(self) -> float:
+        return self.options.timeout.total_seconds()
+
+    @property
+    def _lease_ms(self) -> int:
+        return int((self.seconds + SPARE) * 1000)
+
+    def _lease(self, milliseconds: int, *usage: Argument) -> Command:
+        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, *usage)
+
+    def observe_waiting(self) -> Plan[bool]:
+        """Observe all threads of a resource that wait; tell whether that succeeded.
+
+        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+        """
+        names, newest = yield from send(("HKEYS", self.where.name), ("HGET", self.where.name, "newest"), in_order=True)
+        tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
+        for tag in sorted(tags, key=lambda one: one == newest):
+            keep = self.options.keep_tokens if tag == newest else None
+            with suppress(ThreadNotFoundError, ThreadOwnershipError):
+                if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
+                    return False
+        return True
+
+    def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
+        """Observe a thread until nothing is left to observe; tell whether that succeeded."""
+        while wait or not self.state.closing:
+            busy, opened = yield from self.open(thread_id, keep)
+            if busy and not wait:
+                return False
+            if busy:
+                yield Pause(min(busy / 1000, POLL))
+            elif not opened:
+                break
+            elif not (yield from self.observe(thread_id, opened)):
+                return False
+        if self.where.thread_id is None:
+            yield from self._recount(thread_id)
+        return True
+
+    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, list[Opened]]]:
+        """Take the lease and read the next messages. One round trip.
+
+        Returns how long another process has the lease (ms), and the messages of one call of the model: whole turns as far as
+        they fit into `batch_tokens`, else calls with their results.
+        """
+        options, state = self.options, self.state
+        most, kept = options.batch_tokens, "" if keep is None else keep
+        arguments = (self.where.owner, scope_of(state), kept, options.message_tokens, 2 * most)
+        lease = self._lease(self._lease_ms)
+        opening = OPEN.call(state.keys.of(thread_id).all, *arguments)
+        (busy, _), reply = yield from run_script(thread_id, self.where.resource_id, lease, opening, in_order=True)
+        turn_begins, is_cut, *found = reply
+        opened = [
+            Opened(decode_message(id, seq, value, thread_id), body_digest(value))
+            for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
+        ]
+        return int(busy), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
+
+    def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[bool]:
+        """Ask the model about messages and commit the answer; tell whether that succeeded.
+
+        Two round trips, four for the log of a resource.
+        """
+        options, state, where = self.options, self.state, self.where
+        rows = [one.row for one in opened]
+        known = yield from read(state, where)
+        messages = observer_messages(rows, known.log.observations, options.instructions, options.batch_tokens)
+        most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
+        lines, usage = yield from ask(options.model, messages, len(rows), most, self.seconds)
+        if lines is None:
+            yield from self.fail(usage)
+            return False
+        arguments: list[Argument] = [where.owner, scope_of(state), len(rows)]
+        for one in opened:
+            arguments += [one.row.message.id or "", one.row.seq, one.digest]
+        arguments.append(len(lines))
+        for line in lines:
+            made = observation_of(line, rows)
+            arguments += [",".join(str(seq) for _, seq in made.positions), write_observation(made)]
+        call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
+        ((_, _, left),) = yield from run_script(thread_id, where.resource_id, call)
+        yield from continue_sweep(state, thread_id, left)
+        if where.thread_id is None:
+            yield from publish(state, thread_id)
+            yield from where.run(self._lease(self._lease_ms, *usage.arguments()))
+        return True
+
+    def end(self, *, wait: bool) -> Plan[None]:
+        """Condense the log if it is too long, and give the lease back. Three round trips, and two for each call of the model."""
+        ((_, pause),) = yield from self.where.run(self._lease(self._lease_ms))
+        usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where))
+        if usage is not None:
+            yield from self.fail(usage, is_reflector=True)
+        else:
+            yield from self.where.run(self._lease(0))
+
+    def fail(self, usage: Usage, *, is_reflector: bool = False) -> Plan[None]:
+        """Note that the model gave no usable answer, and end the lease. One round trip."""
+        arguments = (self.token, int(is_reflector), usage.last_error, FIRST_PAUSE, LONGEST_PAUSE, *usage.arguments())
+        (pause,) = yield from self.where.run(FAIL.call(self.where.keys, self.where.owner, *arguments))
+        _log.warning(
+            "%s of %s %r stays as it is, and its model is not asked again for %d s: %s",
+            "the log" if is_reflector else "what is not observed",
+            "resource" if self.where.thread_id is None else "thread",
+            self.where.resource_id if self.where.thread_id is None else self.where.thread_id,
+            int(pause) // 1000,
+            usage.last_error,
+        )
+
+    def _recount(self, thread_id: str) -> Plan[None]:
+        """Correct the tokens that wait in a thread of a resource. Two round trips."""
+        keys = self.state.keys.of(thread_id).all
+        ((_, _, pending, *_),) = yield from run_script(
+            thread_id, self.where.resource_id, READ.call(keys, self.where.owner, "", 0)
+        )
+        yield from self.where.run(WAITING.call(self.where.keys, encode(thread_id), int(pending), "set", 0))
+
+
+def body_digest(value: bytes) -> str:
+    """Return the digest of a stored message without its header, which changes while the message stays the same."""
+    return hashlib.sha1(value[value.index(b'"type":') :], usedforsecurity=False).hexdigest()
+
+
+def chosen(opened: Sequence[Opened], turn_begins: int, most_tokens: int, *, is_cut: bool) -> list[Opened]:
+    """Choose the messages of one call: whole turns as far as they fit, of a turn that is too long its first groups.
+
+    A group is a call with its results, or one message. Of the present turn, which begins at `turn_begins`, only calls that are
+    answered are chosen, never the question. With `is_cut` the last group is not whole.
+    """
+    groups: list[list[Opened]] = []
+    for one in opened:
+        if one.is_result and groups:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    if is_cut:
+        groups.pop()
+    groups = [group for group in groups if group[0].row.seq < turn_begins or turn_begins < 0 or _is_answered(group)]
+    turns: list[list[list[Opened]]] = []
+    for group in groups:
+        if not turns or (group[0].is_question and not turns[-1][-1][0].is_question):
+            turns.append([])
+        turns[-1].append(group)
+    taken: list[Opened] = []
+    size = 0
+    for turn in turns:
+        sizes = [weight_of(one.row.message for one in group) for group in turn]
+        if taken and size + sum(sizes) > most_tokens:
+            break
+        for group, more in zip(turn, sizes, strict=True):
+            if taken and size + more > most_tokens:
+                return taken
+            taken += group
+            size += more
+    return taken
+
+
+def _is_answered(group: Sequence[Opened]) -> bool:
+    calls = tool_call_ids(group[0].row.message)
+    return bool(calls) and {*calls} <= {getattr(one.row.message, "tool_call_id", "") for one in group[1:]}
+
+
+def observation_of(line: Line, rows: Sequence[StoredMessage]) -> Observation:
+    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored."""
+    cited = [rows[number - 1] for number in line.numbers]
+    return Observation(
+        id="",
+        text=line.text,
+        said_at=cited[0].stored_at,
+        priority=line.priority,
+        sources=[(row.thread_id, row.message.id or "") for row in cited],
+        positions=tuple((row.thread_id, row.seq) for row in cited),
+    )

@@ -1,0 +1,118 @@
+"""The reflector at work: it condenses the oldest half of a log that has become too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.effects import send
+from langchain_workingmem.models import Observation
+from langchain_workingmem.observations.asking import ask
+from langchain_workingmem.observations.block import tokens_of
+from langchain_workingmem.observations.changing import NEW, change
+from langchain_workingmem.observations.log import parse_manifest
+from langchain_workingmem.observations.outbox import OUTBOX
+from langchain_workingmem.observations.prompts import reflector_messages
+from langchain_workingmem.observations.ranges import numbers_in, ranges_of, write_ranges
+from langchain_workingmem.observations.reading import read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.observations.answers import Line
+    from langchain_workingmem.observations.asking import Usage
+    from langchain_workingmem.observations.reading import LogKey, Read
+    from langchain_workingmem.options import ObservationOptions
+
+ROUNDS = 8  # halves that are condensed at once at most
+
+
+def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> Plan[Usage | None]:
+    """Condense the oldest half of a log as long as it is too long; return what a failed call has taken, None without one.
+
+    One round trip where it is not too long, else two for each call of the model.
+    """
+    for _ in range(ROUNDS):
+        found = yield from read(state, where)
+        if found.log.tokens <= options.observation_tokens or state.closing:
+            return None
+        chunks, given = _oldest_half(found)
+        if len(given) < 2:
+            return None
+        size = tokens_of(given)
+        messages = reflector_messages(given, options.instructions, size // 2)
+        model = options.reflector or options.model
+        lines, usage = yield from ask(model, messages, len(given), size, options.timeout.total_seconds())
+        if lines is None:
+            return usage
+        made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
+        expected = ";".join(found.known.present.split(";")[:chunks])
+        manifest = _manifest(found, chunks, given)
+        done, _ = yield from change(where, "reflect", expected, manifest, made, usage.arguments(), whole=False)
+        if done and where.thread_id is None:
+            yield from _group(state, made)
+    return None
+
+
+def _oldest_half(found: Read) -> tuple[int, list[Observation]]:
+    """Return how many chunks make up the oldest half of the log, and their observations."""
+    shown = {one.number: one for one in found.log.observations}
+    taken: list[Observation] = []
+    count = size = 0
+    for chunk in parse_manifest(found.known.present):
+        own = [shown[number] for number in numbers_in(chunk.numbers) if number in shown]
+        if size >= found.log.tokens / 2 and len(taken) > 1:
+            break
+        taken += own
+        size += tokens_of(own)
+        count += 1
+    return count, taken
+
+
+def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
+    cited = [given[number - 1] for number in line.numbers]
+    sources = dict.fromkeys(pair for one in cited for pair in zip(one.sources, one.positions, strict=True))
+    return Observation(
+        id="",
+        text=line.text,
+        said_at=min(one.said_at for one in cited),
+        priority=line.priority,
+        sources=[source for source, _ in sources],
+        level=1 + max(one.level for one in cited),
+        positions=tuple(position for _, position in sources),
+    )
+
+
+def _manifest(found: Read, chunks: int, given: Sequence[Observation]) -> str:
+    """Return what stands for the oldest chunks now: new observations, and those that are hidden at present as they are."""
+    replaced = parse_manifest(found.known.present)[:chunks]
+    level = 1 + max(one.level for one in given)
+    seqs: dict[str, set[int]] = {}
+    for chunk in replaced:
+        seqs.setdefault(chunk.thread, set()).update(numbers_in(chunk.seqs))
+    condensed = {one.number for one in given}
+    kept = ranges_of(number for chunk in replaced for number in numbers_in(chunk.numbers) if number not in condensed)
+    numbers = [NEW, *[""] * (len(seqs) - 1)]
+    parts = [
+        f"{tag}/{write_ranges(ranges_of(own))}/{new}/{level}"
+        for (tag, own), new in zip(seqs.items(), numbers, strict=True)
+    ]
+    if kept:
+        parts.append(f"{replaced[0].thread}//{write_ranges(kept)}/0")
+    return ";".join(parts)
+
+
+def _group(state: MemoryState, made: Sequence[Observation]) -> Plan[None]:
+    """Tell the threads of a resource what is cited together now. One round trip."""
+    groups: dict[str, list[str]] = {}
+    for one in made:
+        by_thread: dict[str, list[str]] = {}
+        for thread_id, seq in one.positions:
+            by_thread.setdefault(thread_id, []).append(str(seq))
+        for thread_id, seqs in by_thread.items():
+            if len(seqs) > 1:
+                groups.setdefault(thread_id, []).append(",".join(seqs))
+    calls = [OUTBOX.call(state.keys.of(id).all, "group", ";".join(found)) for id, found in groups.items()]
+    if calls:
+        yield from send(*calls)
