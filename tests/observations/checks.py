@@ -32,8 +32,11 @@ class ViolationError(AssertionError):
         self.rule = rule
 
 
+IGNORED: set[str] = set()  # rules that are known to be broken, while others are looked for
+
+
 def require(holds: object, rule: str, seen: object = "") -> None:
-    if not holds:
+    if not holds and rule not in IGNORED:
         raise ViolationError(rule, str(seen() if callable(seen) else seen)[:3000])
 
 

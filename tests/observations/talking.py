@@ -26,7 +26,7 @@ class Talking(World):
             given = text
         elif form == 2:
             given = [*(row.message.model_copy() for row in rows), question]
-        quick = not self.config.recall and not self.config.ttl
+        quick = not self.config.recall and not self.config.ttl and not self.config.lazy
         with self.hot(face, 1 if quick else None):
             context = memory.context(given, **ids)
         asked = context.messages[-1]
