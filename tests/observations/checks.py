@@ -192,8 +192,11 @@ def check_blocks(life: World, context: Any, seen: Sequence[Any], stored: Collect
             require(False, "an observation is shown as it is", (one.text, blob[:1500]))
 
 
-def check_log(life: World, log: Any, thread: str, owner: str) -> None:
-    """Every observation resolves to stored messages of the same owner, which are current."""
+def check_log(life: World, log: Any, thread: str, owner: str, *, is_whole: bool = False) -> None:
+    """Every observation resolves to stored messages of the same owner, which are current.
+
+    With `is_whole`, the log is not that of a context, which tells of its own thread only what is covered.
+    """
     places = {
         row.place: row
         for name, truth in life.truth.items()
@@ -210,7 +213,7 @@ def check_log(life: World, log: Any, thread: str, owner: str) -> None:
         times = {places[source].stored_at for source in sources}
         require(one.said_at in times, "an observation is dated by its source", (one, times))
         require(WRONG not in one.text, "a bad answer is not committed", one)
-        for source in sources:
+        for source in sources if is_whole or life.config.scope == "thread" else ():
             until = log.covered_until.get(source[0], -1)
             require(places[source].seq <= until, "what is cited is covered", (source, places[source].seq, until))
 

@@ -95,7 +95,7 @@ class Life(Observing):
             if self.config.off:
                 continue
             log = self.log(thread, face + 1)
-            checks.check_log(self, log, thread, owner)
+            checks.check_log(self, log, thread, owner, is_whole=True)
             ids = [(one.id, one.text) for one in log.observations]
             shown = [(one.id, one.text) for one in context.observations.observations]
             require(ids == shown, "a context shows the log that `get` returns", (ids, shown))
