@@ -12,6 +12,8 @@
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
     ├── RevisionNotFoundError (LookupError)
+    ├── ObservationNotFoundError (LookupError)
+    ├── ObservationConflictError (RuntimeError)     others were always first
     ├── ModelError (RuntimeError)                   the chat model failed
     ├── RerankerError (RuntimeError)                the reranker failed
     ├── EmbeddingError (RuntimeError)               the embeddings failed

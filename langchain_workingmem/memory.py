@@ -357,5 +357,10 @@ class Memory(Faces, SetUpOnEntry):
 
     def __repr__(self) -> str:
         state = self.core.state
-        parts = {"history": True, "recall": state.recall, "working memory": state.working_memory}
+        parts = {
+            "history": True,
+            "recall": state.recall,
+            "working memory": state.working_memory,
+            "observations": state.observations,
+        }
         return f"<Memory {state.keys.prefix!r}: {', '.join(name for name, is_on in parts.items() if is_on)}>"

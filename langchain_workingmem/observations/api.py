@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem.observations import changing, reading
 from langchain_workingmem.observations.observing import observe
-from langchain_workingmem.observations.sources import sources
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
@@ -65,7 +64,7 @@ class Observations:
         `message_range` is n on each side, or (before, after), as for recall: questions, and answers without tool calls. Raises
         `ObservationNotFoundError`. Two round trips.
         """
-        plan = sources(self._core.state, observation_id, thread_id, resource_id, message_range)
+        plan = reading.sources(self._core.state, observation_id, thread_id, resource_id, message_range)
         return self._core.run(plan)
 
     async def asources(
@@ -77,7 +76,7 @@ class Observations:
         message_range: int | tuple[int, int] = 1,
     ) -> RecallResult:
         """Async twin of `sources`."""
-        plan = sources(self._core.state, observation_id, thread_id, resource_id, message_range)
+        plan = reading.sources(self._core.state, observation_id, thread_id, resource_id, message_range)
         return await self._core.arun(plan)
 
     def update(

@@ -51,7 +51,7 @@ class Usage:
 
     def arguments(self) -> list[Argument]:
         """Return the counters as scripts take them."""
-        names = ("calls", "input_tokens", "output_tokens", "failures")
+        names = ("calls", "input_tokens", "output_tokens", "failures", "last_error")
         return [part for name in names for part in (name, getattr(self, name))]
 
 

@@ -10,6 +10,7 @@ from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
 from langchain_workingmem._redis.sweeping import continue_sweep
+from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import (
     ObservationConflictError,
@@ -19,8 +20,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
 from langchain_workingmem.observations.outbox import OUTBOX
-from langchain_workingmem.observations.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
-from langchain_workingmem.observations.reading import find_log_key, read
+from langchain_workingmem.observations.reading import find_log_key, read, recount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +63,8 @@ def update(
 
     def make(found: Read) -> tuple[str, list[Observation]]:
         old = _found(found.log, observation_id)
+        if old.text == line:
+            return found.known.present, []
         return _split(found.known.present, old.number, NEW), [replace(old, text=line)]
 
     return (yield from _changed(state, thread_id, resource_id, "update", make))
@@ -87,6 +89,7 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
 def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.revert`."""
     where = yield from find_log_key(state, thread_id, resource_id)
+    yield from read(state, where)  # which checks the owner
     (kept,) = yield from send(("HGET", where.name, f"rev:{revision}"))
     if kept is None:
         raise RevisionNotFoundError(revision, "observations.history()")
@@ -103,9 +106,14 @@ def _changed(
 ) -> Plan[ObservationLog]:
     """Change a log, again if others change it meanwhile. Three round trips; for a resource one more for each thread."""
     where = yield from find_log_key(state, thread_id, resource_id)
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         found = yield from read(state, where)
-        manifest, new = make(found)
+        try:
+            manifest, new = make(found)
+        except ObservationNotFoundError:
+            if attempt and origin == "delete":  # by this call, whose reply was lost, or by another
+                return found.log
+            raise
         present = found.known.present
         if manifest == present:
             return found.log
@@ -115,6 +123,8 @@ def _changed(
             if where.thread_id is not None:
                 yield from continue_sweep(state, where.thread_id, left)
             yield from _cover(state, where, present, manifest, shrink=False)
+            if where.thread_id is None:
+                yield from recount(state, where, map(decode, _covered(present) | _covered(manifest)))
             return (yield from read(state, where)).log
     raise ObservationConflictError
 

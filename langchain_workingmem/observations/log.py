@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
-from langchain_workingmem.observations.ranges import contains, numbers_in, parse_ranges, write_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.observations.ranges import Ranges
+    from langchain_workingmem._text.ranges import Ranges
 
 
 class Chunk(NamedTuple):
@@ -140,19 +140,19 @@ def learn(state: MemoryState, key: str, reply: list[Any]) -> KnownLog:
     """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`)."""
     known = known_log(state, key)
     version = reply[0].decode()
-    if version == known.version:
-        return known
-    if len(reply) == 1:  # there is no log
-        return KnownLog()
+    if len(reply) == 1:
+        if version != known.version:  # there is no log any more
+            state.logs.pop(key)
+        return known if version == known.version else KnownLog()
     _, revision, present, *rows = reply
-    fresh = {
-        int(number): read_observation(int(number), value)
-        for number, value in zip(rows[::2], rows[1::2], strict=True)
-        if value
-    }
-    learned = KnownLog(version, int(revision), present.decode(), known.observations | fresh)
-    listed = {number for chunk in parse_manifest(learned.present) for number in numbers_in(chunk.numbers)}
-    learned.observations = {number: one for number, one in learned.observations.items() if number in listed}
+    is_same = known.version.partition("-")[0] == version.partition("-")[0]  # else the log was made anew
+    found = dict(known.observations) if is_same else {}
+    for number, value in zip(rows[::2], rows[1::2], strict=True):
+        if value:
+            found[int(number)] = read_observation(int(number), value)
+    listed = {number for chunk in parse_manifest(present.decode()) for number in numbers_in(chunk.numbers)}
+    kept = {number: one for number, one in found.items() if number in listed}
+    learned = KnownLog(version, int(revision), present.decode(), kept)
     state.logs.put(key, learned)
     return learned
 

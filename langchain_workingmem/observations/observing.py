@@ -23,7 +23,7 @@ from langchain_workingmem.observations.asking import ask
 from langchain_workingmem.observations.log import write_observation
 from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
-from langchain_workingmem.observations.reading import READ, log_key, observing, read, scope_of
+from langchain_workingmem.observations.reading import WAITING, log_key, observing, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import reflect
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ OPEN = Script("observations/open", *COVERAGE)
 COMMIT = Script("observations/commit", *COVERAGE)
 LEASE = Script("observations/lease", *COVERAGE)
 FAIL = Script("observations/fail", *COVERAGE)
-WAITING = Script("observations/waiting")
 
 SPARE = 30.0  # seconds that a lease lasts longer than the call of a model may take
 POLL = 0.25  # seconds between two looks at the lease of another process
@@ -174,7 +173,7 @@ class _Run:
             elif not (yield from self.observe(thread_id, opened)):
                 return False
         if self.where.thread_id is None:
-            yield from self._recount(thread_id)
+            yield from recount(self.state, self.where, [thread_id])
         return True
 
     def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, list[Opened]]]:
@@ -236,7 +235,7 @@ class _Run:
 
     def fail(self, usage: Usage, *, is_reflector: bool = False) -> Plan[None]:
         """Note that the model gave no usable answer, and end the lease. One round trip."""
-        arguments = (self.token, int(is_reflector), usage.last_error, FIRST_PAUSE, LONGEST_PAUSE, *usage.arguments())
+        arguments = (self.token, int(is_reflector), FIRST_PAUSE, LONGEST_PAUSE, *usage.arguments())
         (pause,) = yield from self.where.run(FAIL.call(self.where.keys, self.where.owner, *arguments))
         _log.warning(
             "%s of %s %r stays as it is, and its model is not asked again for %d s: %s",
@@ -246,14 +245,6 @@ class _Run:
             int(pause) // 1000,
             usage.last_error,
         )
-
-    def _recount(self, thread_id: str) -> Plan[None]:
-        """Correct the tokens that wait in a thread of a resource. Two round trips."""
-        keys = self.state.keys.of(thread_id).all
-        ((_, _, pending, *_),) = yield from run_script(
-            thread_id, self.where.resource_id, READ.call(keys, self.where.owner, "", 0)
-        )
-        yield from self.where.run(WAITING.call(self.where.keys, encode(thread_id), int(pending), "set", 0))
 
 
 def body_digest(value: bytes) -> str:

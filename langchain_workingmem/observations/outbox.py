@@ -51,6 +51,7 @@ def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]
         log = state.keys.log_of_resource(resource_id)
         ((is_done, *cited),) = yield from run_script(thread_id, resource_id, PUBLISH.call(log, *told))
         if not is_done:
+            arguments = ("raise", *cited)
             continue
         last = batches[-1][0] if batches else 0
         yield from send(OUTBOX.call(keys.all, "told", epoch, last, hidden))

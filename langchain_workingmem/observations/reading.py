@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.effects import attempt, send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_dict, from_micros
+from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem._redis.scripts import COVERAGE, VIEW, Script
-from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.models import ObservationLog, ObservationUsage
-from langchain_workingmem.observations.block import tokens_of
+from langchain_workingmem._text.observed import tokens_of
+from langchain_workingmem._text.ranges import numbers_in, parse_ranges
+from langchain_workingmem.checks import at_least, check_range
+from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
+from langchain_workingmem.models import ObservationLog, ObservationUsage, RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import (
     KnownLog,
     hidden_ranges,
@@ -23,19 +24,20 @@ from langchain_workingmem.observations.log import (
     read_observation,
     read_usage,
 )
-from langchain_workingmem.observations.ranges import numbers_in, parse_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import Observation
-    from langchain_workingmem.observations.ranges import Ranges
     from langchain_workingmem.options import ObservationOptions, Scope
 
 READ = Script("observations/read", *COVERAGE)
 READ_RESOURCE = Script("observations/read_resource", *VIEW)
+SOURCES = Script("observations/sources", "header")
+WAITING = Script("observations/waiting")
 
 
 class LogKey(NamedTuple):
@@ -151,6 +153,20 @@ def read(state: MemoryState, where: LogKey) -> Plan[Read]:
     return Read(known, log, hidden)
 
 
+def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Plan[None]:
+    """Count anew what waits in threads of a resource. Two round trips, none without threads."""
+    ids = [*thread_ids]
+    calls = [READ.call(state.keys.of(id).all, where.owner, "", 0) for id in ids]
+    replies = (yield from attempt(*calls)) if calls else []
+    counted = {
+        id: 0 if isinstance(reply, RedisReplyError) else int(reply[2]) for id, reply in zip(ids, replies, strict=True)
+    }
+    if counted:
+        yield from where.run(
+            *(WAITING.call(where.keys, encode(id), tokens, "set", 0) for id, tokens in counted.items())
+        )
+
+
 def read_log(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.get`."""
     where = yield from find_log_key(state, thread_id, resource_id)
@@ -193,3 +209,56 @@ def observations_of(manifest: str, found: Mapping[int, Observation]) -> list[Obs
     """Return the observations that a manifest lists, without those that were deleted since."""
     numbers = (number for chunk in parse_manifest(manifest) for number in numbers_in(chunk.numbers))
     return [found[number] for number in numbers if number in found]
+
+
+def sources(
+    state: MemoryState,
+    observation_id: str,
+    thread_id: str | None,
+    resource_id: str | None,
+    message_range: int | tuple[int, int],
+) -> Plan[RecallResult]:
+    """Plan `Observations.sources`."""
+    window = check_range(message_range)
+    where = yield from find_log_key(state, thread_id, resource_id)
+    log = (yield from read(state, where)).log
+    found = next((one for one in log.observations if one.id == observation_id), None)
+    if found is None:
+        raise ObservationNotFoundError(observation_id)
+    return (yield from read_sources(state, found, where.owner, window))
+
+
+def read_sources(
+    state: MemoryState, observation: Observation, owner: str, window: tuple[int, int]
+) -> Plan[RecallResult]:
+    """Read the messages behind an observation, with those around them. One round trip."""
+    seqs: dict[str, list[int]] = {}
+    for thread, seq in observation.positions:
+        seqs.setdefault(thread, []).append(seq)
+    calls = [SOURCES.call(state.keys.of(id).all, owner, *window, *sorted(own)) for id, own in seqs.items()]
+    hits: list[RecallHit] = []
+    rows: dict[tuple[str, int], StoredMessage] = {}
+    for id, reply in zip(seqs, (yield from send(*calls)), strict=True):
+        title, parts = (reply[0].decode() or None, reply[1:]) if reply else (None, [])
+        for front, own, back in zip(parts[1::4], parts[2::4], parts[3::4], strict=True):
+            before, (row,), after = (_rows(some, id) for some in (front, own, back))
+            rows |= {(id, one.seq): one for one in (*before, row, *after)}
+            hits.append(
+                RecallHit(
+                    message=row.message,
+                    thread_id=id,
+                    score=1.0,
+                    similarity=1.0,
+                    before=[one.message for one in reversed(before)],
+                    after=[one.message for one in after],
+                    stored_at=row.stored_at,
+                    thread_title=title,
+                )
+            )
+    hits.sort(key=lambda hit: hit.stored_at)
+    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
+
+
+def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:
+    columns = (reply[start::3] for start in range(3))
+    return [decode_message(id, seq, value, thread_id) for id, seq, value in zip(*columns, strict=True)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import send
+from langchain_workingmem._text.observed import tokens_of
+from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.asking import ask
-from langchain_workingmem.observations.block import tokens_of
 from langchain_workingmem.observations.changing import NEW, change
 from langchain_workingmem.observations.log import parse_manifest
 from langchain_workingmem.observations.outbox import OUTBOX
 from langchain_workingmem.observations.prompts import reflector_messages
-from langchain_workingmem.observations.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.observations.reading import read
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._text.observed import tokens_of
+from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.block import tokens_of
 from langchain_workingmem.observations.log import hidden_ranges, known_log, learn, read_usage
 from langchain_workingmem.observations.outbox import unpublished
-from langchain_workingmem.observations.ranges import contains, parse_ranges
 from langchain_workingmem.observations.reading import log_key, read_command, scope_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.observations.ranges import Ranges
+    from langchain_workingmem._text.ranges import Ranges
 
 NO_LOG: Sequence[Argument] = ("", "", 0)  # the arguments of a turn without observations
 

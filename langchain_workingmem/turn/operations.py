@@ -15,6 +15,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import VIEW, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
@@ -23,7 +24,6 @@ from langchain_workingmem.models import RecallResult
 from langchain_workingmem.observations import (
     NO_LOG,
     View,
-    contains,
     covered_of,
     read_view,
     view_arguments,

@@ -13,6 +13,7 @@ import numpy as np
 from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, Later, Pause, Plan, Scan, Send, Work
 from langchain_workingmem._redis.codec import encode_body
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.errors import EmbeddingError, RedisReplyError, WorkingMemError
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -87,7 +88,7 @@ class ByHand:
 def _set_up(commands: Sequence[Command]) -> list[Any] | None:
     """Answer what makes sure of the layout and of the indexes: they are there, and are what is wanted."""
     if str(commands[0][1]).endswith(":layout"):
-        return [b"2", [], RedisReplyError("ERR unknown command 'HELLO'")][: len(commands)]
+        return [LAYOUT.encode(), [], RedisReplyError("ERR unknown command 'HELLO'")][: len(commands)]
     if commands[0][0] == "FT.CREATE":
         return [RedisReplyError("Index already exists")]
     if commands[0][0] == "SET" and commands[0][3:] == ("NX",):

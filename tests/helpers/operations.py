@@ -17,12 +17,13 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
-from langchain_workingmem import Memory, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.tools import AWAY
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -77,6 +78,7 @@ def options(scope: Scope = "resource") -> dict[str, Any]:
         "embeddings": WordEmbeddings(),
         "recall": RecallOptions(),
         "working_memory": WorkingMemoryOptions(template="", scope=scope, tools=("get", "update", "clear")),
+        "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
         "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
     }
 
@@ -117,6 +119,16 @@ def note(c: Caller) -> None:
 def talk_and_note(c: Caller) -> None:
     talk(c)
     note(c)
+
+
+def talk_on(c: Caller) -> None:
+    talk(c)
+    c.memory.history.append([HumanMessage("and more", id=c.said_under[2])], **c.ids)
+
+
+def talk_and_observe(c: Caller) -> None:
+    talk_on(c)
+    c.memory.observations.observe(c.thread)
 
 
 def talk_and_clone(c: Caller) -> None:
@@ -190,6 +202,16 @@ OPERATIONS: dict[str, Operation] = {
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
+    "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
+    "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
+    "observations.sources": Operation(lambda c: c.memory.observations.sources("1", **c.ids), talk_and_observe),
+    "observations.update": Operation(
+        lambda c: c.memory.observations.update("1", f"corrected {c.secret}", **c.ids), talk_and_observe
+    ),
+    "observations.delete": Operation(lambda c: c.memory.observations.delete("2", **c.ids), talk_and_observe),
+    "observations.history": Operation(lambda c: c.memory.observations.history(**c.ids), talk_and_observe),
+    "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
+    "observations.revert": Operation(lambda c: c.memory.observations.revert(1, **c.ids), talk_and_observe),
     "titles": Operation(_titled),
     "chat_history": Operation(_chat_history),
     "load_node": Operation(lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),

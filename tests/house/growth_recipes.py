@@ -26,7 +26,7 @@ from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
-from langchain_workingmem.observations import block, prompts
+from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
 from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
 from langchain_workingmem.recall.budget import Sizes
@@ -341,7 +341,7 @@ RECIPES: dict[str, Recipe] = {
     "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
     "_text.observed.observed_text": lambda t: observed.observed_text(log(t)),
     "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
-    "observations.block.log_block": lambda t: block.log_block(log(t), t),
+    "observations.prompts.log_block": lambda t: prompts.log_block(log(t), t),
     "observations.answers.read_answer": answered,
     "observations.prompts.observer_messages": lambda t: (
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, 10**9),
@@ -492,6 +492,7 @@ RECIPES: dict[str, Recipe] = {
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
+    *(f"_text.ranges.{name}" for name in ("contains", "numbers_in", "parse_ranges", "ranges_of", "write_ranges")),
     "_redis.queries._tags",
     "_redis.queries.built_as",
     "working_memory.prompt.working_memory_block",  # calls render_working_memory

@@ -25,6 +25,8 @@ OWN = {  # classes that know their remedy, with arguments for them
     "ThreadOwnershipError": ("t", "ann"),
     "ResourceDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
+    "ObservationNotFoundError": ("7",),
+    "ObservationConflictError": (),
 }
 SIZES = {"expected": 3, "actual": 4}
 MORE: dict[str, dict[str, Any]] = {"WorkingMemoryConflictError": SIZES, "EmbeddingSizeError": SIZES}

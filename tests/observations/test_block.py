@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem.observations.block import log_block, tokens_of
+from langchain_workingmem._text.observed import observed_text, tokens_of
+from langchain_workingmem.observations.prompts import log_block
 from tests.helpers.examples import examples
 from tests.helpers.observed import Noted
 

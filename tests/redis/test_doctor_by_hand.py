@@ -9,6 +9,7 @@ import pytest
 from langchain_workingmem._engine.effects import Send, Survey
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.reports import Diagnosis, Finding
@@ -19,7 +20,7 @@ HEALTHY: dict[str, Any] = {
     "CONFIG": [b"save", b""],
     "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"indexing", b"0", b"attributes", []],
     "GET": None,
-    "HGET": b"2",
+    "HGET": LAYOUT.encode(),
 }
 
 

@@ -26,7 +26,7 @@ EARLIER = (HumanMessage("hello", id="h"), AIMessage("good day", id="a"))
 
 def read(*history: Any) -> list[Any]:
     """Answer what the thread says to a list of one new question: nothing of it is known, and this is in front of it."""
-    return [0, 0, [], [], [], [], [b""], [-1], [-1], [0], [0], stored(*history)]
+    return [0, 0, [], [], [], [], [b""], [-1], [-1], [0], [0], stored(*history), []]
 
 
 def recalling(by_hand: ByHand, **options: Any) -> Memory:
@@ -108,7 +108,7 @@ def test_only_the_script_that_was_forgotten_is_sent_again(by_hand: ByHand) -> No
 
 
 def saved(*ids: bytes) -> list[Any]:
-    return [[len(ids), len(ids), 0, b"7", list(ids), [], 0], None]
+    return [[len(ids), len(ids), 0, b"7", list(ids), [], 0, 0, 0], None]
 
 
 def test_a_turn_is_saved_in_one_request_under_the_ids_that_the_thread_knows(by_hand: ByHand) -> None:

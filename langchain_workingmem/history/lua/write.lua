@@ -131,6 +131,11 @@ if source == 's' then
   end
 end
 
+-- The body of a cloned message holds the id of its source.
+local function without_ids(body)
+  return (string.gsub(body, '"id":"[^"]*"', ''))
+end
+
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = tokens_said()
 local inserted, tokens, stored = 0, 0, {}
@@ -178,7 +183,10 @@ local function save(entry)
       write = model ~= '' and (old_model ~= model or mode == 'heal')
     elseif mode ~= 'heal' then
       write, changed = true, true
-      if words == '' or words ~= string.match(old_said, '^%w*') then edited[#edited + 1] = seq end
+      if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
+        or words ~= string.match(old_said, '^%w*') then
+        edited[#edited + 1] = seq
+      end
     end
     stored_at = at
     if write then

@@ -9,10 +9,10 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
 local scope = ARGV[2]
-local stored_scope, covered, known, groups =
-  unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'known', 'groups'))
+local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
-covered = subtract_ranges(parse_ranges(covered), parse_ranges(redis.call('HGET', KEYS[10], 'hidden')))
+all = parse_ranges(all)
+local covered = subtract_ranges(all, parse_ranges(hidden))
 
 local argument = 4
 local given, lost = {}, {}
@@ -36,7 +36,13 @@ local kept = {}
 for _, observation in ipairs(observations) do
   if not lost[tonumber(string.match(observation.seqs, '^%d+'))] then kept[#kept + 1] = observation end
 end
-local more = ranges_of(given)
+local more, again = ranges_of(given), {}
+for seq in pairs(given) do -- what was cited together with messages of another branch is observed anew: the old lines go
+  if range_with(all, seq) then again[#again + 1] = seq end
+end
+if #again > 0 then reopen(again) end
+local known, groups, epoch
+all, known, groups, epoch = unpack(redis.call('HMGET', KEYS[10], 'covered', 'known', 'groups', 'epoch'))
 local log = scope == 't' and KEYS[10] or nil
 if #more > 0 then
   for _, observation in ipairs(kept) do
@@ -45,8 +51,8 @@ if #more > 0 then
     end
   end
   redis.call('HSET', KEYS[10], 'scope', scope, 'covered',
-    write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'covered')), more)), 'known',
-    write_ranges(add_ranges(parse_ranges(known), more)), 'groups', groups or '')
+    write_ranges(add_ranges(parse_ranges(all), more)), 'known', write_ranges(add_ranges(parse_ranges(known), more)),
+    'groups', groups or '', 'epoch', epoch or as_integer(now()))
   redis.call('HDEL', KEYS[1], 'pending')
   if log then
     local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1

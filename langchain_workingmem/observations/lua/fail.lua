@@ -1,6 +1,6 @@
 -- Notes that a model gave no usable answer, and that nobody asks again before a pause is over; ends the lease.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
--- ARGV  resource or '', token of the lease, 1 if it was the reflector, error, ms of the first and of the longest pause, pairs of a usage counter and a number
+-- ARGV  resource or '', token of the lease, 1 if it was the reflector, ms of the first and of the longest pause, pairs of a usage counter and a number
 -- Reply ms of the pause; WMOWNER, WMNOTHREAD, WMDELETED.
 local key = #KEYS == 2 and KEYS[2] or KEYS[10]
 if #KEYS == 2 then
@@ -12,8 +12,8 @@ else
 end
 local who = ARGV[3] == '1' and 'reflector_' or ''
 local streak = redis.call('HINCRBY', key, who .. 'streak', 1)
-local pause = math.min(ARGV[5] * 2 ^ math.min(streak - 1, 30), tonumber(ARGV[6]))
-redis.call('HSET', key, 'last_error', ARGV[4], who .. 'pause_until', as_integer(now() + pause * 1000))
-add_usage(key, 7, #ARGV)
+local pause = math.min(ARGV[4] * 2 ^ math.min(streak - 1, 30), tonumber(ARGV[5]))
+redis.call('HSET', key, who .. 'pause_until', as_integer(now() + pause * 1000))
+add_usage(key, 6, #ARGV)
 if redis.call('HGET', key, 'lease') == ARGV[2] then redis.call('HDEL', key, 'lease', 'leased_until') end
 return pause

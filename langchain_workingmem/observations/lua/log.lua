@@ -2,14 +2,16 @@
 
 local REVISIONS = 20 -- that are kept, the present one included
 
--- Gives a log a version that it never had, also if it was deleted and made again: readers keep what they have read of one.
+-- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what they have read of a log, and a log that
+-- was deleted and made again has the same numbers for other observations.
 local function raise_version(key)
-  redis.call('HSET', key, 'version', as_integer(math.max(now(), (redis.call('HGET', key, 'version') or 0) + 1)))
+  local born, number = string.match(redis.call('HGET', key, 'version') or as_integer(now()) .. '-0', '(%d+)-(%d+)')
+  redis.call('HSET', key, 'version', born .. '-' .. as_integer(number + 1))
 end
 
 local function each_chunk(manifest, visit)
   local chunks = {}
-  for tag, seqs, numbers, level in string.gmatch(manifest or '', '([^/;]+)/([^/]*)/([^/]*)/(%d+)') do
+  for tag, seqs, numbers, level in string.gmatch(manifest or '', '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
     seqs, numbers = visit(tag, parse_ranges(seqs), parse_ranges(numbers))
     if #seqs > 0 or #numbers > 0 then
       chunks[#chunks + 1] = tag .. '/' .. write_ranges(seqs) .. '/' .. write_ranges(numbers) .. '/' .. level
@@ -82,9 +84,14 @@ local function purge_log(key, own_tag, gone, out)
   return cited
 end
 
--- Adds what calls of the models took: pairs of a counter and a number.
+-- Adds what calls of the models took: pairs of a counter and a number, and `last_error` and its text.
 local function add_usage(key, first, last)
   for at = first, last, 2 do
-    if tonumber(ARGV[at + 1]) > 0 then redis.call('HINCRBY', key, ARGV[at], ARGV[at + 1]) end
+    local name, value = ARGV[at], ARGV[at + 1]
+    if name == 'last_error' then
+      if value ~= '' then redis.call('HSET', key, name, value) end
+    elseif tonumber(value) > 0 then
+      redis.call('HINCRBY', key, name, value)
+    end
   end
 end

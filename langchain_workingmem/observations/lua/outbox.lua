@@ -1,10 +1,12 @@
 -- Reads what a thread has yet to tell the log of its resource, takes messages out of what is covered first, or notes what was told.
--- ARGV  'read'; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
+-- ARGV  'read'; 'raise' and an epoch; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
 --       together now (12,13;14,15); 'told', the epoch, the last batch and the hidden ranges that were told
 -- Reply owner of the thread ('' without a thread), HGETALL of what observations cover
 local owner = redis.call('HGET', KEYS[1], 'resource') or ''
 if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
-  if ARGV[1] == 'reopen' then
+  if ARGV[1] == 'raise' then
+    redis.call('HSET', KEYS[10], 'epoch', as_integer(math.max(ARGV[2], redis.call('HGET', KEYS[10], 'epoch') or 0)))
+  elseif ARGV[1] == 'reopen' then
     local seqs = {}
     for at = 2, #ARGV do seqs[#seqs + 1] = ARGV[at] end
     if seqs[1] == '*' then

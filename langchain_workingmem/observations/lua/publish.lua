@@ -2,12 +2,13 @@
 -- KEYS[1] tombstone of the resource (STRING)  KEYS[2] its log (HASH)
 -- ARGV  the thread as a tag, its epoch, ranges that are hidden, ranges to forget, then for each batch its number, the ranges that it
 --       covers, number of observations and |<sources>|<JSON> of each
--- Reply 1, or 0 if the log has forgotten messages since the caller read the thread; then what the forgotten observations cite
+-- Reply 1, or 0 and the epoch of the log, which has forgotten messages since the caller read the thread; else 1 and what the forgotten observations cite
 --       beside: tag, seq, ...; WMDELETED.
 -- A batch is added once: the log knows the last batch of each thread.
 if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
 local tag, epoch, hidden, forget = ARGV[1], tonumber(ARGV[2]), ARGV[3], parse_ranges(ARGV[4])
-if epoch < tonumber(redis.call('HGET', KEYS[2], 'epoch:' .. tag) or 0) then return {0} end
+local last_epoch = redis.call('HGET', KEYS[2], 'epoch:' .. tag) or '0'
+if epoch < tonumber(last_epoch) then return {0, last_epoch} end
 local reply = {1}
 if #forget > 0 then
   redis.call('HSET', KEYS[2], 'epoch:' .. tag, ARGV[2])

@@ -43,8 +43,9 @@ end
 local function read_log(key, known_version, known_next)
   local version, revision, present = unpack(redis.call('HMGET', key, 'version', 'revision', 'present'))
   if not version or version == known_version then return {version or '0'} end
+  if string.match(version, '^%d+') ~= string.match(known_version, '^%d+') then known_next = 0 end -- a log made anew
   local reply, names = {version, revision, present}, {}
-  for numbers in string.gmatch(present, '/([%d,-]*)/%d+') do
+  for numbers in string.gmatch(present, '[^/;]+/[^/;]*/([^/;]*)/%d+') do
     for _, range in ipairs(parse_ranges(numbers)) do
       for number = math.max(range[1], known_next), range[2] do names[#names + 1] = as_integer(number) end
     end

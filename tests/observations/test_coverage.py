@@ -1,0 +1,142 @@
+"""Which messages a model is shown, and which the log stands for: each exactly once, on every branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_workingmem import Memory, ObservationLog, ObservationOptions
+from tests.helpers.observers import Echo
+
+IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+Make = Callable[..., Memory]
+
+
+def observing(make_memory: Make, scope: Any, **more: Any) -> Memory:
+    options = {"message_tokens": 2, "keep_tokens": 1, "background": False, **more}
+    return make_memory(observations=ObservationOptions(model=Echo(), scope=scope, **options))
+
+
+def talk(memory: Memory, turns: int, first: int = 0) -> None:
+    for number in range(first, first + turns):
+        said = [HumanMessage(f"question {number}", id=f"q{number}"), AIMessage(f"answer {number}", id=f"a{number}")]
+        memory.save_turn(said, **IDS)
+
+
+def shown(memory: Memory, messages: Any = "and now?", **more: Any) -> tuple[list[str], list[str]]:
+    """Return the ids of the messages that are shown as they are, and of those that the log cites."""
+    context = memory.context(messages, **IDS, **more)
+    assert isinstance(context.observations, ObservationLog)
+    cited = {id for one in context.observations for _, id in one.sources}
+    return [str(one.id) for one in context.messages if str(one.id)[:1] in "qa" and len(str(one.id)) < 5], sorted(cited)
+
+
+both_scopes = pytest.mark.parametrize("scope", ["thread", "resource"])
+
+
+@both_scopes
+def test_observed_messages_leave_the_context_and_the_rest_stays(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 4)
+    memory.observations.observe("t")
+    assert shown(memory) == (["q3", "a3"], ["a0", "a1", "a2", "q0", "q1", "q2"])
+
+
+@both_scopes
+def test_a_branch_takes_its_observations_away_and_brings_them_back(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 4)
+    memory.observations.observe("t")
+    edited: list[BaseMessage] = [
+        HumanMessage("question 0", id="q0"),
+        AIMessage("answer 0", id="a0"),
+        HumanMessage("other", id="q9"),
+    ]
+    assert shown(memory, edited) == (["q9"], ["a0", "q0"])  # in the turn that makes the branch
+    memory.save_turn([*edited, AIMessage("another answer", id="a9")], **IDS)
+    assert shown(memory) == (["q9", "a9"], ["a0", "q0"])
+    assert [id for one in memory.observations.get(**IDS) for _, id in one.sources] == ["q0", "a0"]
+    back = [
+        HumanMessage(f"question {n}", id=f"q{n}") if k else AIMessage(f"answer {n}", id=f"a{n}")
+        for n in range(4)
+        for k in (1, 0)
+    ]
+    assert shown(memory, [*back, HumanMessage("next")])[1] == ["a0", "a1", "a2", "q0", "q1", "q2"]
+    memory.save_turn([*back, HumanMessage("next", id="q10"), AIMessage("yes", id="a10")], **IDS)
+    assert shown(memory) == (["q3", "a3", "q10", "a10"], ["a0", "a1", "a2", "q0", "q1", "q2"])
+
+
+class Together(Echo):
+    """Cites all messages of a call in one line."""
+
+    def _generate(self, messages: list[BaseMessage], *rest: Any, **more: Any) -> Any:
+        found = super()._generate(messages, *rest, **more)
+        lines = str(found.generations[0].message.content).splitlines()
+        text = " and ".join(line.partition("] ")[2] for line in lines)
+        found.generations[0].message.content = f"- [1-{len(lines)}] {text}"
+        return found
+
+
+@both_scopes
+def test_what_is_cited_with_a_message_of_another_branch_is_shown_until_it_is_observed_again(
+    make_memory: Make, scope: Any
+) -> None:
+    options = ObservationOptions(model=Together(), scope=scope, message_tokens=2, keep_tokens=1, background=False)
+    memory = make_memory(observations=options)
+    talk(memory, 3)
+    memory.observations.observe("t")
+    assert shown(memory) == (["q2", "a2"], ["a0", "a1", "q0", "q1"])
+    memory.history.truncate("t", after="q1")
+    assert shown(memory) == (["q0", "a0", "q1"], [])
+    talk(memory, 2, first=5)
+    log = memory.observations.observe("t")
+    assert len(log) == 1
+    assert shown(memory)[1] == ["a0", "a5", "q0", "q1", "q5"]
+    assert memory.observations.observe("t").usage == log.usage  # nothing is left to observe
+
+
+@both_scopes
+def test_a_deleted_message_takes_its_observation_along_and_shows_the_others_of_it(
+    make_memory: Make, scope: Any
+) -> None:
+    options = ObservationOptions(model=Together(), scope=scope, message_tokens=2, keep_tokens=1, background=False)
+    memory = make_memory(observations=options)
+    talk(memory, 3)
+    memory.observations.observe("t")
+    assert memory.history.delete(["a0"], thread_id="t") == 1
+    assert shown(memory) == (["q0", "q1", "a1", "q2", "a2"], [])
+    assert [len(one) for one in memory.observations.history(**IDS)][-1] == 0
+
+
+@both_scopes
+@pytest.mark.parametrize("way", ["update", "append", "save_turn"])
+def test_an_edited_message_takes_its_observation_along(make_memory: Make, scope: Any, way: str) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 3)
+    memory.observations.observe("t")
+    edited = [AIMessage("a better answer", id="a0")]
+    if way == "save_turn":
+        memory.save_turn([HumanMessage("question 0", id="q0"), *edited], **IDS)
+    else:
+        getattr(memory.history, way)(edited, **IDS)
+    assert shown(memory) == (["a0", "q2", "a2"], ["a1", "q0", "q1"])
+
+
+@both_scopes
+def test_a_log_that_is_cleared_shows_all_messages_and_a_revert_brings_it_back(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 3)
+    revision = memory.observations.observe("t").revision
+    whole = memory.observations.get(**IDS)
+    cleared = memory.observations.clear(**IDS)
+    assert not cleared
+    assert cleared.pending_tokens > whole.pending_tokens
+    assert shown(memory) == (["q0", "a0", "q1", "a1", "q2", "a2"], [])
+    back = memory.observations.revert(revision, **IDS)
+    assert back.observations == whole.observations
+    assert back.pending_tokens == whole.pending_tokens
+    assert shown(memory) == (["q2", "a2"], ["a0", "a1", "q0", "q1"])
+    assert [one.origin for one in memory.observations.history(**IDS)][:2] == ["revert", "clear"]
