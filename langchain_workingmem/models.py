@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
-from html import escape
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._documents.diffs import changes, pretty
+from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
@@ -323,11 +323,12 @@ class ObservationLog(Shown):
         return len(self.observations)
 
     def as_text(self) -> str:
-        """Render a line for each observation, for a model or a log: dated, escaped, without invisible characters."""
-        return "\n".join(
-            f"{minutes(one.said_at)} UTC [{one.priority}] {escape(visible(one.text), quote=False)}".replace("\n", " ")
-            for one in self.observations
-        )
+        """Render the log as models read it: a line for each day, and under it one for each observation.
+
+        It is escaped, and without invisible characters. A line begins with ! for high priority, - for normal or ~ for low, and
+        the time (UTC). "" for an empty log.
+        """
+        return observed_text(self.observations)
 
     def _picture(self) -> Picture:
         usage, read, written = self.usage, self.usage.input_tokens, self.usage.output_tokens

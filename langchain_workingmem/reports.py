@@ -63,6 +63,7 @@ class DeletionReport:
     vectors: int = 0
     working_memories: int = 0  # of the resource and of its threads
     revisions: int = 0
+    observations: int = 0  # of the logs of the resource and of its threads
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
 
@@ -77,4 +78,5 @@ class ImportReport:
     skipped: int = 0  # messages that were stored already
     working_memories: int = 0
     revisions: int = 0
+    observations: int = 0
     items: int = 0  # of LangGraph stores; without their vectors

@@ -69,7 +69,14 @@ def worded(message: str) -> str:
     message = message.replace(str(no_index("")), made)
     message = message.replace("import with WorkingMemoryOptions(max_bytes=...)", "pass --max-bytes")
     message = message.replace("namespaces=[('memories', '{user_id}')]", "--namespace 'memories.{user_id}'")
+    message = re.sub(r"pass ObservationOptions\(scope='(\w+)'\), or .*", r"pass --scope \1", message)
+    message = re.sub(r"(call )?observations\.(\w+)\(\)", _command, message)
     return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
+
+
+def _command(method: re.Match[str]) -> str:
+    name = "list" if method[2] == "get" else method[2]
+    return f"{'run ' if method[1] else ''}`workingmem observations {name}`"
 
 
 def complain(message: str) -> None:

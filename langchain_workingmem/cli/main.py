@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import chat, conversations, evaluation, server, user_data, working_memory
+from langchain_workingmem.cli import chat, conversations, evaluation, observations, server, user_data, working_memory
 from langchain_workingmem.cli.base import add_command, failing
 
 
@@ -54,11 +54,17 @@ Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=
 def _options(*, version: Version = False) -> None: ...
 
 
+add_command(app, observations.observe)
+_logs = typer.Typer(
+    no_args_is_help=True, help="The log that stands for older messages: of one thread, or of a resource."
+)
 _facts = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
 for _app, _module in (
     *((app, each) for each in (chat, server, conversations, user_data, evaluation)),
+    (_logs, observations),
     (_facts, working_memory),
 ):
     for _command in _module.COMMANDS:
         add_command(_app, _command)
+app.add_typer(_logs, name="observations")
 app.add_typer(_facts, name="working-memory")

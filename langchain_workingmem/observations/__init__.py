@@ -1,28 +1,47 @@
 """Observations: a long conversation as a short, dated log with its sources."""
 
 from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.observations.observing import observe_later, waiting_commands
+from langchain_workingmem.observations.archive import (
+    NO_COPY,
+    Copy,
+    Part,
+    as_copy,
+    copy_command,
+    is_still,
+    read_resource,
+    renamed,
+    restore_log,
+    restore_resource_log,
+)
+from langchain_workingmem.observations.log import observation_count
+from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
-from langchain_workingmem.observations.view import (
-    NO_LOG,
-    View,
-    covered_of,
-    read_view,
-    view_arguments,
-    view_commands,
-)
+from langchain_workingmem.observations.view import NO_LOG, View, covered_of, read_view, view_arguments, view_commands
 
 __all__ = [
+    "NO_COPY",
     "NO_LOG",
+    "Copy",
     "Observations",
+    "Part",
     "View",
+    "as_copy",
+    "copy_command",
     "covered_of",
     "forgetting",
+    "is_still",
     "log_block",
+    "observation_count",
     "observe_later",
+    "observe_now",
+    "pending_tokens",
     "publish",
+    "read_resource",
     "read_view",
+    "renamed",
+    "restore_log",
+    "restore_resource_log",
     "view_arguments",
     "view_commands",
     "waiting_commands",

@@ -33,11 +33,15 @@ class Line(NamedTuple):
 
 
 class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, never shown to a user
-    """An answer that cannot be used; `objection` tells the model why, in one or two sentences."""
+    """An answer that cannot be used; `objection` tells the model why, in one or two sentences.
 
-    def __init__(self, objection: str) -> None:
+    `problem` says the same without words of the answer: these may be words of a user, and logs and counters outlive messages.
+    """
+
+    def __init__(self, objection: str, problem: str | None = None) -> None:
         super().__init__(objection)
         self.objection = objection
+        self.problem = problem or objection
 
 
 _FORM = "`- [3,4] text`"
@@ -207,7 +211,9 @@ def _cited(text: str, count: int) -> set[int]:
 
 
 def _uncited(words: str) -> BadAnswer:
-    return BadAnswer(_UNCITED.format(f"`{excerpt(words, 20, 0, 0)}`"))
+    return BadAnswer(
+        _UNCITED.format(f"`{excerpt(words, 20, 0, 0)}`"), "A line does not say which numbers it comes from."
+    )
 
 
 def _is_date(words: str) -> bool:

@@ -65,7 +65,7 @@ def ask(
         try:
             answer: Any = yield Ask(cast("BaseChatModel", model), conversation, seconds)
         except ModelError as error:
-            usage.fail(str(error))
+            usage.fail(_problem(error))
             if attempt < ATTEMPTS - 1:
                 yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
             continue
@@ -73,6 +73,16 @@ def ask(
         try:
             return read_answer(answer, count, most_tokens), usage
         except BadAnswer as error:
-            usage.fail(error.objection)
+            usage.fail(error.problem)
             conversation = with_objection(messages, answer, error.objection)
     return None, usage
+
+
+def _problem(error: ModelError) -> str:
+    """Say what has failed without the words of a provider, who may quote messages."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    status = getattr(cause, "status_code", None)
+    known = f", status {status}" if isinstance(status, int) else ""
+    return f"the chat model failed ({type(cause).__name__}{known}); {error.remedy}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
 
@@ -40,6 +42,11 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
         for one in chunks
         if one.seqs or one.numbers
     )
+
+
+def observation_count(present: bytes | None) -> int:
+    """Return how many observations a manifest lists."""
+    return sum(1 for chunk in parse_manifest((present or b"").decode()) for _ in numbers_in(chunk.numbers))
 
 
 def write_observation(observation: Observation) -> str:
@@ -83,7 +90,7 @@ def read_usage(reply: Sequence[bytes]) -> ObservationUsage:
     return ObservationUsage(**{name: int(value or 0) for name, value in row.items()}, last_error=last_error)
 
 
-@dataclass(slots=True)
+@dataclass
 class KnownLog:
     """What a process has read of a log. Observations never change under their number, so they are read once."""
 
@@ -91,15 +98,19 @@ class KnownLog:
     revision: int = 0
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
-    _shown: tuple[str, list[Observation]] | None = None
+    _shown: tuple[str, Kept[Observation]] | None = None
 
-    @property
+    @cached_property  # each turn asks for it
     def next_number(self) -> int:
         """Return the number from which on observations are not known."""
         return max(self.observations, default=0) + 1
 
     def is_whole(self) -> bool:
         """Tell whether each observation of the manifest is known."""
+        return self._is_whole
+
+    @cached_property  # each turn asks for it
+    def _is_whole(self) -> bool:
         return all(
             number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
         )
@@ -114,10 +125,10 @@ class KnownLog:
             if number in known
         ]
 
-    def shown(self, thread_id: str | None, covered: str, hidden: Mapping[str, Ranges]) -> list[Observation]:
+    def shown(self, thread_id: str | None, covered: str, hidden: Mapping[str, Ranges]) -> Kept[Observation]:
         """Return the observations whose sources all count: covered in `thread_id`, and hidden in no other thread.
 
-        The list stays the same object as long as nothing changes, so that it is rendered once.
+        They stay the same object as long as nothing changes, so that they are rendered once.
         """
         key = f"{thread_id}|{covered}|{hidden}"
         if self._shown is None or self._shown[0] != key:
@@ -126,7 +137,7 @@ class KnownLog:
             def counts(thread: str, seq: int) -> bool:
                 return contains(ranges, seq) if thread == thread_id else not contains(hidden.get(thread, ()), seq)
 
-            found = [one for one in self.ordered() if all(counts(thread, seq) for thread, seq in one.positions)]
+            found = Kept(one for one in self.ordered() if all(counts(thread, seq) for thread, seq in one.positions))
             self._shown = key, found
         return self._shown[1]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, send
+from langchain_workingmem._engine.effects import Later, Pause, Plan, Progress, send
 from langchain_workingmem._redis.access import check_thread, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -23,7 +22,7 @@ from langchain_workingmem.observations.asking import ask
 from langchain_workingmem.observations.log import write_observation
 from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
-from langchain_workingmem.observations.reading import WAITING, log_key, observing, read, recount, scope_of
+from langchain_workingmem.observations.reading import WAITING, LogKey, log_key, observing, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import reflect
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import ObservationLog, StoredMessage
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.asking import Usage
-    from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.options import ObservationOptions
 
 OPEN = Script("observations/open", *COVERAGE)
@@ -86,7 +84,8 @@ def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None
 
 def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[None]:
     try:
-        yield from _observe(state, where, None if where.thread_id is None else thread_id, wait=False)
+        keep = observing(state).keep_tokens
+        yield from _observe(state, where, None if where.thread_id is None else thread_id, keep, wait=False)
     except ThreadNotFoundError:
         pass  # it was deleted meanwhile
     except WorkingMemError as error:
@@ -95,34 +94,59 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
         state.observing.discard(where.name)
 
 
+class Outcome(NamedTuple):
+    """What came of observing a thread."""
+
+    log: ObservationLog
+    failed: bool  # the model gave no usable answer; `log.usage.last_error` says why
+
+
 def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.observe`."""
-    observing(state)
+    return (yield from observe_now(state, thread_id, resource_id)).log
+
+
+def observe_now(
+    state: MemoryState, thread_id: str, resource_id: str | None, *, is_newest: bool = True, total: int = 0
+) -> Plan[Outcome]:
+    """Observe a thread, and tell whether the model could do it. Reports the tokens that are observed, of `total`.
+
+    Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+    """
+    options = observing(state)
     _, owner = yield from owner_of(state, thread_id, None)
     if resource_id is not None and owner != resource_id:
         yield from check_thread(state, thread_id, resource_id)
     where = log_key(state, thread_id, resource_id or owner)
-    yield from _observe(state, where, thread_id, wait=True)
-    return (yield from read(state, where)).log
+    keep = options.keep_tokens if is_newest else None
+    done = yield from _observe(state, where, thread_id, keep, wait=True, total=total)
+    return Outcome((yield from read(state, where)).log, failed=not done)
 
 
-def _observe(state: MemoryState, where: LogKey, thread_id: str | None, *, wait: bool) -> Plan[None]:
+def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:
+    """Return the tokens of a thread that no observation covers yet. One round trip."""
+    where = LogKey(state.keys.of(thread_id).all, thread_id, resource_id)
+    return (yield from read(state, where)).log.pending_tokens
+
+
+def _observe(
+    state: MemoryState, where: LogKey, thread_id: str | None, keep: int | None = None, *, wait: bool, total: int = 0
+) -> Plan[bool]:
     """Observe a thread, or all that wait in a resource (None), then condense the log if it is too long.
 
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
-    `wait` leaves the work to it.
+    `wait` leaves the work to it. Returns whether the work is done; the model may have failed.
     """
-    run = _Run(state, observing(state), where, next(state.lease_tokens))
+    run = _Run(state, observing(state), where, next(state.lease_tokens), total)
     try:
         if thread_id is not None:
-            done = yield from run.observe_thread(thread_id, run.options.keep_tokens, wait=wait)
+            done = yield from run.observe_thread(thread_id, keep, wait=wait)
         else:
             done = yield from run.observe_waiting()
-        if done:
-            yield from run.end(wait=wait)
+        return done and (yield from run.end(wait=wait))
     except ThreadNotFoundError:
         if wait:
-            return  # there is nothing to observe
+            return True  # there is nothing to observe
         raise
 
 
@@ -134,6 +158,7 @@ class _Run:
     options: ObservationOptions
     where: LogKey
     token: str
+    total: int  # tokens that are expected to be observed, for reports
 
     @property
     def seconds(self) -> float:
@@ -155,13 +180,16 @@ class _Run:
         tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
         for tag in sorted(tags, key=lambda one: one == newest):
             keep = self.options.keep_tokens if tag == newest else None
-            with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            try:
                 if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
                     return False
+            except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
+                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0))
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
         """Observe a thread until nothing is left to observe; tell whether that succeeded."""
+        tokens = 0
         while wait or not self.state.closing:
             busy, opened = yield from self.open(thread_id, keep)
             if busy and not wait:
@@ -172,6 +200,9 @@ class _Run:
                 break
             elif not (yield from self.observe(thread_id, opened)):
                 return False
+            else:
+                tokens += weight_of(one.row.message for one in opened)
+                yield Progress(tokens, max(tokens, self.total))
         if self.where.thread_id is None:
             yield from recount(self.state, self.where, [thread_id])
         return True
@@ -224,14 +255,18 @@ class _Run:
             yield from where.run(self._lease(self._lease_ms, *usage.arguments()))
         return True
 
-    def end(self, *, wait: bool) -> Plan[None]:
-        """Condense the log if it is too long, and give the lease back. Three round trips, and two for each call of the model."""
+    def end(self, *, wait: bool) -> Plan[bool]:
+        """Condense the log if it is too long, and give the lease back; tell whether that succeeded.
+
+        Three round trips, and two for each call of the model.
+        """
         ((_, pause),) = yield from self.where.run(self._lease(self._lease_ms))
         usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where))
         if usage is not None:
             yield from self.fail(usage, is_reflector=True)
         else:
             yield from self.where.run(self._lease(0))
+        return usage is None
 
     def fail(self, usage: Usage, *, is_reflector: bool = False) -> Plan[None]:
         """Note that the model gave no usable answer, and end the lease. One round trip."""

@@ -141,7 +141,7 @@ def read(state: MemoryState, where: LogKey) -> Plan[Read]:
         until = {where.thread_id: parse_ranges(covered)[-1][1]} if covered else {}
     found = known.shown(where.thread_id, covered, hidden)
     log = ObservationLog(
-        observations=found,
+        observations=[*found],
         tokens=tokens_of(found),
         revision=known.revision,
         pending_tokens=max(0, int(pending)),

@@ -26,7 +26,7 @@ NO_LOG: Sequence[Argument] = ("", "", 0)  # the arguments of a turn without obse
 class View:
     """The observations of a turn in a thread, and the messages that they stand for."""
 
-    observations: list[Observation] = field(default_factory=list)
+    observations: Sequence[Observation] = ()
     covered: Ranges = ()  # of the thread
     revision: int = 0
     pending_tokens: int | None = None  # None: they were not counted
@@ -40,7 +40,7 @@ class View:
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
         """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""
         return ObservationLog(
-            observations=self.observations,
+            observations=[*self.observations],
             tokens=tokens_of(self.observations),
             revision=self.revision,
             pending_tokens=raw_tokens if self.pending_tokens is None else self.pending_tokens,
@@ -87,7 +87,7 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
             _, batch, log_epoch, hidden_reply, usage, *_ = found
     ranges, is_stale = parse_ranges(covered), False
     if where.thread_id is None:
-        is_stale = int(log_epoch) > int(epoch)
+        is_stale = bool(ranges) and int(log_epoch) > int(epoch)  # where nothing is covered, nothing can be missing
         hidden = hidden_ranges(hidden_reply)
         more = [
             one for one in unpublished(waiting, int(batch)) if all(contains(ranges, seq) for _, seq in one.positions)

@@ -22,6 +22,15 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.models import ClonedThread
+from langchain_workingmem.observations import (
+    NO_COPY,
+    Copy,
+    as_copy,
+    copy_command,
+    is_still,
+    renamed,
+    restore_log,
+)
 from langchain_workingmem.threads.operations import (
     check_new_metadata,
     delete,
@@ -56,7 +65,7 @@ def clone(
     until: datetime | None,
     message_ids: Collection[str] | None,
 ) -> Plan[ClonedThread]:
-    """Copy a thread with its vectors and its thread-scoped working memory, without the embedding model."""
+    """Copy a thread with its vectors, its log and its thread-scoped working memory, without the models."""
     if isinstance(message_ids, str):
         raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
     if new_thread_id is not None and new_thread_id == thread_id:
@@ -68,14 +77,15 @@ def clone(
     new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
     copying = partial(_copy, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
     try:
-        copy = yield from copying()
+        copy, log = yield from copying()
     except RedisReplyError as error:
         if error.code != "WMUNFINISHED":
             raise
         # the process that began a copy with this id has died
         yield from delete(core.state, new_id, resource_id)
-        copy = yield from copying()
+        copy, log = yield from copying()
     try:
+        yield from _copy_log(core.state, thread_id, copy, log)
         yield from _copy_working_memory(core.state, thread_id, copy.thread)
     except WorkingMemError:
         yield from delete(core.state, new_id, copy.thread.resource_id)
@@ -92,8 +102,8 @@ def _copy(
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-) -> Plan[ClonedThread]:
-    """Copy a thread without working memory. One round trip, and two per 200 messages or 64 MiB.
+) -> Plan[tuple[ClonedThread, Copy]]:
+    """Copy a thread without working memory and log; return what observations covered of it before. One round trip, and two per 200 messages or 64 MiB.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
@@ -109,17 +119,20 @@ def _copy(
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
     new_ids: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
+    log: Copy | None = None
     yield from state.ready()
     try:
         while not is_last:
-            present, reply = yield from run_script(
+            present, reply, *logs = yield from run_script(
                 source,
                 resource_id,
                 ("HEXISTS", keys.thread, "resource"),
                 READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
+                *([copy_command(state, source, origin.resource_id)] if log is None else []),
             )
             if not present:
                 raise ThreadNotFoundError(source)
+            log = as_copy(source, logs[0]) if log is None else log
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids)))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
@@ -145,7 +158,7 @@ def _copy(
                     "replaces it"
                 )
         raise
-    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids)
+    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids), log or NO_COPY
 
 
 def _copies(
@@ -182,6 +195,16 @@ def restore_messages(
     reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
+
+
+def _copy_log(state: MemoryState, source: str, copy: ClonedThread, log: Copy) -> Plan[None]:
+    """Copy the log of a thread. Three round trips, none where the thread has none.
+
+    It was read before the messages, and it is left out if one that it knows was edited or deleted since: then all are raw.
+    """
+    if log.scope == "t" and log.parts and (yield from is_still(state, source, log)):
+        parts = renamed(log, copy.thread.id, copy.message_ids)
+        yield from restore_log(state, copy.thread.id, copy.thread.resource_id, parts, "clone")
 
 
 def _copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:

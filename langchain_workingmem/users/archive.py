@@ -15,6 +15,7 @@ from langchain_workingmem._redis.codec import as_dict, decode_message, from_micr
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection
+from langchain_workingmem.observations import as_copy, copy_command, read_resource
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.format import Record, header
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import Observation
+    from langchain_workingmem.observations import Part
 
 BATCH = 200  # messages of one round trip
 
@@ -45,21 +48,26 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
         cursor = page.next_cursor
         if cursor is None:
             break
+    yield Emit(_log_records(None, (yield from read_resource(state, resource_id))))
     yield from store_items.export(state, paths)
 
 
 def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
-    """Emit a thread, its working memory, and its messages with the superseded ones where they were. None if it is deleted."""
+    """Emit a thread, its working memory, its messages with the superseded ones where they were, and its log.
+
+    Nothing if it is deleted. The log is read after the messages, so it never cites what is deleted while they are read.
+    """
     keys, owner = state.keys.of(thread_id), encode(resource_id)
     others: tuple[Command, ...] = (
         READ.call(keys.all, owner, "superseded", 1),
+        ("HEXISTS", keys.observations, "present"),
         ("HGETALL", keys.thread),
         *_memory_commands(keys.memory, keys.revisions),
     )
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, fields, *memory = yield from run_script(thread_id, resource_id, call, *others)
+    reply, superseded, has_log, fields, *memory = yield from run_script(thread_id, resource_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
@@ -82,11 +90,33 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         due += [(float(row[1]), _message(thread_id, *row)) for row in rows]
         yield Emit([*records, *(message for _, message in sorted(due, key=itemgetter(0)))])
         if is_last:
-            return
+            break
         records = []
         wanted = replace(wanted, above=int(rows[-1][1]))
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
         (reply,) = yield from run_script(thread_id, resource_id, call)
+    if has_log:
+        (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
+        yield Emit(_log_records(thread_id, as_copy(thread_id, reply).parts))
+
+
+def _log_records(thread_id: str | None, parts: Sequence[Part]) -> list[Record]:
+    chunks = [
+        {
+            "thread_id": part.thread_id,
+            "covered": part.covered,
+            "level": part.level,
+            "observations": [_observation(one) for one in part.observations],
+        }
+        for part in parts
+    ]
+    return [{"kind": "observations", "thread_id": thread_id, "chunks": chunks}] if chunks else []
+
+
+def _observation(one: Observation) -> Record:
+    names = ("id", "text", "priority", "level")
+    sources = [[thread, message] for thread, message in one.sources]
+    return {name: getattr(one, name) for name in names} | {"said_at": one.said_at.isoformat(), "sources": sources}
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

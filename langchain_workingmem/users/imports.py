@@ -23,11 +23,21 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.observations import restore_log, restore_resource_log
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import restore_messages
 from langchain_workingmem.users.format import UNREADABLE
-from langchain_workingmem.users.records import OLDER, ItemStep, MemoryStep, MessageStep, Reader, ThreadStep
+from langchain_workingmem.users.records import (
+    OLDER,
+    ItemStep,
+    LogStep,
+    MemoryStep,
+    MessageStep,
+    Reader,
+    ThreadStep,
+    is_same_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.options import Scope
     from langchain_workingmem.users.records import Step
 
 _log = logging.getLogger("langchain_workingmem")
@@ -176,17 +187,19 @@ class _Writer:
     thread: str | None = None
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
+    bodies: dict[str, bytes] = field(default_factory=dict)  # of these messages, by id
     count: int = 0  # of these messages
     size: int = 0  # bytes of the next call
     is_written: bool = True  # there is no next call
     after_version: bool = False  # the next message must be in the same call
     bare: dict[str, None] = field(default_factory=dict)  # threads with messages that have no vectors
+    different: set[tuple[str, str]] = field(default_factory=set)  # stored messages that say something else: thread, id
     counts: Counter[str] = field(default_factory=Counter)
 
     def write(self, step: Step) -> Plan[None]:
         """Write a step, or keep a message for the next call."""
         if isinstance(step, MessageStep):
-            yield from self._add(self._arguments(step))
+            yield from self._add(self._arguments(step), step)
             return
         yield from self.flush()
         match step:
@@ -196,6 +209,8 @@ class _Writer:
                 self.size = count_bytes(self.header)
             case MemoryStep():
                 yield from self._write_memory(step)
+            case LogStep():
+                yield from self._write_log(step)
             case ItemStep(call):
                 (written,) = yield from send(call)
                 self.counts["items"] += int(written)
@@ -208,6 +223,17 @@ class _Writer:
             fields = [*named, "text", text, "vector", vector]
             arguments += [len(fields), *fields]
         return arguments
+
+    def _compare(self) -> Plan[None]:
+        """Note which of the messages were stored already and say something else: no observation of the import cites them.
+
+        One round trip.
+        """
+        thread_id = self.thread or ""
+        (values,) = yield from send(("HMGET", self.state.keys.of(thread_id).messages, *self.bodies))
+        for (id, body), value in zip(self.bodies.items(), values, strict=True):
+            if value is not None and not is_same_body(body, value):
+                self.different.add((thread_id, id))
 
     def _is_usable(self, step: MessageStep) -> bool:
         """Tell whether the vectors are those that this memory would make."""
@@ -225,11 +251,12 @@ class _Writer:
             for vector in step.vectors
         )
 
-    def _add(self, arguments: list[Argument]) -> Plan[None]:
+    def _add(self, arguments: list[Argument], step: MessageStep) -> Plan[None]:
         more = count_bytes(arguments)
         if self.count and self.size + more > STEP_BYTES and not self.after_version:
             yield from self.flush()
         self.messages += arguments
+        self.bodies[step.id] = step.body
         self.count += 1
         self.size += more
         self.is_written, self.after_version = False, arguments[1] == OLDER
@@ -244,6 +271,20 @@ class _Writer:
             yield from continue_sweep(self.state, step.thread_id, left)
         self.counts.update(working_memories=written, revisions=written * step.revisions)
 
+    def _write_log(self, step: LogStep) -> Plan[None]:
+        """Write a log, unless this memory keeps its logs in another scope: then the messages are raw."""
+        scope: Scope = "resource" if step.thread_id is None else "thread"
+        if self.state.observations is not None and self.state.observations.scope != scope:
+            return
+        if step.thread_id is None:
+            plan = restore_resource_log(self.state, self.owner, step.parts, "import", self.different)
+        else:
+            plan = restore_log(self.state, step.thread_id, self.owner, step.parts, "import", self.different)
+        try:
+            self.counts["observations"] += yield from plan
+        except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
+            _log.warning("%s; its observations are left out", error)
+
     def flush(self) -> Plan[None]:
         """Write the messages that wait."""
         if self.thread is None or self.is_written:
@@ -253,4 +294,7 @@ class _Writer:
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
+        if new < self.count:
+            yield from self._compare()
         self.messages, self.count, self.size, self.is_written = [], 0, count_bytes(self.header), True
+        self.bodies = {}

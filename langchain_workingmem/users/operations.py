@@ -12,6 +12,7 @@ from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.observations import observation_count
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
@@ -101,9 +102,10 @@ def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], co
             else:
                 refused = refused or reply
             continue
-        messages, vectors, memories, revisions, left = reply
+        messages, vectors, memories, revisions, observations, left = reply
         if messages >= 0:
-            counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories, revisions=revisions)
+            counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories)
+            counts.update(revisions=revisions, observations=observations)
         if left:
             unfinished.append(id)
     if refused is not None:
@@ -115,9 +117,9 @@ def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan
     """Delete working memory and observations of the resource. One round trip."""
     _, memory, revisions = state.keys.of_resource(resource_id)
     _, log = state.keys.log_of_resource(resource_id)
-    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("DEL", memory, revisions, log)]
-    found, entries, _ = yield from send(*commands, in_order=True)
-    counts.update(working_memories=found, revisions=entries)
+    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("HGET", log, "present")]
+    found, entries, present, _ = yield from send(*commands, ("DEL", memory, revisions, log), in_order=True)
+    counts.update(working_memories=found, revisions=entries, observations=observation_count(present))
 
 
 def _keys_of_owner(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:

@@ -6,19 +6,22 @@ first write. A step holds only strings, bytes and numbers, because it waits in a
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable, to_micros
+from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, from_micros, is_storable, to_micros
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, count_bytes
-from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.models import Observation
+from langchain_workingmem.observations import Part
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.users import store_items
@@ -39,6 +42,9 @@ MOST_REVISION = 2**48
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
 OLDER = 2  # the kind of an older version in `restore.lua`
+KINDS = ("thread", "message", "working_memory", "observations")
+MOST_ID = 2**48  # of observations, which are numbered
+PRIORITIES = ("high", "normal", "low")
 _KEEP_ORDER = "keep the order of the export"
 
 
@@ -88,7 +94,14 @@ class ItemStep(NamedTuple):
     call: Command
 
 
-Step: TypeAlias = "ThreadStep | MessageStep | MemoryStep | ItemStep"
+class LogStep(NamedTuple):
+    """A log of observations to write, unless there is one."""
+
+    thread_id: str | None
+    parts: list[Part]
+
+
+Step: TypeAlias = "ThreadStep | MessageStep | MemoryStep | ItemStep | LogStep"
 
 
 @dataclass(slots=True)
@@ -127,9 +140,11 @@ class Reader:
                 return self._read_message(record)
             case "working_memory":
                 return self._read_memory(record)
+            case "observations":
+                return self._read_log(record)
             case "item":
                 return self._read_item(record)
-        raise OptionError(f"kind {kind!r} is unknown", remedy="use thread, message, working_memory or item")
+        raise OptionError(f"kind {kind!r} is unknown", remedy=f"use {', '.join(KINDS)} or item")
 
     def check_end(self) -> None:
         """Raise `OptionError` when the messages of a thread must not end here."""
@@ -228,6 +243,24 @@ class Reader:
         at = _micros(state["updated_at"])
         return ["document", document, "revision", revision, "updated_at", at, "origin", origin], revision
 
+    def _read_log(self, record: Mapping[str, Any]) -> LogStep:
+        thread_id = record.get("thread_id")
+        if thread_id is not None:
+            self._check_thread(thread_id)
+        seen: set[str] = set()
+        parts = []
+        for chunk in _list(record["chunks"], "chunks"):
+            owner = check_id(_mapping(chunk, "a chunk")["thread_id"], "thread_id")
+            if thread_id is not None and owner != thread_id:
+                raise OptionError(f"a chunk of the log of thread {thread_id!r} names {owner!r}", remedy="leave it out")
+            covered = [check_id(id, "message id") for id in _list(chunk["covered"], "covered")]
+            found = [_observation(one, seen, self.threads) for one in _list(chunk["observations"], "observations")]
+            if thread_id is not None and any(source != thread_id for one in found for source, _ in one.sources):
+                raise OptionError(f"an observation of thread {thread_id!r} cites another one", remedy="leave it out")
+            parts.append(Part(owner, covered if owner in self.threads else [], _level(chunk), found))
+        _check_size([one.text for part in parts for one in part.observations], STEP_BYTES)
+        return LogStep(thread_id, parts)
+
     def _read_item(self, record: Mapping[str, Any]) -> ItemStep:
         given = record["namespace"]
         if not isinstance(given, list | tuple) or not all(isinstance(label, str) for label in given):
@@ -254,6 +287,55 @@ def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise OptionError(f"{name} is of type {type(value).__name__}", remedy="use a dict")
     return value
+
+
+def _list(value: Any, name: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise OptionError(f"{name} is of type {type(value).__name__}", remedy="use a list")
+    return value
+
+
+def _level(record: Mapping[str, Any]) -> int:
+    level = record["level"]
+    if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= MOST_ID:
+        raise OptionError(f"level {level!r}", remedy="use 0, or the number of times that it was condensed")
+    return level
+
+
+def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observation:
+    """Check an observation; `seen` are the ids of those before it. A message of a thread that is not imported is missing: ""."""
+    record = _mapping(given, "an observation")
+    id, text, priority = record["id"], record["text"], record["priority"]
+    if (
+        not isinstance(id, str)
+        or not id.isdecimal()
+        or not id.isascii()
+        or not 0 < int(id[:16]) <= MOST_ID
+        or id in seen
+    ):
+        raise OptionError(
+            f"the id of an observation is {id!r}", remedy="use the digits of a number, for one of them only"
+        )
+    line = " ".join(visible(text).split()) if is_utf8(text) else ""
+    if not line or priority not in PRIORITIES:
+        remedy = f"use a line of valid Unicode, and one of {', '.join(PRIORITIES)}"
+        raise OptionError(f"text or priority of observation {id} is not valid", remedy=remedy)
+    sources = []
+    for source in _list(record["sources"], "sources"):
+        thread, message = _list(source, "a source")
+        known = check_id(thread, "thread_id") in threads
+        sources.append((thread, check_id(message, "message id") if known else ""))
+    if not sources:
+        raise OptionError(f"observation {id} has no sources", remedy="leave it out")
+    seen.add(id)
+    return Observation(
+        id=id,
+        text=line,
+        said_at=from_micros(_micros(record["said_at"])),
+        priority=priority,
+        sources=list(dict.fromkeys(sources)),
+        level=_level(record),
+    )
 
 
 def _flag(record: Mapping[str, Any], name: str) -> bool:
@@ -298,3 +380,14 @@ def _message(given: Any) -> BaseMessage:
     if not is_storable(message):
         raise OptionError("it is a system or generated message, which history does not store", remedy="leave it out")
     return message
+
+
+def is_same_body(body: bytes, value: bytes) -> bool:
+    """Tell whether a stored message is the one of a record; in a copy of a thread its body keeps the id of its source."""
+    stored = value[value.index(b'"type":') :]
+    if stored == body:
+        return True
+    ours, theirs = (json.loads(b"{" + one) for one in (body, stored))
+    for one in (ours, theirs):
+        one["data"].pop("id", None)
+    return bool(ours == theirs)

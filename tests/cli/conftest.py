@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def started(*words: str, terminal: bool = False, **environment: str) -> subproce
     if not terminal:
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, text=True, bufsize=1)
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, 200))  # without a width, a progress bar is empty
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, text=True)
     os.close(theirs)
     process.stdin = os.fdopen(os.dup(ours), "w", buffering=1)

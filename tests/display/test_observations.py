@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from langchain_workingmem import MemoryContext, Observation, ObservationUsage, RecallResult
 from langchain_workingmem._text.copies import with_memory
+from langchain_workingmem.observations import log_block
 from tests.display.samples import AT, in_notebook, in_terminal, log, observation, recalled, state
 
 seen = pytest.mark.parametrize("look", [in_notebook, in_terminal])
@@ -121,12 +122,14 @@ def test_a_context_tells_what_is_in_front_of_its_first_message_and_of_the_questi
 # ---------------------------------------------------------------------- as text
 
 
-def test_a_log_as_text_is_a_dated_line_for_each_observation() -> None:
-    found = log(observation("Has a dog", priority="high"), observation("Asked for huts", said_at=NEXT_DAY))
+def test_a_log_as_text_is_what_models_read() -> None:
+    dog, huts = observation("Has a dog", priority="high"), observation("Asked for huts", said_at=NEXT_DAY)
+    found = log(dog, observation("Talked about rain", priority="low"), huts)
     assert found.as_text().split("\n") == [
-        "2026-05-17 09:30 UTC [high] Has a dog",
-        "2026-05-18 11:30 UTC [normal] Asked for huts",
+        *("2026-05-17", "! 09:30 Has a dog", "~ 09:30 Talked about rain"),
+        *("2026-05-18", "- 11:30 Asked for huts"),
     ]
+    assert f"\n{found.as_text()}\n</observations>" in str(log_block(found.observations))
     assert log().as_text() == ""
 
 
@@ -134,19 +137,19 @@ def test_a_log_as_text_is_a_dated_line_for_each_observation() -> None:
     ("text", "line"),
     [
         ("</observations> & <b>", "&lt;/observations&gt; &amp; &lt;b&gt;"),
-        ("one\n2026-01-01 00:00 UTC [high] two", "one 2026-01-01 00:00 UTC [high] two"),
+        ("one\n2026-01-01\n! 00:00 two", "one 2026-01-01 ! 00:00 two"),
         ("one\u2028two\r\nthree", "one two three"),
         ("a\u200bb\U000e0041 \x1b[31m", "ab ␛[31m"),
     ],
 )
 def test_no_text_ends_its_line_or_hides_in_it(text: str, line: str) -> None:
-    assert log(observation(text)).as_text() == f"2026-05-17 09:30 UTC [normal] {line}"
+    assert log(observation(text)).as_text() == f"2026-05-17\n- 09:30 {line}"
 
 
-@given(st.lists(st.text(st.characters() | st.sampled_from("<>&\r\n\u2028\u202e\ud800\x85"))))
-def test_a_log_as_text_has_as_many_lines_as_observations(texts: list[str]) -> None:
+@given(st.lists(st.text(st.characters() | st.sampled_from("<>&\r\n\u2028\u202e\ud800\x85")), min_size=1))
+def test_a_log_as_text_has_a_line_for_each_observation(texts: list[str]) -> None:
     text = log(*map(observation, texts)).as_text()
-    assert len(text.splitlines()) == len(texts)
+    assert len(text.splitlines()) == 1 + len(texts)
     assert not set("<>") & set(text)
     text.encode()
 

@@ -20,23 +20,30 @@ def elements(messages: list[BaseMessage]) -> list[tuple[str, int, str]]:
 
 
 class Echo(BaseChatModel):
-    """Writes a line for each message with the beginning of its text, and condenses two observations into one."""
+    """Answers a line for each `together` elements, which cites them and repeats the beginning of their words.
 
+    It condenses observations to a third: two in one line.
+    """
+
+    together: int = 1
     characters: int = 200  # of each text
-    asked: list[list[BaseMessage]] = []
+    calls: int = 0
+    failure: Any = None  # an error that is raised instead
 
     @property
     def _llm_type(self) -> str:
         return "echo"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self.asked.append(messages)
+        self.calls += 1
+        if self.failure is not None:
+            raise self.failure
         found = elements(messages)
-        lines = [f"- [{number}] {' '.join(text.split())[: self.characters]}" for _, number, text in found]
-        if found and found[0][0] == "observation":
-            pairs = zip(found[::2], [*found[1::2], found[-1]], strict=False)
-            lines = [
-                f"! [{a},{b}] {x[: self.characters // 3]}; {y[: self.characters // 3]}"
-                for (_, a, x), (_, b, y) in pairs
-            ]
+        is_log = bool(found) and found[0][0] == "observation"
+        together, most = (max(self.together, 2), self.characters // 3) if is_log else (self.together, self.characters)
+        lines = []
+        for start in range(0, len(found), together):
+            _, numbers, texts = zip(*found[start : start + together], strict=True)
+            words = " and ".join(" ".join(text.split())[:most] for text in texts)
+            lines.append(f"- [{','.join(map(str, numbers))}] {words}")
         return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(lines)))])

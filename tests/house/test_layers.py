@@ -53,7 +53,7 @@ ROOMS = {
     "threads": {"history", "observations", "working_memory"},
     "recall": {"history", "threads"},
     "turn": {"history", "observations", "recall", "working_memory"},
-    "users": {"threads", "history", "recall", "working_memory", "items"},
+    "users": {"threads", "history", "recall", "working_memory", "observations", "items"},
 }
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}

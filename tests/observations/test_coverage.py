@@ -69,22 +69,13 @@ def test_a_branch_takes_its_observations_away_and_brings_them_back(make_memory: 
     assert shown(memory) == (["q3", "a3", "q10", "a10"], ["a0", "a1", "a2", "q0", "q1", "q2"])
 
 
-class Together(Echo):
-    """Cites all messages of a call in one line."""
-
-    def _generate(self, messages: list[BaseMessage], *rest: Any, **more: Any) -> Any:
-        found = super()._generate(messages, *rest, **more)
-        lines = str(found.generations[0].message.content).splitlines()
-        text = " and ".join(line.partition("] ")[2] for line in lines)
-        found.generations[0].message.content = f"- [1-{len(lines)}] {text}"
-        return found
-
-
 @both_scopes
 def test_what_is_cited_with_a_message_of_another_branch_is_shown_until_it_is_observed_again(
     make_memory: Make, scope: Any
 ) -> None:
-    options = ObservationOptions(model=Together(), scope=scope, message_tokens=2, keep_tokens=1, background=False)
+    options = ObservationOptions(
+        model=Echo(together=10), scope=scope, message_tokens=2, keep_tokens=1, background=False
+    )
     memory = make_memory(observations=options)
     talk(memory, 3)
     memory.observations.observe("t")
@@ -102,7 +93,9 @@ def test_what_is_cited_with_a_message_of_another_branch_is_shown_until_it_is_obs
 def test_a_deleted_message_takes_its_observation_along_and_shows_the_others_of_it(
     make_memory: Make, scope: Any
 ) -> None:
-    options = ObservationOptions(model=Together(), scope=scope, message_tokens=2, keep_tokens=1, background=False)
+    options = ObservationOptions(
+        model=Echo(together=10), scope=scope, message_tokens=2, keep_tokens=1, background=False
+    )
     memory = make_memory(observations=options)
     talk(memory, 3)
     memory.observations.observe("t")

@@ -3,11 +3,11 @@
 --       `updated_at` that the write has left, message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages.
--- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories and of their revisions,
+-- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions and of observations,
 --       what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
-if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
+if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
 check_key_types()
 redis.call('HLEN', KEYS[9])
 local within_budget, what, first = new_budget(tonumber(ARGV[2])), ARGV[3], 4
@@ -20,16 +20,17 @@ if what ~= 'messages' then
   if what == 'user' then what = 'thread' end
   local deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[7])
   local memories, revisions = redis.call('EXISTS', KEYS[11]), redis.call('XLEN', KEYS[12])
+  local observations = count_observations(KEYS[10])
   trash_all_messages()
   redis.call('UNLINK', KEYS[10])
   if what == 'thread' then
     redis.call('UNLINK', KEYS[1], KEYS[11], KEYS[12])
-    return {deleted, empty_trash(within_budget), memories, revisions, redis.call('EXISTS', KEYS[9])}
+    return {deleted, empty_trash(within_budget), memories, revisions, observations, redis.call('EXISTS', KEYS[9])}
   end
-  if deleted == 0 then return {0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
+  if deleted == 0 then return {0, 0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
   redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending')
   redis.call('HSET', KEYS[1], 'count', 0, 'updated_at', as_integer(now()), 'trash', 1)
-  return {deleted, empty_trash(within_budget), 0, 0, renew_ttl()}
+  return {deleted, empty_trash(within_budget), 0, 0, observations, renew_ttl()}
 end
 
 local seqs = {}
@@ -72,7 +73,7 @@ for at = first, #ARGV do
     end
   end
 end
-if deleted == 0 then return {0, 0, 0, 0, 0} end
+if deleted == 0 then return {0, 0, 0, 0, 0, 0} end
 reopen(seqs)
 redis.call('HDEL', KEYS[1], 'pending')
 if number then
@@ -81,4 +82,4 @@ if number then
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, 0, 0, renew_ttl()}
+return {deleted, vectors, 0, 0, 0, renew_ttl()}

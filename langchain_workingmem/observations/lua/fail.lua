@@ -10,6 +10,7 @@ else
   if refusal then return refusal end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 end
+if #KEYS == 2 and redis.call('EXISTS', key) == 0 then return 0 end -- the resource was deleted meanwhile
 local who = ARGV[3] == '1' and 'reflector_' or ''
 local streak = redis.call('HINCRBY', key, who .. 'streak', 1)
 local pause = math.min(ARGV[4] * 2 ^ math.min(streak - 1, 30), tonumber(ARGV[5]))

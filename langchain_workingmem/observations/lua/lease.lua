@@ -16,6 +16,7 @@ local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then
   return {math.ceil((leased - present) / 1000), 0}
 end
+if (#ARGV > 3 or ARGV[3] == '0') and #KEYS == 2 and not token then return {0, 0} end -- the resource was deleted meanwhile
 if #ARGV > 3 then
   add_usage(key, 4, #ARGV)
   redis.call('HDEL', key, 'streak', 'pause_until')

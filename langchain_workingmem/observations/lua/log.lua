@@ -20,6 +20,16 @@ local function each_chunk(manifest, visit)
   return table.concat(chunks, ';')
 end
 
+-- Returns how many observations a log shows.
+local function count_observations(key)
+  local count = 0
+  each_chunk(redis.call('HGET', key, 'present'), function(_, seqs, numbers)
+    for _, range in ipairs(numbers) do count = count + range[2] - range[1] + 1 end
+    return seqs, numbers
+  end)
+  return count
+end
+
 -- Makes a manifest the present revision. Revisions that are too many go, with the observations that no other one lists.
 local function write_revision(key, manifest, origin)
   local revision = redis.call('HINCRBY', key, 'revision', 1)
@@ -43,6 +53,13 @@ local function write_revision(key, manifest, origin)
   for _, range in ipairs(subtract_ranges(join_ranges(gone), join_ranges(kept))) do
     for number = range[1], range[2] do redis.call('HDEL', key, 'o:' .. as_integer(number)) end
   end
+end
+
+-- Writes the first revision of a log, with the observations ARGV[first], ..., which are numbered from 1.
+local function write_log(key, manifest, origin, last_number, first)
+  for at = first, #ARGV do redis.call('HSET', key, 'o:' .. as_integer(at - first + 1), ARGV[at]) end
+  redis.call('HSET', key, 'next', last_number)
+  write_revision(key, manifest, origin)
 end
 
 -- Deletes each observation that cites a message of `gone`, in all revisions; takes `out` out of what they cover.

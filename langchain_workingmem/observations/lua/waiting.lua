@@ -5,6 +5,7 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local field, more = 'waiting:' .. ARGV[1], tonumber(ARGV[2])
 if ARGV[3] == 'set' then
+  if redis.call('EXISTS', KEYS[2]) == 0 then return 0 end -- the resource was deleted meanwhile
   more = more - (redis.call('HGET', KEYS[2], field) or 0)
 else
   redis.call('HSET', KEYS[2], 'newest', ARGV[1])

@@ -115,7 +115,7 @@ local below = asked and '(' .. asked or '+inf'
 -- what observations cover on the branch of the list: they stand for these messages
 local observed, covered = {}, {}
 if scope ~= '' then
-  local fields = redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden', 'epoch', 'unpublished', 'groups')
+  local fields = redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden', 'epoch', 'unpublished')
   if fields[1] == scope then
     covered = parse_ranges(fields[2])
     local all, hidden, last = covered, parse_ranges(fields[3]), covered[#covered]
@@ -131,7 +131,7 @@ if scope ~= '' then
         kept[asked] = nil
         add_covered(set, all, KEYS[2], asked, kept)
       end
-      if next(set) then add_cocited(set, fields[6]) end
+      if next(set) then add_cocited(set, redis.call('HGET', KEYS[10], 'groups')) end
       hidden = ranges_of(set)
     end
     covered = subtract_ranges(covered, hidden)

@@ -1,0 +1,297 @@
+"""`observe` writes the logs that stand for older messages; `observations` reads and corrects them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from rich.table import Table
+
+from langchain_workingmem._documents.merging import shorten
+from langchain_workingmem.cli.base import AsJson, Owner, Target, Yes, confirm, existing, misused, tell
+from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.display.safe import clean
+from langchain_workingmem.errors import (
+    ModelError,
+    ObservationNotFoundError,
+    ResourceDeletedError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+)
+from langchain_workingmem.observations import observe_now, pending_tokens
+from langchain_workingmem.options import ObservationOptions, Scope
+from langchain_workingmem.threads import all_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import ObservationLog, Thread
+
+GONE = (ThreadNotFoundError, ThreadOwnershipError, ResourceDeletedError)  # since the threads were listed
+IN_A_ROW = 3  # threads at which the model fails before the command gives up
+LONG = 30_000  # tokens of a turn from which on its steps are observed while it goes on, as in ObservationOptions
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an observation; `list` shows it.")]
+
+
+class Due(NamedTuple):
+    """A thread that is to be observed."""
+
+    thread: Thread
+    tokens: int
+    is_newest: bool  # of its log
+
+
+def observe(
+    thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
+    *,
+    resource: Annotated[str | None, typer.Option(help="Observe all threads of this resource.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Observe all threads of all resources.")] = False,
+    model: Annotated[str, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")],
+    reflector: Annotated[
+        str | None, typer.Option(metavar="PROVIDER:MODEL", help="Another model to condense logs that are too long.")
+    ] = None,
+    scope: Annotated[Scope, typer.Option(help="A log for each thread, or one for each resource.")] = "thread",
+    message_tokens: Annotated[
+        int, typer.Option(min=0, help="Leave out what has fewer tokens that are not observed yet.")
+    ] = 0,
+    keep_tokens: Annotated[int, typer.Option(min=0, help="The newest tokens, which stay as they are.")] = 6_000,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens for one call of the model, at most.")] = 10_000,
+    observation_tokens: Annotated[int, typer.Option(min=1, help="Condense a log with more tokens.")] = 40_000,
+    instructions: Annotated[str | None, typer.Option(help="What matters in your domain, for the prompts.")] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one call of the model.")] = 120,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """Let a model write observations of older messages, which it is shown in their place.
+
+    Pass a thread, --resource or --all. It is safe to run this at any time, at once with the program or with itself, and again:
+    what is observed is never observed twice. Exit code 1 if the model failed; its messages then stay as they are.
+    """
+    if [thread is not None, resource is not None, everything].count(True) != 1:
+        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
+    options = ObservationOptions(
+        model=model,
+        reflector=reflector,
+        scope=scope,
+        message_tokens=max(LONG, keep_tokens + 1),
+        keep_tokens=keep_tokens,
+        batch_tokens=batch_tokens,
+        observation_tokens=observation_tokens,
+        instructions=instructions,
+        background=False,
+        timeout=timedelta(seconds=timeout),
+    )
+    with target.opened(observations=options) as memory, _quiet():
+        if thread is not None:
+            threads = [existing(memory, thread, None)]
+        else:
+            threads = memory.core.run(all_threads(memory.core.state, resource))
+        observed, failures = _observe(memory, _due(memory, threads, options, message_tokens))
+        log = None if thread is None else memory.observations.get(thread_id=thread)
+    if log is not None:
+        show(log, as_json=as_json)
+    else:
+        count = {"threads": len(threads), "observed": observed, "failed": len(failures)}
+        show(count if as_json else f"{observed:,} of {len(threads):,} threads were observed", as_json=as_json)
+    if failures:
+        id, error = failures[0]
+        more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
+        raise ModelError(
+            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)})",
+            remedy="their messages stay as they are: check --model and its key, and run this again",
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the warnings of failing models out of standard error, where one line is printed at the end."""
+    log, handler = logging.getLogger("langchain_workingmem"), logging.NullHandler()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions, least: int) -> list[Due]:
+    """Choose the threads that have something to observe, the oldest first. One round trip for each thread."""
+    logs: dict[str, list[tuple[Thread, int]]] = defaultdict(list)
+    for thread in sorted(threads, key=lambda one: one.updated_at):
+        with suppress(*GONE):
+            tokens = memory.core.run(pending_tokens(memory.core.state, thread.id, thread.resource_id))
+            logs[thread.id if options.scope == "thread" else thread.resource_id].append((thread, tokens))
+    due = []
+    for those in logs.values():
+        if sum(tokens for _, tokens in those) >= least:
+            *older, (newest, tokens) = those
+            due += [Due(thread, more, is_newest=False) for thread, more in older]
+            due.append(Due(newest, tokens - options.keep_tokens, is_newest=True))
+    return [one for one in due if one.tokens > 0]
+
+
+def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, str]]]:
+    """Observe threads; return how many were observed, and the ids of those at which the model failed, with its errors.
+
+    A model that fails at `IN_A_ROW` threads is not asked about the others.
+    """
+    from tqdm.auto import tqdm
+
+    done: dict[str, int] = {}
+    failures: list[tuple[str, str]] = []
+    in_a_row = 0
+    with tqdm(
+        total=sum(one.tokens for one in due), desc="observe", unit=" tokens", disable=not sys.stderr.isatty()
+    ) as bar:
+        for thread, tokens, is_newest in due:
+
+            def advance(now: int, _: int, id: str = thread.id) -> None:
+                done[id] = now
+                bar.update(sum(done.values()) - bar.n)
+
+            plan = observe_now(memory.core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
+            try:
+                log, failed = memory.core.run(plan, advance)
+            except GONE:
+                continue
+            in_a_row = in_a_row + 1 if failed else 0
+            if failed:
+                failures.append((thread.id, log.usage.last_error or "no answer"))
+            if in_a_row == IN_A_ROW:
+                break
+    return len(done), failures
+
+
+# ---------------------------------------------------------------------- observations
+
+
+@contextmanager
+def _opened(target: Target, owner: Owner) -> Iterator[Memory]:
+    owner.scope()
+    with target.opened() as memory:
+        if owner.thread_id is not None:
+            existing(memory, owner.thread_id, owner.resource_id)
+        yield memory
+
+
+def list_(
+    *,
+    owner: Owner,
+    raw: Annotated[bool, typer.Option("--raw", help="As a model reads them, all of them.")] = False,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
+    with _opened(target, owner) as memory:
+        log = memory.observations.get(**vars(owner))
+    if raw:
+        typer.echo(clean(log.as_text()))
+    else:
+        show(log, as_json=as_json)
+    if not log.revision:
+        other = "--resource" if owner.resource_id is None else "--thread"
+        tell(f"Nothing was observed here. A program with the other scope keeps its log elsewhere: pass {other}.")
+
+
+def sources(
+    id: Id,
+    *,
+    owner: Owner,
+    message_range: Annotated[int, typer.Option(min=0, help="Messages before and after each source.")] = 1,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """Show the messages that an observation comes from."""
+    with _opened(target, owner) as memory:
+        show(memory.observations.sources(id, message_range=message_range, **vars(owner)), as_json=as_json)
+
+
+def history(
+    *,
+    owner: Owner,
+    limit: Annotated[int, typer.Option(min=1, help="The number of revisions.")] = 20,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """List the kept revisions, the newest first."""
+    with _opened(target, owner) as memory:
+        found = memory.observations.history(limit=limit, **vars(owner))
+    if as_json:
+        show(found, as_json=True)
+        return
+    rows = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("revision", "written (UTC)", "by", "observations", "tokens", "ends with"):
+        rows.add_column(head, overflow="fold")
+    for log in found:
+        time = f"{log.updated_at:%Y-%m-%d %H:%M:%S}" if log.updated_at else ""
+        last = log.observations[-1].text[:80] if log else "(empty)"
+        rows.add_row(*map(text, (str(log.revision), time, log.origin or "", f"{len(log):,}", f"{log.tokens:,}", last)))
+    show(rows if found else "nothing was observed yet", as_json=False, wide=True)
+
+
+def update(
+    id: Id,
+    content: Annotated[str, typer.Argument(metavar="TEXT", help="The new text: one line.")],
+    *,
+    owner: Owner,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """Correct the text of an observation. Its time and its sources stay."""
+    with _opened(target, owner) as memory:
+        log = memory.observations.update(id, content, **vars(owner))
+    show(log, as_json=as_json)
+
+
+def delete(id: Id, *, owner: Owner, yes: Yes = False, as_json: AsJson = False, target: Target) -> None:
+    """Delete an observation, after asking; `revert` restores it.
+
+    Its messages stay stored, and are not observed again.
+    """
+    with _opened(target, owner) as memory:
+        if not yes:
+            confirm(f"Delete observation {id}, {_text_of(memory.observations.get(**vars(owner)), id)!r}?")
+        log = memory.observations.delete(id, **vars(owner))
+    show(log, as_json=as_json)
+
+
+def clear(*, owner: Owner, yes: Yes = False, as_json: AsJson = False, target: Target) -> None:
+    """Delete all observations, after asking; `revert` restores them.
+
+    Models are shown the messages as they are again, until they are observed anew.
+    """
+    with _opened(target, owner) as memory:
+        if not yes:
+            count = len(memory.observations.get(**vars(owner)))
+            confirm(f"Delete all {count:,} observations? A model has to observe the messages anew.")
+        log = memory.observations.clear(**vars(owner))
+    show(log, as_json=as_json)
+
+
+def revert(
+    revision: Annotated[int, typer.Argument(min=1, help="The revision to restore.")],
+    *,
+    owner: Owner,
+    as_json: AsJson = False,
+    target: Target,
+) -> None:
+    """Restore a revision, as a new one."""
+    with _opened(target, owner) as memory:
+        log = memory.observations.revert(revision, **vars(owner))
+    show(log, as_json=as_json)
+
+
+def _text_of(log: ObservationLog, id: str) -> str:
+    for one in log:
+        if one.id == id:
+            return shorten(one.text)
+    raise ObservationNotFoundError(id)
+
+
+COMMANDS = (list_, sources, history, update, delete, clear, revert)

@@ -1,0 +1,426 @@
+"""What becomes of observations when their messages, threads and owners go: nothing of what is gone is left in any key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, ObservationOptions, RecallOptions, ThreadOwnershipError
+from langchain_workingmem.options import Scope
+from langchain_workingmem.threads import clones
+from langchain_workingmem.users.imports import load
+from tests.helpers.crashes import CrashError, cut
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo
+from tests.helpers.types import Make
+
+SCOPES: tuple[Scope, ...] = ("thread", "resource")
+each_scope = pytest.mark.parametrize("scope", SCOPES)
+END = ("is that all?", "it is")
+IDS: Any = {"thread_id": "t", "resource_id": "u"}
+
+
+def observed_by(scope: Scope, **more: Any) -> ObservationOptions:
+    settings = {"message_tokens": 50, "keep_tokens": 0, "background": False, "model": Echo()}
+    return ObservationOptions(scope=scope, **{**settings, **more})
+
+
+def canary(thread: str, at: int) -> str:
+    return f"canary{thread}x{at}x"
+
+
+def talk(memory: Memory, thread: str = "t", resource: str = "u", *, turns: int = 6, first: int = 0) -> None:
+    """Store turns: in each, the user and the assistant say a word of their own; and a last one, which stays raw."""
+    for at in range(2 * first, 2 * (first + turns), 2):
+        question = HumanMessage(f"please note {canary(thread, at)}", id=f"m{at}")
+        answer = AIMessage(f"noted {canary(thread, at + 1)}", id=f"m{at + 1}")
+        memory.history.append([question, answer], thread_id=thread, resource_id=resource)
+    end = [HumanMessage(END[0], id=f"q{first}"), AIMessage(END[1], id=f"a{first}")]
+    memory.history.append(end, thread_id=thread, resource_id=resource)
+
+
+def log_of(memory: Memory, thread: str = "t", resource: str = "u") -> list[str]:
+    return [one.text for one in memory.observations.get(thread_id=thread, resource_id=resource)]
+
+
+def shown(memory: Memory, thread: str = "t", resource: str = "u") -> dict[str, list[str]]:
+    """Return what a context shows: texts of the log, texts of raw messages."""
+    context = memory.context([HumanMessage("and now?")], thread_id=thread, resource_id=resource)
+    assert context.observations is not None
+    texts = [message.text.removesuffix("\n\n").split("</observations>\n\n")[-1] for message in context.messages[:-1]]
+    return {
+        "log": [one.text for one in context.observations],
+        "raw": [text for text in texts if text not in END and not text.startswith("<observations>")],
+    }
+
+
+def everything(raw: redis.Redis, prefix: str) -> bytes:
+    """Return all that is stored under the prefix, names included, as one text."""
+    parts: list[Any] = []
+    for key in raw.scan_iter(f"{prefix}:*", count=1000):
+        parts.append(key)
+        match raw.type(key):
+            case b"hash":
+                found: Any = raw.hgetall(key)
+                parts += [part for pair in found.items() for part in pair]
+            case b"zset":
+                parts += list(raw.zrange(key, 0, -1))
+            case b"stream":
+                parts.append(repr(raw.xrange(key)).encode())
+            case b"string":
+                parts.append(raw.get(key))
+            case kind:
+                raise AssertionError((key, kind))
+    return b"\n".join(parts)
+
+
+@pytest.fixture
+def observing(make_memory: Make) -> Any:
+    """Make a memory that observes, and one that only stores."""
+
+    def made(scope: Scope, **more: Any) -> tuple[Memory, Memory]:
+        embeddings = WordEmbeddings()
+        both = {"embeddings": embeddings, "recall": RecallOptions()}
+        return make_memory(observations=observed_by(scope, **more), **both), make_memory(**both)
+
+    return made
+
+
+# -------------------------------------------------------------------- deletion
+
+
+@each_scope
+@pytest.mark.parametrize("by", ["the observing", "another"])
+@pytest.mark.parametrize("how", ["delete", "update"])
+def test_nothing_is_left_of_messages_that_are_deleted_or_edited(
+    observing: Any, raw: redis.Redis, prefix: str, scope: Scope, by: str, how: str
+) -> None:
+    """Nor of observations that cite them; what these cite beside is raw again."""
+    memory, other = observing(scope, model=Echo(together=2))
+    talk(memory)
+    log = memory.observations.observe("t", resource_id="u")
+    assert len(log) == 6
+    memory.observations.update(log.observations[3].id, f"says {canary('t', 6)} and {canary('t', 7)}", **IDS)
+    memory.observations.delete(log.observations[4].id, **IDS)
+    writer = memory if by == "the observing" else other
+    if how == "delete":
+        assert writer.history.delete(["m6", "m8", "m9"], **IDS) == 3
+    else:
+        edited = [HumanMessage("please note it", id="m6"), HumanMessage("please note that", id="m8")]
+        writer.history.update([*edited, AIMessage("noted", id="m9")], **IDS)
+    text = everything(raw, prefix)
+    for at in (6, 8, 9):
+        assert canary("t", at).encode() not in text
+    for at in (0, 5, 10):
+        assert text.count(canary("t", at).encode()) > 1  # in the log, too
+    found = shown(memory)
+    assert len(found["log"]) == 4
+    beside = f"noted {canary('t', 7)}"
+    assert found["raw"] == ([beside] if how == "delete" else ["please note it", beside, "please note that", "noted"])
+    memory.observations.observe("t", resource_id="u")
+    assert shown(memory)["raw"] == []
+
+
+@each_scope
+@pytest.mark.parametrize("by", ["the observing", "another"])
+@pytest.mark.parametrize("how", ["clear", "delete"])
+def test_nothing_is_left_of_threads_that_are_cleared_or_deleted(
+    observing: Any, raw: redis.Redis, prefix: str, scope: Scope, by: str, how: str
+) -> None:
+    memory, other = observing(scope)
+    for thread in ("t", "s"):
+        talk(memory, thread)
+        memory.observations.observe(thread, resource_id="u")
+    writer = memory if by == "the observing" else other
+    if how == "clear":
+        assert writer.history.clear(**IDS) == 14
+    else:
+        assert writer.threads.delete(**IDS)
+    assert b"canarytx" not in everything(raw, prefix)
+    assert len([text for text in log_of(memory, "s") if "canarysx" in text]) == 12
+    assert not [text for text in log_of(memory) if "canarytx" in text]
+
+
+@each_scope
+@pytest.mark.parametrize("how", ["clear", "delete"])
+def test_a_thread_that_begins_again_is_observed_again(observing: Any, scope: Scope, how: str) -> None:
+    """What a process knows of the old log is not taken for the new one, whose observations have the same numbers."""
+    memory, other = observing(scope)
+    for first in (0, 10, 20):
+        talk(memory, first=first, turns=3)
+        assert len(memory.observations.observe("t", resource_id="u")) == 6
+        expected = [
+            f"please note {canary('t', at)}" if at % 2 == 0 else f"noted {canary('t', at)}"
+            for at in range(2 * first, 2 * first + 6)
+        ]
+        assert shown(memory) == {"log": expected, "raw": []}
+        if how == "clear":
+            other.history.clear(**IDS)
+        else:
+            other.threads.delete(**IDS)
+
+
+@each_scope
+def test_a_truncated_end_is_hidden_and_comes_back_with_its_branch(observing: Any, scope: Scope) -> None:
+    memory, other = observing(scope)
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=3)
+        memory.observations.observe(thread, resource_id="u")
+    whole = log_of(memory)
+    other.history.truncate(after="m3", **IDS)
+    gone = {f"please note {canary('t', 4)}", f"noted {canary('t', 5)}"}
+    assert log_of(memory) == [text for text in whole if text not in gone]
+    assert log_of(memory, "s") == [
+        text for text in (whole if scope == "resource" else log_of(memory, "s")) if text not in gone
+    ]
+    question, answer = (
+        HumanMessage(f"please note {canary('t', 4)}", id="m4"),
+        AIMessage(f"noted {canary('t', 5)}", id="m5"),
+    )
+    other.history.append([question, answer], **IDS)
+    assert log_of(memory) == whole
+
+
+@each_scope
+def test_what_a_turn_supersedes_is_hidden(observing: Any, scope: Scope) -> None:
+    memory, _ = observing(scope)
+    talk(memory, turns=3)
+    memory.observations.observe("t", resource_id="u")
+    edited = [
+        HumanMessage(f"please note {canary('t', 0)}"),
+        AIMessage(f"noted {canary('t', 1)}"),
+        HumanMessage("please note something else"),
+    ]
+    context = memory.context(edited, **IDS)
+    assert context.observations is not None
+    assert [one.text for one in context.observations] == [f"please note {canary('t', 0)}", f"noted {canary('t', 1)}"]
+    memory.save_turn([*edited, AIMessage("noted otherwise")], **IDS)
+    assert [text for text in log_of(memory) if "canary" in text] == [edited[0].content, edited[1].content]
+
+
+# --------------------------------------------------------- what a model has said
+
+
+class RefusedError(Exception):
+    """What a provider answers that quotes its input."""
+
+
+@each_scope
+@pytest.mark.parametrize("fault", ["uncited", "raised"])
+def test_no_error_and_no_warning_quotes_a_message(
+    make_memory: Make, raw: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture, scope: Scope, fault: str
+) -> None:
+    model = Echo() if fault == "raised" else _Uncited()
+    model.failure = RefusedError(f"cannot process {canary('t', 0)}") if fault == "raised" else None
+    memory = make_memory(observations=observed_by(scope, model=model))
+    talk(memory)
+    usage = memory.observations.observe("t", resource_id="u").usage
+    assert usage.failures == 3
+    assert usage.last_error
+    assert ("RefusedError" in usage.last_error) == (fault == "raised")
+    assert "canary" not in usage.last_error
+    assert caplog.records
+    assert "canary" not in caplog.text
+    memory.threads.delete(**IDS)
+    assert b"canary" not in everything(raw, prefix)
+
+
+class _Uncited(Echo):
+    def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
+        result = super()._generate(messages)
+        message = result.generations[0].message
+        message.content = str(message.content).replace("[1] ", "")
+        return result
+
+
+# ----------------------------------------------------------------------- copies
+
+
+def test_a_clone_has_the_log_of_its_source(observing: Any) -> None:
+    memory, other = observing("thread", model=Echo(together=2))
+    talk(memory)
+    memory.observations.observe("t", resource_id="u")
+    memory.observations.update("2", "corrected", **IDS)
+    source = memory.observations.get(**IDS)
+    copy = other.threads.clone("t", new_thread_id="c", resource_id="u")
+    log = memory.observations.get(thread_id="c", resource_id="u")
+    assert [(one.id, one.text, one.said_at, one.priority, one.level) for one in log] == [
+        (one.id, one.text, one.said_at, one.priority, one.level) for one in source
+    ]
+    assert [one.sources for one in log] == [
+        [("c", copy.message_ids[message]) for _, message in one.sources] for one in source
+    ]
+    assert (log.revision, log.origin, log.pending_tokens) == (1, "clone", source.pending_tokens)
+    assert shown(memory, "c") == {"log": [one.text for one in source], "raw": []}
+    found = memory.observations.sources("2", thread_id="c", resource_id="u", message_range=0)
+    assert [hit.message.text for hit in found.hits] == [f"please note {canary('t', 2)}", f"noted {canary('t', 3)}"]
+    talk(memory, "c", first=20, turns=1)
+    again = memory.observations.observe("c", resource_id="u")
+    assert len({one.id for one in again}) == len(again) == 8
+
+
+def test_a_clone_of_some_messages_has_what_cites_only_these(observing: Any) -> None:
+    memory, _ = observing("thread", model=Echo(together=2))
+    talk(memory)
+    memory.observations.observe("t", resource_id="u")
+    some = {"m0", "m1", "m2", "m4", "m5", "q0", "a0"}  # m2 stands in an observation with m3
+    memory.threads.clone("t", new_thread_id="c", message_ids=some)
+    pairs = [f"please note {canary('t', at)} and noted {canary('t', at + 1)}" for at in (0, 4)]
+    assert shown(memory, "c") == {"log": pairs, "raw": [f"please note {canary('t', 2)}"]}
+    memory.threads.clone("t", new_thread_id="e", message_ids={"q0"})
+    assert shown(memory, "e") == {"log": [], "raw": []}
+    assert memory.observations.get(thread_id="e", resource_id="u").revision == 0
+
+
+def test_a_clone_shows_what_was_edited_meanwhile_as_it_was_copied(observing: Any, monkeypatch: Any) -> None:
+    """A log that has forgotten messages since it was read is not copied."""
+    memory, other = observing("thread")
+    talk(memory)
+    memory.observations.observe("t", resource_id="u")
+    copying = clones._copy_log
+
+    def edited(*arguments: Any) -> Any:
+        other.history.update([HumanMessage("please note it", id="m0")], **IDS)
+        memory.observations.observe("t", resource_id="u")
+        return (yield from copying(*arguments))
+
+    monkeypatch.setattr(clones, "_copy_log", edited)
+    memory.threads.clone("t", new_thread_id="c")
+    found = shown(memory, "c")
+    assert found["log"] == []
+    assert len(found["raw"]) == 12
+
+
+def test_a_clone_in_the_scope_resource_is_raw(observing: Any) -> None:
+    memory, _ = observing("resource")
+    talk(memory, turns=2)
+    memory.observations.observe("t", resource_id="u")
+    memory.threads.clone("t", new_thread_id="c")
+    assert len(shown(memory, "c")["raw"]) == 4
+    assert len(memory.observations.observe("c", resource_id="u")) == 8
+
+
+# --------------------------------------------------------------------- transfer
+
+
+def test_a_thread_takes_its_log_along(observing: Any) -> None:
+    memory, other = observing("thread")
+    talk(memory)
+    before = list(memory.observations.observe("t", resource_id="u"))
+    other.threads.transfer("t", resource_id="u", to="v")
+    assert list(memory.observations.get(thread_id="t", resource_id="v")) == before
+    with pytest.raises(ThreadOwnershipError):
+        memory.observations.get(**IDS)
+
+
+def test_a_thread_that_goes_is_forgotten_by_the_log_of_its_owner(observing: Any, raw: redis.Redis, prefix: str) -> None:
+    memory, other = observing("resource")
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=2)
+        memory.observations.observe(thread, resource_id="u")
+    other.threads.transfer("t", resource_id="u", to="v")
+    kept: Any = raw.hgetall(f"{prefix}:observations:r:{{u}}")
+    assert not [value for value in kept.values() if b"canarytx" in value]
+    assert all("canarysx" in text for text in log_of(memory, "s"))
+    assert len(shown(memory, "t", "v")["raw"]) == 4
+    assert len(memory.observations.observe("t", resource_id="v")) == 4
+    other.threads.transfer("t", resource_id="v", to="u")  # back to an owner whose log has forgotten it once
+    assert not raw.hgetall(f"{prefix}:observations:r:{{v}}").get(b"present")
+    assert len(memory.observations.observe("t", resource_id="u")) == 8
+    assert shown(memory)["raw"] == []
+
+
+# ------------------------------------------------------------- export and import
+
+
+def moved(memory: Memory, target: Memory, resource: str = "u", **more: Any) -> Any:
+    records = [json.loads(json.dumps(record)) for record in memory.export_resource(resource)]
+    return records, target.import_resource(records, **more)
+
+
+@each_scope
+def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: str, scope: Scope) -> None:
+    memory, other = observing(scope, model=Echo(together=2))
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=3)
+        memory.observations.observe(thread, resource_id="u")
+    memory.observations.update("1", "corrected", **IDS)
+    memory.observations.delete("2", **IDS)
+    memory.history.truncate("t", after="m3", resource_id="u")
+    records = [json.loads(json.dumps(record)) for record in other.export_resource("u")]
+    logs = [record for record in records if record["kind"] == "observations"]
+    assert [record["thread_id"] for record in logs] == (["t", "s"] if scope == "thread" else [None])
+    before = {
+        thread: (memory.observations.get(thread_id=thread, resource_id="u"), shown(memory, thread)) for thread in "ts"
+    }
+    assert other.delete_resource("u").observations == 5
+    assert b"canary" not in everything(raw, prefix)
+    report = other.import_resource(records)
+    assert report.observations == 5
+    for thread, (log, context) in before.items():
+        found = memory.observations.get(thread_id=thread, resource_id="u")
+        assert list(found) == list(log)
+        assert (found.covered_until, found.origin, found.revision) == (log.covered_until, "import", 1)
+        assert shown(memory, thread) == context
+    stored = everything(raw, prefix)
+    again = other.import_resource(records)
+    assert (again.observations, again.messages, again.threads) == (0, 0, 0)
+    assert len(everything(raw, prefix)) == len(stored)
+    other.history.append(
+        [HumanMessage(f"please note {canary('t', 4)}", id="m4"), AIMessage(f"noted {canary('t', 5)}", id="m5")], **IDS
+    )
+    assert f"please note {canary('t', 4)} and noted {canary('t', 5)}" in log_of(memory)
+    other.history.delete(["m2"], **IDS)
+    assert canary("t", 2).encode() not in everything(raw, prefix)
+
+
+@each_scope
+def test_an_import_leaves_out_what_cites_missing_or_other_messages(observing: Any, scope: Scope) -> None:
+    memory, other = observing(scope, model=Echo(together=2))
+    talk(memory)
+    memory.observations.observe("t", resource_id="u")
+    records = [json.loads(json.dumps(record)) for record in memory.export_resource("u")]
+    memory.delete_resource("u")
+    records = [record for record in records if record.get("message", {"data": {"id": ""}})["data"]["id"] != "m4"]
+    other.history.append([HumanMessage("something else", id="m0")], **IDS)
+    report = other.import_resource(records)
+    assert report.observations == 4
+    found = shown(memory)
+    assert len(found["log"]) == 4
+    assert found["raw"] == ["something else", f"noted {canary('t', 1)}", f"noted {canary('t', 5)}"]
+
+
+@each_scope
+def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
+    """Nothing is covered before its observations are there."""
+    memory, other = observing(scope)
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=2)
+        memory.observations.observe(thread, resource_id="u")
+    records = list(memory.export_resource("u"))
+    first = len(records) + 1  # each is an effect
+
+    def complete(thread: str) -> list[str]:
+        found = shown(memory, thread)
+        texts = [text for text in found["log"] + found["raw"] if f"canary{thread}x" in text]
+        return texts if other.threads.get(thread) else [canary(thread, at) for at in range(4)]
+
+    for after in range(first, first + 40):
+        memory.delete_resource("u")
+        try:
+            other.core.run(cut(load(other.core, iter(records), None, ()), after))
+        except CrashError:
+            for thread in ("t", "s"):
+                assert sorted(text.split()[-1] for text in complete(thread)) == [canary(thread, at) for at in range(4)]
+        except RuntimeError:  # it was done before
+            break
+        other.import_resource(records)
+        for thread in ("t", "s"):
+            assert shown(memory, thread)["raw"] == []
+            assert len(complete(thread)) == 4
+    else:
+        pytest.fail("it never ends")
