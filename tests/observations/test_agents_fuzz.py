@@ -38,6 +38,7 @@ class Talk:
     scope: str
     said: list[str] = field(default_factory=list)  # canaries
     number: int = 0
+    cited: dict[str, set[str]] = field(default_factory=dict)  # word of an observation -> canaries of this thread
 
     def words(self, length: int) -> str:
         self.number += 1
@@ -49,21 +50,25 @@ class Talk:
         return self.memory.observations.get(**self.ids if self.scope == "thread" else {"resource_id": "ann"})
 
     def check(self, seen: list[BaseMessage]) -> None:
+        """Compare a request with what was said. A run may go on with the log that it began with."""
         accept([message for message in seen if not isinstance(message, SystemMessage)])
-        log = self.log()
-        rows = self.memory.history.page(self.ids["thread_id"], limit=1000).items
+        thread, log = self.ids["thread_id"], self.log()
+        rows = self.memory.history.page(thread, limit=1000).items
         canaries = {row.message.id: CANARY.findall(words_of(row.message))[0] for row in rows}
-        cited = {
-            canaries[id] for one in log.observations for thread, id in one.sources if thread == self.ids["thread_id"]
-        }
+        for one in log.observations:
+            (token,) = TOKEN.findall(one.text)
+            self.cited[token] = {canaries[id] for place, id in one.sources if place == thread}
+        whole = " ".join(str(message.text) for message in seen)
+        shown = Counter(TOKEN.findall(whole))
+        assert not shown or max(shown.values()) == 1, shown
+        assert shown.keys() <= self.cited.keys()
+        cited = {canary for token in shown for canary in self.cited[token]}
         own = [without_memory(message) for message in seen if not _is_block(message)]
         raw = Counter(canary for message in own for canary in set(CANARY.findall(words_of(message))))
         for canary in self.said:
             wanted = 0 if canary in cited else 1
             assert raw[canary] == wanted, (canary, raw[canary], canary in cited, [words_of(m)[:20] for m in own])
-        whole = " ".join(str(message.text) for message in seen)
         assert INSTRUCTIONS not in whole
-        assert Counter(TOKEN.findall(whole)) == Counter(t for one in log.observations for t in TOKEN.findall(one.text))
         last = next(message for message in reversed(own) if isinstance(message, HumanMessage))
         assert raw[CANARY.findall(str(last.text))[0]] == 1
 
