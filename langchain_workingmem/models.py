@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
@@ -14,7 +14,7 @@ from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Lines, Part, Picture, Row, Table, counted, label, minutes
+from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
 from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
@@ -345,21 +345,7 @@ class ObservationLog(Shown):
             "last error": None if usage.last_error is None else shown.excerpt(usage.last_error),
             "not shown": f"the oldest {hidden:,}" if hidden else None,
         }
-        by_time = sorted(newest, key=lambda one: one.said_at)
-        days = groupby(by_time, key=lambda one: minutes(one.said_at)[:10])
-        tables = [Table(list(map(_observation_row, those)), day) for day, those in days]
-        return Picture(counted(len(self), "observation") if self else "No observations", facts, tables)
-
-
-def _observation_row(one: Observation) -> Row:
-    cells = {
-        "time (UTC)": minutes(one.said_at)[11:],
-        "priority": one.priority,
-        "observation": shown.excerpt(one.text),
-        "sources": f"{len(one.sources):,}",
-        "id": label(one.id),
-    }
-    return cells, 0.0 if one.priority == "high" else None
+        return Picture(counted(len(self), "observation") if self else "No observations", facts, shown.observed(newest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,23 @@ from langchain_workingmem.display.safe import cut
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from typing import Protocol
 
     from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._text.observed import Observed
+
+    class Observation(Observed, Protocol):
+        """What is shown of an `Observation`, whose module is in a higher layer."""
+
+        @property
+        def id(self) -> str:
+            """Its id in the log."""
+
+        @property
+        def sources(self) -> Sequence[object]:
+            """The messages that it comes from."""
+
 
 BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
 WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
@@ -133,6 +148,25 @@ def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) ->
     rank, similarity = hit
     cells |= {"rank": str(rank), "similarity": f"{similarity:.2f}" if similarity else "words only"}
     return cells, min(max(similarity, 0.0), 1.0)
+
+
+def observed(observations: Sequence[Observation]) -> list[Table]:
+    """Show observations by time; a day stands where it begins. An observation of high priority is highlighted."""
+    rows: list[Row] = []
+    last = ""
+    for one in sorted(observations, key=lambda one: one.said_at):
+        day, time = minutes(one.said_at).split(" ")
+        cells = {
+            "day (UTC)": day if day != last else "",
+            "time": time,
+            "priority": one.priority,
+            "observation": excerpt(one.text),
+            "sources": f"{len(one.sources):,}",
+            "id": label(one.id),
+        }
+        rows.append((cells, 0.0 if one.priority == "high" else None))
+        last = day
+    return [Table(rows)] if rows else []
 
 
 def _word(part: str | Mapping[Any, Any]) -> str:

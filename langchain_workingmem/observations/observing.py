@@ -41,6 +41,7 @@ LEASE = Script("observations/lease", *COVERAGE)
 FAIL = Script("observations/fail", *COVERAGE)
 
 SPARE = 30.0  # seconds that a lease lasts longer than the call of a model may take
+NEVER = 2**53  # tokens
 POLL = 0.25  # seconds between two looks at the lease of another process
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
@@ -76,10 +77,12 @@ def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -
 def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> list[Command]:
     """Return what a save sends besides, in scope "resource": the log counts what waits, and says whether its observer is due."""
     options = state.observations
-    if options is None or not options.background or options.scope == "thread" or resource_id is None:
+    if options is None or options.scope == "thread" or resource_id is None:
         return []
-    log = state.keys.log_of_resource(resource_id)
-    return [WAITING.call(log, encode(thread_id), tokens, "add", options.message_tokens)]
+    if not options.background and state.ttl_ms is None:
+        return []
+    log, due_at = state.keys.log_of_resource(resource_id), options.message_tokens if options.background else NEVER
+    return [WAITING.call(log, encode(thread_id), tokens, "add", due_at, state.ttl_ms or "")]
 
 
 def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[None]:
@@ -184,7 +187,7 @@ class _Run:
                 if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
                     return False
             except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
-                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0))
+                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:

@@ -14,8 +14,10 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._text.ranges import parse_ranges
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.observations.log import read_observation
+from langchain_workingmem.observations.reading import LogKey, recount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,42 +26,95 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Observation
 
 OUTBOX = Script("observations/outbox", *COVERAGE)
-PUBLISH = Script("observations/publish", *COVERAGE)
+PUBLISH = Script("observations/publish", *COVERAGE, "observations/expiry")
+SETTLE = Script("observations/settle", *COVERAGE, "observations/expiry")
 ATTEMPTS = 20  # to tell a log what others change meanwhile
 T = TypeVar("T")
 
 
 def publish(state: MemoryState, thread_id: str, *first: str | int) -> Plan[None]:
-    """Tell the log of a resource what has changed in a thread; `first` is done in the thread before. Three round trips.
+    """Tell the log of a resource what has changed in a thread; `first` is done in the thread before. Three round trips, or five.
 
     What is cited together with a forgotten message in another thread is taken out of what is covered there, three more each.
     """
     keys = state.keys.of(thread_id)
     arguments: Sequence[str | int] = first or ("read",)
     for _ in range(ATTEMPTS):
-        ((owner, fields),) = yield from send(OUTBOX.call(keys.all, *arguments))
+        ((owner, fields, *age),) = yield from send(OUTBOX.call(keys.all, *arguments))
         row = as_dict(fields)
         if b"unpublished" not in row:
             return
         arguments = ("read",)
         epoch, hidden = row.get(b"epoch", b"0"), row.get(b"hidden", b"")
         batches = _batches(row)
-        told = [encode(thread_id), epoch, hidden, row.get(b"forget", b"")]
+        told = [encode(thread_id), epoch, hidden, row.get(b"forget", b""), *age]
+        told.append(int(_has_told(row)))
         for batch, (ranges, values) in batches:
             told += [batch, ranges, len(values), *values]
         resource_id = decode(owner)
         log = state.keys.log_of_resource(resource_id)
-        ((is_done, *cited),) = yield from run_script(thread_id, resource_id, PUBLISH.call(log, *told))
-        if not is_done:
-            arguments = ("raise", *cited)
-            continue
-        last = batches[-1][0] if batches else 0
-        yield from send(OUTBOX.call(keys.all, "told", epoch, last, hidden))
-        others: dict[str, list[str]] = defaultdict(list)
-        for tag, seq in zip(cited[::2], cited[1::2], strict=True):
-            others[decode(tag)].append(seq.decode())
-        for other, seqs in others.items():
-            yield from publish(state, other, "reopen", *seqs)
+        ((status, *reply),) = yield from run_script(thread_id, resource_id, PUBLISH.call(log, *told))
+        if status == 0:
+            arguments = ("raise", reply[0])
+        elif status < 0:
+            arguments = ("reopen", "*")
+        else:
+            cited, expired = reply
+            last = batches[-1][0] if batches else 0
+            yield from send(OUTBOX.call(keys.all, "told", epoch, last, hidden))
+            if b"forget" in row or not batches:  # more messages are shown as they are, or fewer
+                yield from recount(state, LogKey(log, None, resource_id), [thread_id])
+            cited += yield from _settle(state, log, resource_id, expired)
+            yield from _reopen(state, cited)
+            arguments = ("read",)
+
+
+def _reopen(state: MemoryState, cited: Sequence[bytes]) -> Plan[None]:
+    """Take what was cited together with forgotten messages out of what is covered: tag, seq, ... Three round trips a thread."""
+    others: dict[str, list[str]] = defaultdict(list)
+    for tag, seq in zip(cited[::2], cited[1::2], strict=True):
+        others[decode(tag)].append(seq.decode())
+    for other, seqs in others.items():
+        yield from publish(state, other, "reopen", *seqs)
+
+
+def _settle(state: MemoryState, log: tuple[str, str], resource_id: str, expired: Sequence[bytes]) -> Plan[list[bytes]]:
+    """Forget the threads that have expired (tag, created_at, ...), and return what was cited together with their messages.
+
+    Two round trips, none where no thread has expired as the log knows. A thread may have been renewed by a write that the log
+    was not told of.
+    """
+    cited: list[bytes] = []
+    if expired:
+        threads = [state.keys.of(decode(tag)).all for tag in expired[::2]]
+        rows = yield from send(*(OUTBOX.call(keys, "read") for keys in threads))
+        for tag, born, (_, _, *age) in zip(expired[::2], expired[1::2], rows, strict=True):
+            (more,) = yield from run_script("", resource_id, SETTLE.call(log, tag, born, *age))
+            cited += more
+    return cited
+
+
+def _has_told(row: dict[bytes, bytes]) -> bool:
+    """Tell whether some of what is covered was told to the log, given what observations cover."""
+    waiting = sum(_length(ranges) for _, (ranges, _) in _batches(row))
+    return _length(row.get(b"covered", b"")) > waiting
+
+
+def is_lost(state: MemoryState, log: str, thread_id: str, waiting: Sequence[Any]) -> Plan[bool]:
+    """Tell whether a log that seems empty is gone, although a thread has told it something; then the messages are raw again.
+
+    It expires with the last of its threads as far as it knows them, and Redis may evict it. One round trip, three more if so.
+    """
+    if waiting and not _has_told(as_dict(list(waiting))):
+        return False
+    (is_there,) = yield from send(("HEXISTS", log, "revision"))
+    if not is_there:
+        yield from publish(state, thread_id, "reopen", "*")
+    return True
+
+
+def _length(ranges: bytes) -> int:
+    return sum(last - first + 1 for first, last in parse_ranges(ranges.decode()))
 
 
 def _batches(row: dict[bytes, bytes]) -> list[tuple[int, tuple[bytes, list[bytes]]]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 READ = Script("observations/read", *COVERAGE)
 READ_RESOURCE = Script("observations/read_resource", *VIEW)
 SOURCES = Script("observations/sources", "header")
-WAITING = Script("observations/waiting")
+WAITING = Script("observations/waiting", "header", "prelude", "observations/expiry")
 
 
 class LogKey(NamedTuple):
@@ -163,7 +163,7 @@ def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Pla
     }
     if counted:
         yield from where.run(
-            *(WAITING.call(where.keys, encode(id), tokens, "set", 0) for id, tokens in counted.items())
+            *(WAITING.call(where.keys, encode(id), tokens, "set", 0, "") for id, tokens in counted.items())
         )
 
 

@@ -9,7 +9,7 @@ from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
 from langchain_workingmem.observations.log import hidden_ranges, known_log, learn, read_usage
-from langchain_workingmem.observations.outbox import unpublished
+from langchain_workingmem.observations.outbox import is_lost, unpublished
 from langchain_workingmem.observations.reading import log_key, read_command, scope_of
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
             _, batch, log_epoch, hidden_reply, usage, *_ = found
     ranges, is_stale = parse_ranges(covered), False
     if where.thread_id is None:
+        if ranges and known.version == "0" and (yield from is_lost(state, where.name, thread_id, waiting)):
+            return View(is_stale=True)
         is_stale = bool(ranges) and int(log_epoch) > int(epoch)  # where nothing is covered, nothing can be missing
         hidden = hidden_ranges(hidden_reply)
         more = [

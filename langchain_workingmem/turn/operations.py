@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-TURN = Script("turn/turn", *VIEW, "history/branch")
+TURN = Script("turn/turn", "header", "history/branch")
+OBSERVED_TURN = Script("turn/turn", *VIEW, "history/branch")  # Redis makes all functions anew in each run
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
@@ -103,7 +104,8 @@ def gather(
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
     log_calls = view_commands(state, thread_id, resource_id)
-    calls = [TURN.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
+    turn = TURN if state.observations is None else OBSERVED_TURN
+    calls = [turn.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
 
     def read(replies: list[Any]) -> Gathered:
         reply, *rest = replies
@@ -144,6 +146,8 @@ def _with_view(
     read: Callable[[list[Any]], Gathered],
 ) -> Plan[Gathered]:
     """Add what the turn is shown of the log. One round trip more where the log of a resource changes meanwhile."""
+    if state.observations is None:
+        return gathered
     thread_id = gathered.thread_id
     view = yield from read_view(state, thread_id, resource_id, gathered.observed)
     if view is not None and view.is_stale:
@@ -173,7 +177,9 @@ def _recall(
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
-    known = {*(seq for seq in gathered.seqs.values() if not contains(covered, seq)), *gathered.left_seqs}
+    known = {*gathered.seqs.values(), *gathered.left_seqs}
+    if covered:
+        known = {seq for seq in known if not contains(covered, seq)} | gathered.left_seqs
 
     def is_fresh(seq: int) -> bool:
         return seq not in known and seq < gathered.end

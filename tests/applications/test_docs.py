@@ -11,6 +11,7 @@ import sys
 import textwrap
 import zlib
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import redis
 import typer
 
 import langchain_workingmem
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.cli import app
@@ -197,6 +198,15 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert len(pages) == len(PAGES)  # one of them says 404
     for page in pages:
         assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text()), page
+
+
+DEFAULT = re.compile(r"^\| `(\w+_tokens)` \| ([\d,]+) \|", re.MULTILINE)
+
+
+def test_the_thresholds_of_observations_are_the_defaults() -> None:
+    rows = dict(DEFAULT.findall((DOCS / "observations.md").read_text()))
+    defaults = {one.name: f"{one.default:,}" for one in fields(ObservationOptions) if one.name.endswith("_tokens")}
+    assert rows == defaults
 
 
 def test_the_quickstart_runs_and_says_what_it_shows() -> None:

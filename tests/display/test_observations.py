@@ -33,9 +33,9 @@ def test_a_log_shows_each_observation_under_its_day(look: Look) -> None:
     hut = observation("Wants a hut in the Dolomites", "11", priority="high", sources=sources)
     text = look(log(hut, observation("Has a dog", "12", said_at=NEXT_DAY, priority="low")))
     assert "2 observations" in text
-    heads = r"\s*time \(UTC\)\s*priority\s*observation\s*sources\s*id[\s▸]*"
-    first = rf"2026-05-17{heads}09:30\s*high\s*Wants a hut in the Dolomites\s*3\s*11\s*"
-    assert re.search(rf"{first}2026-05-18{heads}11:30\s*low\s*Has a dog\s*1\s*12\b", text)
+    heads = r"day \(UTC\)\s*time\s*priority\s*observation\s*sources\s*id[\s▸]*"
+    first = r"2026-05-17\s*09:30\s*high\s*Wants a hut in the Dolomites\s*3\s*11\s*"
+    assert re.search(rf"{heads}{first}2026-05-18\s*11:30\s*low\s*Has a dog\s*1\s*12\b", text)
 
 
 @seen

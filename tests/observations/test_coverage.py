@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, ObservationLog, ObservationOptions
 from tests.helpers.observers import Echo
@@ -133,3 +133,22 @@ def test_a_log_that_is_cleared_shows_all_messages_and_a_revert_brings_it_back(ma
     assert back.pending_tokens == whole.pending_tokens
     assert shown(memory) == (["q2", "a2"], ["a0", "a1", "q0", "q1"])
     assert [one.origin for one in memory.observations.history(**IDS)][:2] == ["revert", "clear"]
+
+
+@both_scopes
+def test_a_call_is_shown_again_with_its_results(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    calls = [{"name": "look", "args": {}, "id": f"c{n}"} for n in range(2)]
+    traffic = [AIMessage("", tool_calls=calls, id="a0"), ToolMessage("x", tool_call_id="c0", id="a1")]
+    turn = [
+        HumanMessage("look", id="q0"),
+        *traffic,
+        ToolMessage("y", tool_call_id="c1", id="a2"),
+        AIMessage("both", id="a3"),
+    ]
+    memory.save_turn(turn, **IDS)
+    talk(memory, 1, first=5)
+    memory.observations.observe("t")
+    assert shown(memory) == (["q5", "a5"], ["a0", "a1", "a2", "a3", "q0"])
+    memory.history.update([ToolMessage("z", tool_call_id="c1", id="a2")], **IDS)
+    assert shown(memory) == (["a0", "a1", "a2", "q5", "a5"], ["a3", "q0"])

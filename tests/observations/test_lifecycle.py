@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from langchain_workingmem.options import Scope
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users.imports import load
 from tests.helpers.crashes import CrashError, cut
+from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
@@ -424,3 +426,121 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
             assert len(complete(thread)) == 4
     else:
         pytest.fail("it never ends")
+
+
+# ----------------------------------------------------------------------- expiry
+
+YEAR = timedelta(days=365)
+SOON = timedelta(milliseconds=600)
+
+
+def test_the_log_of_a_thread_expires_with_it(observing: Any, make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(observations=observed_by("thread"), ttl=YEAR)
+    talk(memory)
+    memory.observations.observe("t", resource_id="u")
+    memory.observations.update("1", "corrected", **IDS)
+    memory.threads.clone("t", new_thread_id="c")
+    memory.history.delete(["m3"], **IDS)
+    for thread in ("t", "c"):
+        ends = {raw.pexpiretime(key) for key in raw.scan_iter(f"{prefix}:*:{{{thread}}}")}
+        assert len(ends) == 1
+        assert ends != {-1}
+        assert raw.exists(f"{prefix}:observations:t:{{{thread}}}")
+
+
+def gone(raw: redis.Redis, prefix: str, *threads: str) -> bool:
+    return not any(raw.exists(f"{prefix}:thread:{{{thread}}}") for thread in threads)
+
+
+def test_the_log_of_a_resource_forgets_a_thread_that_expires(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
+    for thread, memory in (("t", brief), ("s", stays)):
+        talk(memory, thread, turns=2)
+        memory.observations.observe(thread, resource_id="u")
+    assert len(log_of(stays, "s")) == 8
+    wait_until(lambda: gone(raw, prefix, "t"))
+    assert [text for text in log_of(stays, "s") if "canarytx" in text] == []
+    assert [text for text in shown(stays, "s")["log"] if "canarytx" in text] == []
+    talk(stays, "s", first=10, turns=1)
+    stays.observations.observe("s", resource_id="u")
+    assert b"canarytx" not in everything(raw, prefix)
+    assert len(log_of(stays, "s")) == 8
+    assert raw.pexpiretime(f"{prefix}:observations:r:{{u}}") == -1
+
+
+def test_the_log_of_a_resource_expires_with_the_last_of_its_threads(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    later = make_memory(observations=observed_by("resource"), ttl=YEAR)
+    brief = make_memory(observations=observed_by("resource"), ttl=SOON)
+    log = f"{prefix}:observations:r:{{u}}"
+    for thread, memory in (("t", later), ("s", brief)):
+        talk(memory, thread, turns=2)
+        memory.observations.observe(thread, resource_id="u")
+        assert raw.pexpiretime(log) == raw.pexpiretime(f"{prefix}:thread:{{t}}")
+    later.history.append([HumanMessage("more", id="more")], **IDS)  # the save tells the log
+    assert 0 <= raw.pexpiretime(log) - raw.pexpiretime(f"{prefix}:thread:{{t}}") < 1000
+    wait_until(lambda: gone(raw, prefix, "s"))
+    assert len(log_of(later)) == 4
+    for _ in range(2):
+        talk(brief, "brief", "v", turns=2)
+        assert len(brief.observations.observe("brief", resource_id="v")) == 4
+        wait_until(lambda: gone(raw, prefix, "brief"))
+        wait_until(lambda: not raw.exists(f"{prefix}:observations:r:{{v}}"))
+    assert b"canarybriefx" not in everything(raw, prefix)
+
+
+def test_a_thread_that_expires_and_begins_again_is_another_one(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    """Nothing of the first is taken for the second, though their messages have the same numbers."""
+    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
+    talk(stays, "s", turns=1)
+    stays.observations.observe("s", resource_id="u")
+    talk(brief, turns=2)
+    brief.observations.observe("t", resource_id="u")
+    wait_until(lambda: gone(raw, prefix, "t"))
+    talk(stays, first=10, turns=2)
+    assert [text for text in shown(stays, "s")["log"] if "canarytx" in text] == []
+    stays.observations.observe("t", resource_id="u")
+    for thread in ("s", "t"):
+        own = [text.split()[-1] for text in shown(stays, thread)["log"] if "canarytx" in text]
+        assert own == [canary("t", at) for at in range(20, 24)]
+    assert canary("t", 0).encode() not in everything(raw, prefix)
+
+
+def test_a_thread_that_is_renewed_without_its_log_keeps_its_observations(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    """A memory that does not observe renews the thread; the log believes that it has expired."""
+    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
+    talk(stays, "s", turns=1)
+    stays.observations.observe("s", resource_id="u")
+    talk(brief, turns=2)
+    brief.observations.observe("t", resource_id="u")
+    end = raw.pexpiretime(f"{prefix}:thread:{{t}}")
+    make_memory(ttl=YEAR).threads.update("t", title="renewed")
+    make_memory(ttl=YEAR).history.append([HumanMessage("more", id="more")], **IDS)
+    wait_until(lambda: raw.time()[0] * 1000 > end + 1000)
+    assert len(shown(stays)["log"]) == 6
+    talk(stays, "s", first=10, turns=1)
+    stays.observations.observe("s", resource_id="u")
+    assert len(shown(stays, "s")["log"]) == 10
+    assert len(shown(stays)["log"]) == 10
+
+
+@each_scope
+def test_a_log_that_redis_has_lost_is_made_again(observing: Any, raw: redis.Redis, prefix: str, scope: Scope) -> None:
+    memory, _ = observing(scope)
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=2)
+        memory.observations.observe(thread, resource_id="u")
+    raw.delete(f"{prefix}:observations:r:{{u}}", f"{prefix}:observations:t:{{t}}")
+    assert len(shown(memory)["raw"]) == 4
+    talk(memory, "s", first=10, turns=1)
+    memory.observations.observe("s", resource_id="u")
+    found = shown(memory, "s")
+    assert len([text for text in found["log"] + found["raw"] if "canarysx" in text]) == 6
+    memory.observations.observe("s", resource_id="u")
+    memory.observations.observe("t", resource_id="u")
+    assert shown(memory)["raw"] == shown(memory, "s")["raw"] == []

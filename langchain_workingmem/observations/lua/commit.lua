@@ -30,7 +30,7 @@ for at = argument + 1, last, 2 do
   observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1]}
   if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
 end
-if next(lost) then add_cocited(lost, table.concat(cited, ';')) end
+if next(lost) then add_tied(lost, ranges_of(given), table.concat(cited, ';')) end
 for seq in pairs(lost) do given[seq] = nil end
 local kept = {}
 for _, observation in ipairs(observations) do

@@ -16,7 +16,7 @@ local function refresh_hidden()
   covered = parse_ranges(covered)
   local set = {}
   add_covered(set, covered, KEYS[7], '-inf', {})
-  if next(set) then add_cocited(set, groups) end
+  if next(set) then add_tied(set, covered, groups) end
   local hidden = write_ranges(ranges_of(set))
   if hidden == (before or '') then return end
   redis.call('HSET', KEYS[10], 'hidden', hidden)
@@ -42,26 +42,25 @@ local function reopen(seqs)
   local scope, covered, known, groups, epoch =
     unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'known', 'groups', 'epoch'))
   if not scope then return end
-  known = parse_ranges(known)
-  local gone, set = {}, {}
+  covered, known = parse_ranges(covered), parse_ranges(known)
+  local set = {}
   for _, seq in ipairs(seqs) do
     seq = tonumber(seq)
-    if seq == math.floor(seq) and range_with(known, seq) then gone[seq], set[seq] = true, true end
+    if seq == math.floor(seq) and range_with(known, seq) then set[seq] = true end
   end
-  if not next(gone) then return end
-  add_cocited(set, groups)
+  if not next(set) then return end
+  add_tied(set, covered, groups)
   local kept = {}
   for group in string.gmatch(groups or '', '[^;]+') do
     if not set[tonumber(string.match(group, '^%d+'))] then kept[#kept + 1] = group end
   end
   local out = ranges_of(set)
-  gone = ranges_of(gone)
-  redis.call('HSET', KEYS[10], 'covered', write_ranges(subtract_ranges(parse_ranges(covered), out)), 'known',
-    write_ranges(subtract_ranges(known, gone)), 'groups', table.concat(kept, ';'), 'epoch',
+  redis.call('HSET', KEYS[10], 'covered', write_ranges(subtract_ranges(covered, out)), 'known',
+    write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'), 'epoch',
     as_integer(math.max(now(), (epoch or 0) + 1)))
   redis.call('HDEL', KEYS[1], 'pending')
   if scope == 't' then
-    purge_log(KEYS[10], thread_tag(), gone, out)
+    purge_log(KEYS[10], thread_tag(), out)
   else
     local fields = redis.call('HGETALL', KEYS[10])
     for at = 1, #fields, 2 do
@@ -75,7 +74,7 @@ local function reopen(seqs)
         redis.call('HSET', KEYS[10], fields[at], write_ranges(subtract_ranges(parse_ranges(fields[at + 1]), out)))
       end
     end
-    local forget = add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'forget')), gone)
+    local forget = add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'forget')), out)
     redis.call('HSET', KEYS[10], 'forget', write_ranges(forget), 'unpublished', 1)
   end
   refresh_hidden()

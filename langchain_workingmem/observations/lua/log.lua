@@ -62,9 +62,9 @@ local function write_log(key, manifest, origin, last_number, first)
   write_revision(key, manifest, origin)
 end
 
--- Deletes each observation that cites a message of `gone`, in all revisions; takes `out` out of what they cover.
--- Returns which other messages those of the present revision cite: tag, seq, tag, seq, ...
-local function purge_log(key, own_tag, gone, out)
+-- Deletes each observation that cites a message of `out`, in all revisions, and takes `out` out of what they cover.
+-- Returns which other messages these observations cite: tag, seq, tag, seq, ...
+local function purge_log(key, own_tag, out)
   local fields, purged, cited = redis.call('HGETALL', key), {}, {}
   for at = 1, #fields, 2 do
     local number = string.match(fields[at], '^o:(%d+)$')
@@ -72,7 +72,7 @@ local function purge_log(key, own_tag, gone, out)
     local others, is_hit = {}, false
     for tag, seqs in string.gmatch(sources or '', '([^:;]+):([%d,]+)') do
       for seq in string.gmatch(seqs, '%d+') do
-        if tag == own_tag and range_with(gone, tonumber(seq)) then
+        if tag == own_tag and range_with(out, tonumber(seq)) then
           is_hit = true
         else
           others[#others + 1] = tag

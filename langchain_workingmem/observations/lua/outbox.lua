@@ -1,7 +1,8 @@
 -- Reads what a thread has yet to tell the log of its resource, takes messages out of what is covered first, or notes what was told.
 -- ARGV  'read'; 'raise' and an epoch; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
 --       together now (12,13;14,15); 'told', the epoch, the last batch and the hidden ranges that were told
--- Reply owner of the thread ('' without a thread), HGETALL of what observations cover
+-- Reply owner of the thread ('' without a thread), HGETALL of what observations cover, created_at of the thread, its expiry (ms since
+--       the epoch, -1: none) and ttl
 local owner = redis.call('HGET', KEYS[1], 'resource') or ''
 if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
   if ARGV[1] == 'raise' then
@@ -43,4 +44,5 @@ if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
     end
   end
 end
-return {owner, redis.call('HGETALL', KEYS[10])}
+local created_at, ttl = unpack(redis.call('HMGET', KEYS[1], 'created_at', 'ttl'))
+return {owner, redis.call('HGETALL', KEYS[10]), created_at or '', redis.call('PEXPIRETIME', KEYS[1]), ttl or ''}

@@ -1,6 +1,8 @@
 -- Ranges of sequence numbers are written as 1-9,12: in ascending order, both ends belong to a range.
 -- As a table they are a list of {first, last}.
 
+local ALL = {{0, 2 ^ 53 - 1}}
+
 local function parse_ranges(text)
   local ranges = {}
   for first, last in string.gmatch(text or '', '(%d+)%-?(%d*)') do

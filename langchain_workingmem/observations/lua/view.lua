@@ -27,6 +27,50 @@ local function add_cocited(set, groups)
   until not has_grown
 end
 
+-- Adds to a set of covered sequence numbers the other messages of their tool traffic on the current branch: a call and its
+-- results are shown together or not at all. Returns whether there were any. `others` are on other branches.
+local function add_traffic(set, covered, others)
+  local found, has_grown = {}, false
+  local function role_of(id)
+    local value = redis.call('HGET', KEYS[3], id)
+    local said, _, rest = select(5, string.match(value or '', HEADER))
+    return rest and role_at(value, rest), said and string.sub(said, 1, 1) == '/'
+  end
+  for seq in pairs(set) do
+    local id = not others[seq] and redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
+    local role, is_traffic = role_of(id or '')
+    if is_traffic then
+      local head = seq
+      while role == 'tool' or role == 'function' do -- back to the call
+        local before = redis.call('ZRANGE', KEYS[2], '(' .. head, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+        if not before[1] then break end
+        head, role = tonumber(before[2]), role_of(before[1])
+        found[head] = role == 'ai' or role == 'tool' or role == 'function'
+      end
+      local low, is_done = '(' .. as_integer(seq), false
+      while not is_done do -- on to the last result
+        local after = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+        role = after[1] and role_of(after[1])
+        is_done = role ~= 'tool' and role ~= 'function'
+        if not is_done then
+          found[tonumber(after[2])], low = true, '(' .. after[2]
+        end
+      end
+    end
+  end
+  for seq, is_one in pairs(found) do
+    if is_one and not set[seq] and range_with(covered, seq) then set[seq], has_grown = true, true end
+  end
+  return has_grown
+end
+
+-- Adds to a set of covered sequence numbers all that are covered together with one of them.
+local function add_tied(set, covered, groups, others)
+  repeat
+    add_cocited(set, groups)
+  until not add_traffic(set, covered, others or {})
+end
+
 -- Adds to a set the covered sequence numbers that stand in a sorted set of messages from `low` on, except some.
 local function add_covered(set, covered, key, low, except)
   local last = covered[#covered]

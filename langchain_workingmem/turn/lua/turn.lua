@@ -131,7 +131,7 @@ if scope ~= '' then
         kept[asked] = nil
         add_covered(set, all, KEYS[2], asked, kept)
       end
-      if next(set) then add_cocited(set, redis.call('HGET', KEYS[10], 'groups')) end
+      if next(set) then add_tied(set, all, redis.call('HGET', KEYS[10], 'groups'), gone) end
       hidden = ranges_of(set)
     end
     covered = subtract_ranges(covered, hidden)
