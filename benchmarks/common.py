@@ -6,30 +6,40 @@ import inspect
 import json
 import platform
 import random
+import re
 import time
 import zlib
 from dataclasses import dataclass, field
 from functools import partial
+from html import unescape
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import redis
 from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_from_dict
+from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from langchain_workingmem import ObservationLog
 
     Command: TypeAlias = tuple[Any, ...]
     Trips: TypeAlias = "list[Sequence[Command]]"  # what is sent, one item per round trip
     Pair: TypeAlias = "tuple[Callable[[], object], Callable[[], object]]"  # one call of ours, and its bare commands
 
 BATCH = 100  # messages a call while filling
+LOG_TOKENS = 40_000  # about, of a long log
+NEVER = 10**9  # tokens: no observer becomes due
 SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic")
 HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
+# What an observer or a reflector reads.
+ELEMENT = re.compile(r'<(message|observation) n="(\d+)" [^>]*?time="(\S+) [^>]*>(.*?)</\1>', re.DOTALL)
 # Words that Search leaves out of its index, in about the order of English: the head of the distribution.
 STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
 
@@ -52,6 +62,27 @@ class Slices(Embeddings):
 
     async def aembed_query(self, text: str) -> list[float]:
         return self.embed_query(text)  # the inherited one goes through a thread
+
+
+class Fifth(SimpleChatModel):
+    """An observer and reflector by script: of each 100 tokens or more it keeps every fifth word, and cites all elements."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "fifth"
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
+        lines: list[str] = []
+        cited: list[str] = []
+        words: list[str] = []
+        found = ELEMENT.findall(str(messages[-1].text))
+        for _, number, date, text in found:
+            cited.append(number)
+            words += unescape(text).split()
+            if sum(map(len, words)) >= 400 or number == found[-1][1]:
+                lines += [date, f"- [{','.join(cited)}] {' '.join(words[::5])}"]
+                cited, words = [], []
+        return "\n".join(lines)
 
 
 class Words:
@@ -154,12 +185,20 @@ def pipeline(client: Any, commands: Sequence[Command]) -> Any:
 class Target:
     """A server as `Memory` sees it, and as a bare client does; a twin of the memory says what the client must send."""
 
-    def __init__(self, url: str, model: Slices, words: Words, options: RecallOptions = SEMANTIC) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: Slices,
+        words: Words,
+        options: RecallOptions = SEMANTIC,
+        observations: ObservationOptions | None = None,
+    ) -> None:
         self.client: Any = redis.Redis.from_url(url)
         self._recorder = Recorder(self.client)
         self._words, self._asked = words, count()
-        self.memory = Memory(url, embeddings=model, recall=options, history=EXACT)
-        self._twin = Memory(client=cast("redis.Redis", self._recorder), embeddings=model, recall=options, history=EXACT)
+        others: Any = {"embeddings": model, "recall": options, "history": EXACT, "observations": observations}
+        self.memory = Memory(url, **others)
+        self._twin = Memory(client=cast("redis.Redis", self._recorder), **others)
         messages = words.messages(BATCH)
         for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
             memory.setup()
@@ -183,6 +222,15 @@ class Target:
         text = self.question()
         trips = self.trips(lambda memory: memory.context(text, **ids))
         return partial(self.memory.context, text, **ids), partial(bare, self.client, trips)
+
+    def fill_log(self, thread_id: str, resource_id: str) -> ObservationLog:
+        """Make a thread whose log has about 40,000 tokens."""
+        tokens = 0
+        while tokens < 5.2 * LOG_TOKENS:
+            messages = self._words.messages(BATCH)
+            self.memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+            tokens += count_tokens_approximately(messages)
+        return self.memory.observations.observe(thread_id, resource_id=resource_id)
 
     def search(self, resource_id: str) -> Pair:
         text = self.question()
@@ -226,6 +274,13 @@ class Case:
         """Return the medians of ours and bare, in milliseconds."""
         ours, bare = (float(np.median(times[skip:])) * 1000 for times in (self.ours, self.bare))
         return ours, bare
+
+    def ratio(self, skip: int) -> tuple[float, float, float]:
+        """Return the ratio of the medians, and its 95 % interval by bootstrap over the rounds."""
+        ours, bare = np.array(self.ours[skip:]), np.array(self.bare[skip:])
+        drawn = np.random.default_rng(4).integers(0, len(ours), (2000, len(ours)))
+        low, high = np.quantile(np.median(ours[drawn], 1) / np.median(bare[drawn], 1), (0.025, 0.975))
+        return float(np.median(ours) / np.median(bare)), float(low), float(high)
 
 
 async def alternate(cases: Sequence[Case], rounds: int, warm_up: int) -> None:

@@ -1,4 +1,4 @@
-"""Draw the figures of scaling.py and recall_quality.py into docs/images: benchmarks/figures/*.json in, SVG out.
+"""Draw the figures of scaling.py, recall_quality.py and observations.py: benchmarks/figures/*.json in, docs/images/*.svg out.
 
 An SVG of our own is a hundred lines, diffs well, and turns its colours with the reader's light or dark background.
 """
@@ -71,6 +71,13 @@ def linear(label: str, values: Sequence[float], start: float, end: float) -> Axi
     """Make an axis from 0 to the tenth above the largest value."""
     tenths = math.ceil(max(values) * 10)
     return Axis(label, 0, tenths / 10, start, end, [tick / 10 for tick in range(tenths + 1)])
+
+
+def even(label: str, values: Sequence[float], start: float, end: float) -> Axis:
+    """Make an axis from 0 to above the largest value, in at most ten steps of 1, 2 or 5 times a power of ten."""
+    step = next(one * 10.0**power for power in range(10) for one in (1, 2, 5) if one * 10**power * 10 >= max(values))
+    number = math.ceil(max(values) / step)
+    return Axis(label, 0, number * step, start, end, [at * step for at in range(number + 1)])
 
 
 def chart(title: str, note: str, x: Axis, y: Axis, lines: Sequence[Line]) -> str:
@@ -154,13 +161,26 @@ def recall(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"recall-{name}", chart(f"{title} questions", figures["embeddings"], x, y, lines)
 
 
+def contexts(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Draw one chart per data set: the mean tokens of a context at a length of the conversation."""
+    for title, found in figures["curves"].items():
+        lines = [
+            Line(setting, [(float(length) / 1000, size / 1000) for length, size in points.items()], colour)
+            for colour, (setting, points) in enumerate(found.items())
+        ]
+        xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
+        x = even("thousand tokens of the conversation", xs, LEFT, WIDTH - RIGHT)
+        y = even("thousand tokens of a context", ys, HEIGHT - BOTTOM, TOP)
+        yield f"observations-{title.lower()}", chart(f"Contexts of {title}", figures["observer"], x, y, lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figures", type=Path, default=HERE / "figures")
     parser.add_argument("--images", type=Path, default=HERE.parent / "docs" / "images")
     args = parser.parse_args()
     args.images.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("scaling", scaling), ("recall", recall)):
+    for name, draw in (("scaling", scaling), ("recall", recall), ("observations", contexts)):
         source = args.figures / f"{name}.json"
         for title, drawing in draw(json.loads(source.read_text())) if source.exists() else ():
             target = args.images / f"{title}.svg"

@@ -18,8 +18,10 @@ from common import (
     BATCH,
     EXACT,
     HYBRID,
+    NEVER,
     SEMANTIC,
     Case,
+    Fifth,
     Slices,
     Target,
     Words,
@@ -31,7 +33,7 @@ from common import (
     row,
 )
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class Bench:
         self.model, self.words = Slices(args.dims), Words()
         self.large, self.small = Target(large, self.model, self.words), Target(small, self.model, self.words)
         self.hybrid = Target(large, self.model, self.words, HYBRID)
+        log = ObservationOptions(model=Fifth(), message_tokens=NEVER, keep_tokens=400, observation_tokens=NEVER)
+        self.observed = Target(large, self.model, self.words, SEMANTIC, log)
         self.memory = Memory(
             large, embeddings=self.model, recall=SEMANTIC, history=EXACT
         )  # for async, with a cache of its own
@@ -93,6 +97,17 @@ class Bench:
         print(f"ingest by {min(BATCH, each)}: {total / (spent + ours):,.0f} messages/s of {used:,.0f} bytes in Redis")
         print(f"  the first {both:,}: {both / ours:,.0f}/s, bare {both / bare:,.0f}/s, ratio {ours / bare:.2f}\n")
 
+    def observe(self) -> tuple[Case, Case]:
+        """Make two threads with long logs, one to read and one to write."""
+        reads, writes = ({"thread_id": name, "resource_id": f"who {name}"} for name in ("reads", "writes"))
+        for ids in (reads, writes):
+            log = self.observed.fill_log(**ids)
+        print(f"observations: {len(log):,} of {log.tokens:,} tokens\n")
+        return (
+            Case("context, semantic, with a log", lambda: self.observed.context(**reads)),
+            Case("save_turn of 2 messages, with a log", lambda: self.observed.append(2, **writes)),
+        )
+
     async def turns(self) -> None:
         context = Case("context, semantic", partial(self.context, self.large, self.args.resources))
         hybrid = Case("context, hybrid", partial(self.context, self.hybrid, self.args.resources))
@@ -111,6 +126,7 @@ class Bench:
             Case("acontext, semantic, bare: asyncio", self.acontext),
             Case(f"context, semantic, {self.tenth} resources", partial(self.context, self.small, self.tenth)),
             save,
+            *self.observe(),
             Case("recall.search, semantic", partial(self.search, self.large)),
             Case("recall.search, hybrid", partial(self.search, self.hybrid)),
         ]

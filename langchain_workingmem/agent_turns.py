@@ -7,12 +7,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
 from langchain_workingmem.ids import required_ids, resolve, thread_of
 from langchain_workingmem.nodes import kind_of
+from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
@@ -80,16 +82,24 @@ class AgentTurn:
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
+    begun: Sequence[BaseMessage]  # the messages with which the run began
     branch: Branch  # what is still to be written about the list that the run began with
     saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
 
     @classmethod
-    def of(cls, call: HookCall, gathered: Gathered | None = None) -> AgentTurn:
-        """Begin a turn with what was gathered; None: nothing is known of the thread."""
+    def of(
+        cls, call: HookCall, gathered: Gathered | None = None, begun: Sequence[BaseMessage] | None = None
+    ) -> AgentTurn:
+        """Begin a turn with what was gathered for the messages `begun`; None: nothing is known of the thread."""
         asked = question(call.messages)
         branch = gathered.branch if gathered else Branch(kind=call.kind)
-        return cls(asked.id if asked else None, gathered or Gathered(""), branch)
+        return cls(asked.id if asked else None, gathered or Gathered(""), begun or call.messages, branch)
+
+    def all_messages(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of the run, as they are now: those that other middleware has trimmed away count, too."""
+        begun = {message.id: message for message in self.begun}
+        return [*(begun | self.saved | {message.id: message for message in messages if is_storable(message)}).values()]
 
     def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages of a state that the thread does not hold yet, under their id or another one."""
@@ -165,15 +175,29 @@ class AgentTurns:
                 raise
             _log.warning("the agent answers without memory: %s", error)
             return self.keep(call, before or AgentTurn.of(call))
-        if call.is_nested:  # the outer conversation is not that of an agent in a tool
-            gathered = replace(gathered, stored=[])
-        return self.keep(call, AgentTurn.of(call, gathered))
+        return self.keep(call, AgentTurn.of(call, self._seen_by(call, gathered), messages))
+
+    def _seen_by(self, call: HookCall, gathered: Gathered) -> Gathered:
+        """Leave out the outer conversation, which is not that of an agent in a tool, and the log that stands for it."""
+        if not call.is_nested:
+            return gathered
+        options = self._core.state.observations
+        is_users = options is not None and options.scope == "resource"
+        return replace(gathered, stored=[], view=gathered.view if is_users else None)
 
     def _refresh(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:
-        if before.gathered.working_memory is None:
+        """Read what may have changed during the turn. At most one round trip."""
+        found, state = before.gathered, self._core.state
+        ids = required_ids(call.ids)
+        if has_new_coverage(state, ids[0], found.view):
+            messages = before.all_messages(call.messages)
+            fresh = yield from call.limits.gather(self._plans, messages, *ids, call.kind, recalls=False)
+            fresh = self._seen_by(call, replace(fresh, recalled=found.recalled, branch=found.branch))
+            return replace(before, gathered=fresh)
+        if found.working_memory is None:
             return before
-        state = yield from read_working_memory(self._core.state, *required_ids(call.ids))
-        return replace(before, gathered=replace(before.gathered, working_memory=state))
+        document = yield from read_working_memory(state, *ids)
+        return replace(before, gathered=replace(found, working_memory=document))
 
     def save(self, call: HookCall, *, on_error: OnError | None = None) -> Plan[None]:
         """Save what is new; no round trip when nothing is."""

@@ -60,8 +60,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
 
     Each message is saved once. The user's message is saved while the model answers, so that it is stored even if the run is
-    abandoned; the rest is saved after each answer. Recall and history are read once a turn, working memory before every
-    model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
+    abandoned; the rest is saved after each answer. Recall and history are read once a turn, and history again when
+    observations cover more of it, also of a long turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
 
     The resource is the user that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A thread with an owner needs that owner's id. With only

@@ -10,12 +10,21 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_workingmem._text.copies import from_memory, is_from_memory, with_given_name, without_memory
+from langchain_workingmem._text.copies import (
+    covered_in,
+    from_memory,
+    is_from_memory,
+    with_covered,
+    with_given_name,
+    without_memory,
+)
 from langchain_workingmem.history import Branch, Kind, save_messages
 from langchain_workingmem.ids import required_ids, resolve
+from langchain_workingmem.observations import removed_positions
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
+    covered_positions,
     note_branch,
     note_saved_branch,
     noted_branch,
@@ -37,9 +46,11 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
     """Build the node that shows memory; `Memory.load_node` describes it."""
     core = turn.core
 
-    def gather(messages: list[BaseMessage], config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[Gathered]:
+    def gather(
+        messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, resource_id: str
+    ) -> Plan[Gathered]:
         call = PerCall.of(config)
-        found = yield from call.gather(turn, messages, thread_id, resource_id, kind_of(config))
+        found = yield from call.gather(turn, messages, thread_id, resource_id, kind_of(config), removed=removed)
         if read_only or not call.saves:
             return found
         branch = found.branch
@@ -54,7 +65,8 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
         ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
-        gathering = gather(messages, config, *ids)
+        before = covered_in(_messages_of(state))
+        gathering = gather(messages, config, removed_positions(before), *ids)
         note = "the graph goes on without memory"
         found = yield from core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
         shows_only = read_only or PerCall.of(config).read_only
@@ -63,6 +75,11 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
             return {into: context}
         own = {message.id for message in messages}
         shown = [message if message.id in own else from_memory(message) for message in context.messages]
+        if removed := removed_positions(before, covered_positions(found, messages)):
+            # on two messages, because the caller may replace one
+            kept = [at for at, message in enumerate(shown) if message.id in own and message.type != "system"]
+            for at in {kept[0], kept[-1]} if kept else ():
+                shown[at] = with_covered(shown[at], removed)
         blocks = [from_memory(SystemMessage(text)) for text in context.system]
         prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), shown))
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *shown[len(prompts) :]]}
@@ -106,8 +123,13 @@ def _node(
 
 def _messages(state: Any) -> list[BaseMessage]:
     """Return the messages of a state without those that memory has added."""
-    messages = state["messages"] if isinstance(state, dict) else state.messages
+    messages = _messages_of(state)
     return [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
+
+
+def _messages_of(state: Any) -> list[BaseMessage]:
+    messages: list[BaseMessage] = state["messages"] if isinstance(state, dict) else state.messages
+    return messages
 
 
 def kind_of(config: RunnableConfig) -> Kind:

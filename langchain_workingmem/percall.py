@@ -101,18 +101,27 @@ class PerCall:
         return self
 
     def gather(
-        self, turn: Turn, messages: Sequence[BaseMessage], thread_id: str, resource_id: str, kind: Kind
+        self,
+        turn: Turn,
+        messages: Sequence[BaseMessage],
+        thread_id: str,
+        resource_id: str,
+        kind: Kind,
+        *,
+        recalls: bool = True,
+        removed: str = "",
     ) -> Plan[Gathered]:
-        """Plan what `Turn.gather` does, within these restrictions."""
+        """Plan what `Turn.gather` does, within these restrictions; without `recalls` nothing is recalled."""
         call = self.within(turn.history, turn.core.state.recall)
         return turn.gather(
             messages,
             thread_id,
             resource_id,
             kind=kind,
-            recall=False if call.recall is False else None,
-            arguments=call.recall or {},
+            recall=False if call.recall is False or not recalls else None,
+            arguments=(recalls and call.recall) or {},
             last_messages=call.last_messages,
+            removed=removed,
         )
 
 

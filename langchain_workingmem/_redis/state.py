@@ -72,6 +72,8 @@ class MemoryState(ShownToModel):
     logs: Recent[str, Any] = field(
         default_factory=lambda: Recent(_LOGS)
     )  # of observations, as they were read last, by key
+    # the version of what observations cover in a thread, as a script has replied it last
+    coverage: Recent[str, bytes] = field(default_factory=Recent)
     lease_tokens: Iterator[str] = field(default_factory=lambda: iter(()))  # one for each run of an observer
     title_warning_logged: bool = False  # the warning that no model can make titles was logged
     # of each resource, from the messages that searches have returned

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 SOURCE = "langchain_workingmem"
 NAME = "lc_name"  # the name that the message was given
 ORIGINAL = "langchain_workingmem_original"  # the user's own content
+# positions of messages that a node has taken out of the state, because observations stand for them
+COVERED = "langchain_workingmem_covered"
+_RANGES = re.compile(r"\d{1,15}(?:-\d{1,15})?(?:,\d{1,15}(?:-\d{1,15})?)*", re.ASCII)
 
 
 def is_from_memory(message: BaseMessage) -> bool:
@@ -27,6 +31,17 @@ def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **upda
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **added}, **update})
 
 
+def as_log(message: BaseMessage, name: str | None) -> BaseMessage:
+    """Mark a message that consists of a log; `name` is the name of the memory, where an agent has several."""
+    return from_memory(message, {"observations": name or ""})
+
+
+def is_log(message: BaseMessage, name: str | None) -> bool:
+    """Tell whether `as_log` made a message for a memory of this name."""
+    data = message.additional_kwargs.get("lc_data")
+    return is_from_memory(message) and isinstance(data, dict) and data.get("observations") == (name or "")
+
+
 def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     """Copy a message of the user with text of memory in front; `without_memory` undoes this."""
     text, content = "\n\n".join(blocks), message.content
@@ -37,17 +52,29 @@ def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
 
 
 def is_copy(message: BaseMessage) -> bool:
-    """Tell whether a message is a copy that `with_memory` made."""
-    return ORIGINAL in message.additional_kwargs
+    """Tell whether a message is a copy that `with_memory` or `with_covered` made."""
+    return ORIGINAL in message.additional_kwargs or COVERED in message.additional_kwargs
 
 
 def without_memory(message: BaseMessage) -> BaseMessage:
-    """Return the user's own message for a copy that `with_memory` made, any other message unchanged."""
+    """Return the message as it was for a copy that `with_memory` or `with_covered` made, any other message unchanged."""
     if not is_copy(message):
         return message
     extras = dict(message.additional_kwargs)
-    content = extras.pop(ORIGINAL)
+    extras.pop(COVERED, None)
+    content = extras.pop(ORIGINAL, message.content)
     return message.model_copy(update={"content": content, "additional_kwargs": extras})
+
+
+def with_covered(message: BaseMessage, positions: str) -> BaseMessage:
+    """Copy a message of a state with the positions of those that were taken out of it; `without_memory` undoes this."""
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, COVERED: positions}})
+
+
+def covered_in(messages: Iterable[BaseMessage]) -> set[str]:
+    """Return the positions that `with_covered` has noted in messages, as they were written; a client may have changed them."""
+    found = (message.additional_kwargs.get(COVERED) for message in messages)
+    return {positions for positions in found if isinstance(positions, str) and _RANGES.fullmatch(positions)}
 
 
 def with_given_name(message: BaseMessage) -> BaseMessage:

@@ -104,8 +104,9 @@ def observe(
         id, error = failures[0]
         more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
         raise ModelError(
-            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)})",
-            remedy="their messages stay as they are: check --model and its key, and run this again",
+            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)}); "
+            "the messages stay as they are",
+            remedy="check --model and its key, and run this again",
         )
 
 

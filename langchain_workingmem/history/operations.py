@@ -29,7 +29,7 @@ from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
-from langchain_workingmem.observations import forgetting, observe_later, publish, waiting_commands
+from langchain_workingmem.observations import forgetting, note_coverage, observe_later, publish, waiting_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -165,9 +165,10 @@ def write_messages(
     counting = (
         waiting_commands(state, thread_id, resource_id, sum(draft.weight for draft in drafts)) if appending else []
     )
-    _, count, titled, _, stored, revived, left, due, unpublished, *waiting = yield from guarded_write(
+    _, count, titled, _, stored, revived, left, due, unpublished, coverage, *waiting = yield from guarded_write(
         state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=counting
     )
+    note_coverage(state, thread_id, coverage)
     if appending:
         yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
     yield from continue_sweep(state, thread_id, left)

@@ -17,7 +17,17 @@ from langchain_workingmem.observations.log import observation_count
 from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
-from langchain_workingmem.observations.view import NO_LOG, View, covered_of, read_view, view_arguments, view_commands
+from langchain_workingmem.observations.view import (
+    NO_LOG,
+    View,
+    covered_of,
+    has_new_coverage,
+    note_coverage,
+    read_view,
+    removed_positions,
+    view_arguments,
+    view_commands,
+)
 
 __all__ = [
     "NO_COPY",
@@ -30,8 +40,10 @@ __all__ = [
     "copy_command",
     "covered_of",
     "forgetting",
+    "has_new_coverage",
     "is_still",
     "log_block",
+    "note_coverage",
     "observation_count",
     "observe_later",
     "observe_now",
@@ -39,6 +51,7 @@ __all__ = [
     "publish",
     "read_resource",
     "read_view",
+    "removed_positions",
     "renamed",
     "restore_log",
     "restore_resource_log",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.answers import Line
 
 _log = logging.getLogger("langchain_workingmem")
@@ -56,17 +57,24 @@ class Usage:
 
 
 def ask(
-    model: BaseChatModel | str, messages: list[BaseMessage], count: int, most_tokens: int, seconds: float
+    state: MemoryState,
+    model: BaseChatModel | str,
+    messages: list[BaseMessage],
+    count: int,
+    most_tokens: int,
+    seconds: float,
 ) -> Plan[tuple[list[Line] | None, Usage]]:
-    """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls."""
+    """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls, or one while closing."""
     usage, conversation = Usage(), messages
     for attempt in range(ATTEMPTS):
+        if attempt and state.closing:
+            break
         usage.calls += 1
         try:
             answer: Any = yield Ask(cast("BaseChatModel", model), conversation, seconds)
         except ModelError as error:
             usage.fail(_problem(error))
-            if attempt < ATTEMPTS - 1:
+            if attempt < ATTEMPTS - 1 and not state.closing:
                 yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
             continue
         usage.add(conversation, answer)

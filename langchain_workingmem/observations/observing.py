@@ -24,6 +24,7 @@ from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, LogKey, log_key, observing, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import reflect
+from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,7 +240,7 @@ class _Run:
         known = yield from read(state, where)
         messages = observer_messages(rows, known.log.observations, options.instructions, options.batch_tokens)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        lines, usage = yield from ask(options.model, messages, len(rows), most, self.seconds)
+        lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds)
         if lines is None:
             yield from self.fail(usage)
             return False
@@ -251,7 +252,8 @@ class _Run:
             made = observation_of(line, rows)
             arguments += [",".join(str(seq) for _, seq in made.positions), write_observation(made)]
         call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
-        ((_, _, left),) = yield from run_script(thread_id, where.resource_id, call)
+        ((_, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
+        note_coverage(state, thread_id, coverage)
         yield from continue_sweep(state, thread_id, left)
         if where.thread_id is None:
             yield from publish(state, thread_id)

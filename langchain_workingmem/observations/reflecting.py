@@ -43,7 +43,8 @@ def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> P
         size = tokens_of(given)
         messages = reflector_messages(given, options.instructions, size // 2)
         model = options.reflector or options.model
-        lines, usage = yield from ask(model, messages, len(given), size, options.timeout.total_seconds())
+        seconds = options.timeout.total_seconds()
+        lines, usage = yield from ask(state, model, messages, len(given), size, seconds)
         if lines is None:
             return usage
         made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.observed import tokens_of
-from langchain_workingmem._text.ranges import contains, parse_ranges
+from langchain_workingmem._text.ranges import contains, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
 from langchain_workingmem.observations.log import hidden_ranges, known_log, learn, read_usage
 from langchain_workingmem.observations.outbox import is_lost, unpublished
 from langchain_workingmem.observations.reading import log_key, read_command, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
-NO_LOG: Sequence[Argument] = ("", "", 0)  # the arguments of a turn without observations
+NO_LOG: Sequence[Argument] = ("", "", 0, "")  # the arguments of a turn without observations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class View:
     revision: int = 0
     pending_tokens: int | None = None  # None: they were not counted
     usage: ObservationUsage = field(default_factory=ObservationUsage)
+    version: bytes = b""  # of what is covered
     is_stale: bool = False  # the log has forgotten messages since the thread was read
 
     def covers(self, seq: float | None) -> bool:
@@ -49,12 +50,23 @@ class View:
         )
 
 
-def view_arguments(state: MemoryState, thread_id: str, resource_id: str) -> Sequence[Argument]:
-    """Return the arguments of `turn.lua` about observations."""
+def view_arguments(state: MemoryState, thread_id: str, resource_id: str, removed: str) -> Sequence[Argument]:
+    """Return the arguments of `turn.lua` about observations; `removed` is what `removed_positions` returns."""
     if state.observations is None:
-        return NO_LOG
+        return (*NO_LOG[:-1], removed)
     known = known_log(state, log_key(state, thread_id, resource_id).name)
-    return scope_of(state), known.version, known.next_number
+    return scope_of(state), known.version, known.next_number, removed
+
+
+def removed_positions(before: Iterable[str], more: Iterable[int] = ()) -> str:
+    """Write the positions of messages that memory has taken out of a state because a log covers them, with further ones."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted([*(one for text in before for one in parse_ranges(text)), *ranges_of(more)]):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return write_ranges(tuple(joined))
 
 
 def view_commands(state: MemoryState, thread_id: str, resource_id: str) -> list[Command]:
@@ -73,7 +85,8 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
     """
     if state.observations is None:
         return None
-    (covered_reply, epoch, reply, waiting, usage, pending), *logs = replies
+    (covered_reply, epoch, reply, waiting, usage, pending, version), *logs = replies
+    note_coverage(state, thread_id, version)
     where, covered = log_key(state, thread_id, resource_id), covered_reply.decode()
     hidden: dict[str, Ranges] = {}
     more: list[Observation] = []
@@ -101,8 +114,21 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
         revision=known.revision,
         pending_tokens=int(pending) if pending else None,
         usage=read_usage(usage),
+        version=version,
         is_stale=is_stale,
     )
+
+
+def note_coverage(state: MemoryState, thread_id: str, version: bytes) -> None:
+    """Note the version of what observations cover in a thread, as a script has just replied it."""
+    if state.observations is not None:
+        state.coverage.put(thread_id, version)
+
+
+def has_new_coverage(state: MemoryState, thread_id: str, view: View | None) -> bool:
+    """Tell whether the coverage of a thread has changed since a view was read, as far as this process knows."""
+    known = state.coverage.get(thread_id)
+    return view is not None and known is not None and known != view.version
 
 
 def covered_of(replies: Sequence[Any]) -> Ranges:

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import from_memory, with_memory, without_memory
+from langchain_workingmem._text.copies import as_log, is_log, with_memory, without_memory
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
@@ -86,6 +86,7 @@ class Turn:
         recall: Literal[False] | None = None,
         arguments: Mapping[str, Any] = MappingProxyType({}),
         last_messages: int | None = None,
+        removed: str = "",
     ) -> Plan[Gathered]:
         """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off."""
         check_id(resource_id, "resource_id")
@@ -105,7 +106,7 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error)
+        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed)
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(
@@ -128,10 +129,12 @@ class Turn:
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
         prompts = [message for message in new if isinstance(message, SystemMessage)]
         rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
+        if (view := gathered.view) is not None:
+            rest = [one for one in rest if not is_log(one, name)]  # the caller sends what it was shown
         given = {message.id for message in rest if message.id}
         present = turn_of(rest)
         earlier = rest[: len(rest) - len(present)]
-        if (view := gathered.view) is not None:
+        if view is not None:
             covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
             earlier = [one for one in earlier if id(one) not in covered]
             present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
@@ -166,7 +169,7 @@ class Turn:
         elif blocks["question"]:
             shown[asked] = with_memory(shown[asked], blocks["question"])
         if log is not None:
-            self._show(log, shown, blocks["system"])
+            self._show(log, shown, blocks["system"], name)
         messages, system = [*prompts, *shown], blocks["system"]
         return MemoryContext(
             messages=messages,
@@ -177,7 +180,7 @@ class Turn:
             observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
 
-    def _show(self, log: str, shown: list[BaseMessage], system: list[str]) -> None:
+    def _show(self, log: str, shown: list[BaseMessage], system: list[str], name: str | None) -> None:
         """Put the log in front of the first message that is shown, in a copy, or of all blocks after the system prompt.
 
         Where that message is not the user's, the log is a message of its own: then the conversation begins with the user.
@@ -186,7 +189,7 @@ class Turn:
         others = {one.placement for one in (state.recall, state.working_memory) if one is not None}
         placement = state.observations and state.observations.placement
         if shown and not is_users(shown[0]):
-            shown.insert(0, from_memory(HumanMessage(log)))
+            shown.insert(0, as_log(HumanMessage(log), name))
         elif not shown or placement == "system" or (placement is None and others == {"system"}):
             system.insert(0, log)
         else:

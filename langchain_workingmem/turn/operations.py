@@ -78,6 +78,12 @@ class Gathered:
         }
 
 
+def covered_positions(gathered: Gathered, messages: Sequence[BaseMessage]) -> list[int]:
+    """Return the positions of those messages of the caller's list that the observations stand for."""
+    found = (gathered.seqs.get(message.id or "") for message in messages)
+    return [seq for seq in found if seq is not None and gathered.view is not None and gathered.view.covers(seq)]
+
+
 def gather(
     state: MemoryState,
     new: Sequence[BaseMessage],
@@ -87,24 +93,25 @@ def gather(
     query: Query | None,
     kind: Kind,
     on_error: OnError,
+    removed: str = "",
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 
-    `new` is the caller's list, of which each message has an id. With on_error="log" a turn goes without recall when the
-    embedding model fails.
+    `new` is the caller's list, of which each message has an id, and `removed` are the positions of those that memory has taken
+    out of it. With on_error="log" a turn goes without recall when the embedding model fails.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     entries = [without_memory(message) for message in new if is_storable(message)]
     is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised)]
-    arguments += view_arguments(state, thread_id, resource_id)
+    arguments += view_arguments(state, thread_id, resource_id, removed)
     for entry in entries:
         arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words_of(entry)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
     log_calls = view_commands(state, thread_id, resource_id)
-    turn = TURN if state.observations is None else OBSERVED_TURN
+    turn = TURN if state.observations is None and not removed else OBSERVED_TURN
     calls = [turn.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
 
     def read(replies: list[Any]) -> Gathered:

@@ -103,7 +103,7 @@ def load(
         yield from _check_owners(state, reader)
         with suppress(*NO_VECTORS):  # messages can be embedded later
             yield from state.setup()
-        writer = _Writer(state, reader.owner)
+        writer = _Writer(state, reader.owner, has_logs=reader.has_logs)
         file.seek(0)
         for step in _steps(file):
             yield from writer.write(step)
@@ -184,6 +184,7 @@ class _Writer:
 
     state: MemoryState
     owner: str
+    has_logs: bool = False  # the records hold logs of observations
     thread: str | None = None
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
@@ -294,7 +295,7 @@ class _Writer:
         self.counts.update(threads=made, messages=new, skipped=self.count - new)
         if bare:
             self.bare[self.thread] = None
-        if new < self.count:
+        if new < self.count and self.has_logs:
             yield from self._compare()
         self.messages, self.count, self.size, self.is_written = [], 0, count_bytes(self.header), True
         self.bodies = {}

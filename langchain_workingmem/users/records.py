@@ -116,6 +116,7 @@ class Reader:
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     number: int = 0  # of the last record
+    has_logs: bool = False  # there are records of observations
     after_version: bool = False  # the last record is an older version of the next message
 
     def read(self, record: object) -> Step | None:
@@ -257,6 +258,7 @@ class Reader:
             found = [_observation(one, seen, self.threads) for one in _list(chunk["observations"], "observations")]
             if thread_id is not None and any(source != thread_id for one in found for source, _ in one.sources):
                 raise OptionError(f"an observation of thread {thread_id!r} cites another one", remedy="leave it out")
+            self.has_logs = True
             parts.append(Part(owner, covered if owner in self.threads else [], _level(chunk), found))
         _check_size([one.text for part in parts for one in part.observations], STEP_BYTES)
         return LogStep(thread_id, parts)

@@ -151,7 +151,7 @@ def test_a_model_that_fails_is_one_line_and_changes_nothing(
     assert failed.exit_code == 1
     assert "No observations" in failed.stdout
     assert failed.stderr.count("\n") == 1
-    assert "no usable answer for thread 'trip' (the chat model failed (ModelDownError: over loaded)" in failed.stderr
+    assert "no usable answer for thread 'trip' (the chat model failed (ModelDownError" in failed.stderr
     assert "check --model and its key, and run this again" in failed.stderr
     observer()
     assert run("observe", "trip", *MODEL).exit_code == 0, "a pause after failures is for the background only"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+
+from langchain_workingmem import Memory, ObservationOptions
+from langchain_workingmem.options import Scope
 
 _ELEMENT = re.compile(r'<(message|observation) n="(\d+)"[^>]*>(.*?)</\1>', re.DOTALL)
 
@@ -47,3 +51,50 @@ class Echo(BaseChatModel):
             words = " and ".join(" ".join(text.split())[:most] for text in texts)
             lines.append(f"- [{','.join(map(str, numbers))}] {words}")
         return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(lines)))])
+
+
+def observing(scope: Scope) -> dict[str, Any]:
+    """Return the options of a memory whose threads expire, and that observes at once what is not the present turn."""
+    options = ObservationOptions(model=Echo(together=2), scope=scope, message_tokens=10, keep_tokens=0)
+    return {"observations": options, "ttl": timedelta(days=1)}
+
+
+def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: bool = True) -> None:
+    """Go through all that can happen to a log; `searches`: with what needs the indexes."""
+    ids: Any = {"thread_id": thread, "resource_id": resource}
+    other, copy = f"{thread} other", f"{thread} copy"
+    for name in (thread, other):
+        for at in range(0, 12, 2):
+            said = [HumanMessage(f"word {at} of {name}", id=f"m{at}"), AIMessage(f"noted {at}", id=f"m{at + 1}")]
+            memory.save_turn(said, thread_id=name, resource_id=resource)
+        memory.observations.observe(name, resource_id=resource)
+    log = memory.observations.get(**ids)
+    assert len({source for one in log for source in one.sources}) >= (20 if scope == "resource" else 10)
+    first = log.observations[0].id
+    assert memory.observations.sources(first, **ids).hits
+    memory.observations.update(first, "corrected", **ids)
+    memory.observations.delete(first, **ids)
+    memory.observations.revert(memory.observations.history(**ids)[-1].revision, **ids)
+    memory.observations.clear(**ids)
+    memory.observations.revert(memory.observations.history(**ids)[1].revision, **ids)
+    assert memory.context([HumanMessage("and now?")], **ids).observations
+    memory.history.update([HumanMessage("edited", id="m2")], **ids)
+    memory.history.delete(["m4"], **ids)
+    memory.history.truncate(after="m7", **ids)
+    assert memory.observations.observe(**ids)
+    memory.threads.clone(thread, new_thread_id=copy, resource_id=resource)
+    memory.threads.transfer(other, resource_id=resource, to=f"{resource} heir")
+    memory.observations.observe(other, resource_id=f"{resource} heir")
+    if searches:
+        records = list(memory.export_resource(resource))
+        assert memory.delete_resource(resource).verified
+        assert memory.import_resource(records).observations
+    assert memory.observations.get(**ids)
+    memory.history.clear(**ids)
+    memory.threads.delete(copy)
+    model: Any = memory.core.state.observations
+    model.model.failure = ConnectionError("gone")
+    memory.save_turn([HumanMessage("one more"), AIMessage("yes")], **ids)
+    memory.save_turn([HumanMessage("and more"), AIMessage("yes")], **ids)
+    assert memory.observations.observe(**ids).usage.failures
+    model.model.failure = None

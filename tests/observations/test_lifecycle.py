@@ -11,6 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, ThreadOwnershipError
+from langchain_workingmem.observations import observing as observer
 from langchain_workingmem.options import Scope
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users.imports import load
@@ -544,3 +545,84 @@ def test_a_log_that_redis_has_lost_is_made_again(observing: Any, raw: redis.Redi
     memory.observations.observe("s", resource_id="u")
     memory.observations.observe("t", resource_id="u")
     assert shown(memory)["raw"] == shown(memory, "s")["raw"] == []
+
+
+# ------------------------------------------------------- all data of a resource
+
+
+def named(raw: redis.Redis, prefix: str, resource: str) -> list[bytes]:
+    """Return the keys of a resource itself."""
+    return list(raw.scan_iter(f"{prefix}:*{{{resource}}}*"))
+
+
+@each_scope
+def test_a_deletion_counts_observations_and_leaves_none(
+    observing: Any, raw: redis.Redis, prefix: str, scope: Scope
+) -> None:
+    memory, other = observing(scope)
+    for thread, owner in (("t", "u"), ("s", "u"), ("away", "u"), ("x", "v")):
+        talk(memory, thread, owner, turns=2)
+        memory.observations.observe(thread, resource_id=owner)
+    memory.observations.update("1", "corrected", **IDS)
+    memory.threads.transfer("away", resource_id="u", to="v")
+    report = other.delete_resource("u")
+    assert (report.threads, report.observations, report.verified) == (2, 8, True)
+    text = everything(raw, prefix)
+    assert b"canarytx" not in text
+    assert b"canarysx" not in text
+    assert named(raw, prefix, "u") == []
+    assert len(memory.observations.get(thread_id="x", resource_id="v")) == 4
+    assert len(shown(memory, "away", "v")["raw"]) == (4 if scope == "resource" else 0)
+
+
+def test_a_deletion_takes_what_waits_for_the_log(
+    observing: Any, raw: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, other = observing("resource")
+    talk(memory)
+
+    def died(*_: Any) -> Any:
+        raise CrashError
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(observer, "publish", died)
+        with pytest.raises(CrashError):
+            memory.observations.observe("t", resource_id="u")
+    assert b'"text":"please note canarytx0x"' in everything(raw, prefix)
+    assert other.delete_resource("u").verified
+    assert b"canary" not in everything(raw, prefix)
+    assert named(raw, prefix, "u") == []
+
+
+@each_scope
+@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
+    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope, background: bool, again: bool
+) -> None:
+    """Nor into the log of a new resource and thread of these names."""
+    other = make_memory()
+    deleted: list[bool] = []
+
+    class Slow(Echo):
+        def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
+            deleted.append(True)
+            other.delete_resource("u")
+            if again:
+                other.history.append([HumanMessage("back", id="m0")], **IDS)
+            return super()._generate(messages)
+
+    memory = make_memory(observations=observed_by(scope, model=Slow(), background=background))
+    if background:
+        question = HumanMessage("please note canarytx0x " * 40, id="m0")
+        memory.history.append([question, AIMessage("noted", id="m1"), *map(HumanMessage, END)], **IDS)
+        wait_until(lambda: not memory.core.state.observing)
+    else:
+        talk(memory, turns=3)
+        assert len(memory.observations.observe("t", resource_id="u")) == 0
+    assert deleted
+    assert b"canary" not in everything(raw, prefix)
+    assert not again or memory.observations.get(**IDS).observations == []
+    if not again:
+        assert named(raw, prefix, "u") == []

@@ -22,6 +22,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 
 Make = Callable[..., Memory]
@@ -72,6 +73,14 @@ def test_a_user_with_these_rights_can_do_everything(
             raise AssertionError(name) from error
     rebuild(make_memory, grant())
     assert denied(raw, prefix) == HIDDEN
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_a_user_with_these_rights_can_observe(
+    grant: Grant, make_memory: Make, scope: Scope, raw: Any, prefix: str
+) -> None:
+    live(make_memory(grant(), **observing(scope)), scope, "t", "u")
+    assert denied(raw, prefix) <= HIDDEN
 
 
 def test_a_user_with_these_rights_can_do_everything_with_a_store(

@@ -11,7 +11,8 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None, True]  # nobody else deletes this user, and the tombstone stands
-NOTHING: list[Any] = [[[0], [0]], [0, 0, 0]]  # no threads are listed, and there is no working memory
+NOTHING: list[Any] = [[[0], [0]], [0, 0, None, 0]]  # no threads are listed, and there is no working memory
+LOG = b"a/0-3/1-2,5/0;b/0/6/1"  # the manifest of a log with four observations
 END: tuple[list[bytes], None] = ([], None)  # of a pass over all keys
 
 
@@ -28,15 +29,15 @@ def listing(*names: str) -> list[Any]:
 def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_found(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, 0], [1, 0, 0, 0, 0]], [1, 2, 2], END, [1]]
+    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, 5, 0], [1, 0, 0, 0, 0, 0]], [1, 2, LOG, 3], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
-    assert (report.working_memories, report.revisions, report.verified) == (1, 2, True)
+    assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 9, True)
     assert by_hand.steps == [
         ["GET", "SET"],
         ["FT.AGGREGATE", "FT.SEARCH"],
         ["DELETE", "DELETE"],
-        ["EXISTS", "XLEN", "DEL"],
+        ["EXISTS", "XLEN", "HGET", "DEL"],
         "Scan",
         ["LIFT"],
     ]
@@ -44,7 +45,7 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
 
 def test_a_pass_that_finds_something_is_followed_by_another(memory: Memory, by_hand: ByHand) -> None:
     thread = KEYS.of("late").thread.encode()
-    by_hand.answers = [FREE, *NOTHING, ([thread], None), [b"u"], [[1, 0, 0, 0, 0]], END, [1]]
+    by_hand.answers = [FREE, *NOTHING, ([thread], None), [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (1, True)
     assert by_hand.steps[3:] == ["Scan", ["HGET"], ["DELETE"], "Pause", "Scan", ["LIFT"]]
@@ -59,7 +60,7 @@ def test_keys_of_others_are_looked_at_and_left_alone(memory: Memory, by_hand: By
 def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombstone(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    again = [([KEYS.of("late").thread.encode()], None), [b"u"], [[1, 0, 0, 0, 0]]]
+    again = [([KEYS.of("late").thread.encode()], None), [b"u"], [[1, 0, 0, 0, 0, 0]]]
     by_hand.answers = [FREE, *NOTHING, *again * 100]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (100, False)
@@ -68,12 +69,12 @@ def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombsto
 
 def test_without_an_index_the_pass_over_all_keys_finds_the_threads(by_hand: ByHand) -> None:
     gone = RedisReplyError("wm:threads: no such index")
-    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, 0], END, [1]]
+    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, None, 0], END, [1]]
     assert Memory(create_index=False).delete_resource("u").verified
 
 
 def test_a_thread_that_was_handed_over_meanwhile_stays(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, 0], END, [1]]
+    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, None, 0], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (0, True)
     assert by_hand.steps[2:4] == [["DELETE"], ["SWEEP"]]  # vectors that still name the former owner
@@ -98,7 +99,7 @@ def test_a_deletion_that_is_refused_before_it_has_deleted_anything_locks_nobody_
     "answers",
     [
         [[b"of another", True], listing("a"), [DENIED]],  # another deletion may be at work
-        [FREE, listing("a", "b"), [[1, 0, 0, 0, 0], RedisReplyError("OOM")]],
+        [FREE, listing("a", "b"), [[1, 0, 0, 0, 0, 0], RedisReplyError("OOM")]],
         [FREE, listing("a"), RedisConnectionError("gone")],
     ],
     ids=["that has taken over", "that has deleted something", "whose connection fails"],

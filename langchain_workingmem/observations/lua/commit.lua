@@ -3,7 +3,7 @@
 --       observations, then their sequence numbers (12,13) and |<sources>|<JSON> of each; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
--- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns; WMOWNER, WMNOTHREAD, WMSCOPE.
+-- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER, WMNOTHREAD, WMSCOPE.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
@@ -78,4 +78,4 @@ if log then
 end
 local count = 0
 for _ in pairs(given) do count = count + 1 end
-return {count, #more > 0 and #kept or 0, renew_ttl()}
+return {count, #more > 0 and #kept or 0, renew_ttl(), coverage_version()}

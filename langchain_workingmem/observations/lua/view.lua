@@ -105,6 +105,12 @@ local function read_log(key, known_version, known_next)
   return reply
 end
 
+-- Returns what changes whenever the messages change that a log covers: the version of the log of a thread, else their ranges.
+local function coverage_version()
+  local version, covered = unpack(redis.call('HMGET', KEYS[10], 'version', 'covered'))
+  return version or covered or ''
+end
+
 -- Returns what calls of the models took: counter, number, ...
 local function usage_of(key)
   local names = {'calls', 'input_tokens', 'output_tokens', 'failures', 'last_error'}

@@ -1,7 +1,8 @@
 -- Compares the caller's list of messages with the thread, and reads the history before it; writes nothing.
 -- ARGV  resource or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
 --       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, the scope of observations ('', t or
---       r), version and next number of the log that the caller knows, then id and words of each entry
+--       r), version and next number of the log that the caller knows, ranges of messages that memory has taken out of the list
+--       because a log covered them, then id and words of each entry
 -- Kinds list: a conversation, or a part of it, as a client sends it
 --       state: all messages of a checkpointer, at whose end a client may have sent such a list
 --       part: some messages of a state; what is missing there means nothing
@@ -9,8 +10,8 @@
 --       numbers, ids that are taken up again, ids that the state claims; for each entry its stored id ('': none), its sequence
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused; then id, seq, value of
 --       each message of the history that is not in the list, in order; with observations what they cover on the branch of the
---       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...) and the
---       tokens that are not covered ('': unknown); WMOWNER.
+--       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...), the
+--       tokens that are not covered ('': unknown) and coverage_version; WMOWNER.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
@@ -18,7 +19,7 @@ local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
 local scope = ARGV[9]
 local entries = {}
-for at = 12, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
+for at = 13, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'pending')
 if thread[1] then locate(entries) end
 
@@ -105,6 +106,21 @@ else
   end
 end
 
+-- what memory has taken out of the list is not left behind
+local removed = ARGV[12] ~= '' and parse_ranges(ARGV[12]) or {}
+if removed[1] and next(gone) then
+  local kept = {}
+  for _, id in ipairs(left) do
+    local seq = redis.call('ZSCORE', KEYS[2], id)
+    if seq and range_with(removed, tonumber(seq)) then
+      gone[tonumber(seq)] = nil
+    else
+      kept[#kept + 1] = id
+    end
+  end
+  left = kept
+end
+
 -- the question that is asked: later messages of the thread are not its history
 local asked
 for at = start, #entries do
@@ -129,17 +145,21 @@ if scope ~= '' then
           if entry.seq then kept[entry.seq] = true end
         end
         kept[asked] = nil
-        add_covered(set, all, KEYS[2], asked, kept)
+        local later = {}
+        add_covered(later, all, KEYS[2], asked, kept)
+        for seq in pairs(later) do
+          if not range_with(removed, seq) then set[seq] = true end
+        end
       end
       if next(set) then add_tied(set, all, redis.call('HGET', KEYS[10], 'groups'), gone) end
       hidden = ranges_of(set)
     end
     covered = subtract_ranges(covered, hidden)
-    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, usage_of(KEYS[10]), ''}
+    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
     if scope == 't' then observed[3] = read_log(KEYS[10], ARGV[10], tonumber(ARGV[11])) end
     if fields[5] then observed[4] = redis.call('HGETALL', KEYS[10]) end
   else
-    observed = {'', '0', {'0'}, {}, usage_of(KEYS[10]), ''}
+    observed = {'', '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
   end
   local pending = thread[3]
   if pending and string.sub(pending, 1, 1) == scope then observed[6] = string.sub(pending, 2) end
@@ -268,7 +288,10 @@ local reads_header = own_state or thread[2] or roles ~= '' or is_without_tools o
 local function is_shown(seq, value)
   if not reads_header then return true end
   local _, _, size, _, said, state, rest = string.match(value, HEADER)
-  if own_state and tonumber(seq) < state_begins and state == own_state then return false end
+  if own_state and tonumber(seq) < state_begins and state == own_state
+    and not (removed[1] and range_with(removed, tonumber(seq))) then
+    return false
+  end
   if string.sub(said, -1) == '!' then return false end
   local role, tokens = role_at(value, rest), tonumber(string.match(size, '^%d+'))
   if roles ~= '' and not string.find(roles, ',' .. role .. ',', 1, true) then return false end
