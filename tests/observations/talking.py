@@ -146,7 +146,10 @@ class Talking(World):
             texts = self.texts(name)
             self.faces[face].threads.clone(name, new_thread_id=new, **last)
             self.threads[new] = ids["resource_id"]
+            corrected = {row.canary for row in self.rows(name) if row.place in self.forgiven}
             for row in self.rows(new):  # a message of the copy is a message of its own
+                if row.canary in corrected:  # what a person deleted from the log stays deleted in the copy
+                    self.forgiven.add(row.place)
                 self.payable[row.canary] += 1
                 self.copies[row.canary] += 1
             if not last and self.config.scope == "thread" and not self.racing:
