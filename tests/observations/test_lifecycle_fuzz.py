@@ -10,7 +10,7 @@ import os
 from typing import Any, Literal
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import ObservationOptions, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -52,6 +52,8 @@ def test_a_turn_costs_the_same_round_trips_with_observations(
     for name, observations in (("with", observing), ("without", None)):
         memory, other = (make_memory(observations=observations, **more) for _ in range(2))
         ids: dict[str, Any] = {"thread_id": name, "resource_id": name}
+        old = [HumanMessage(f"word {at}") for at in range(12)]  # so that recall finds something from the first turn on
+        memory.history.append(old, thread_id=f"{name} old", resource_id=name)
         found = []
         for at in range(8):
             if observations is not None and at % 3 == 2:
