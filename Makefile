@@ -77,6 +77,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
+	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
 	$(BIN)/python benchmarks/plots.py
 
 $(VENV)/.ready: pyproject.toml

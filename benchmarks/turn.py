@@ -99,7 +99,7 @@ class Bench:
 
     def observe(self) -> tuple[Case, Case]:
         """Make two threads with long logs, one to read and one to write."""
-        reads, writes = ({"thread_id": name, "resource_id": f"who {name}"} for name in ("reads", "writes"))
+        reads, writes = self.ids(-1, 0), self.ids(-1, 1)
         for ids in (reads, writes):
             log = self.observed.fill_log(**ids)
         print(f"observations: {len(log):,} of {log.tokens:,} tokens\n")

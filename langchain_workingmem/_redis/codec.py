@@ -210,6 +210,12 @@ def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> D
     return replace(_draft(message, recall), body=value[value.index(b'"type":') :])
 
 
+def filters_of(message: BaseMessage, recall: RecallOptions) -> list[str]:
+    """Return fields and values by which recall filters documents of a message."""
+    labels = ",".join(_labels(message, recall.filterable))
+    return ["role", message.type, "name", to_utf8(message.name or ""), "labels", labels]
+
+
 def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
     nested = message.additional_kwargs.get("metadata")
     sources = [message.additional_kwargs, nested if isinstance(nested, dict) else {}, message.response_metadata]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
+from langchain_workingmem._text.observed import to_minute
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._text.observed import Observed
 
 
 ROLES = {"human": "user", "ai": "assistant"}
@@ -58,15 +60,27 @@ def line(message: BaseMessage) -> str:
     return f"{role} ({message.name}): {message_text(message)}" if message.name else f"{role}: {message_text(message)}"
 
 
+def noted(observation: Observed) -> str:
+    """Return when an observation was said, then its text; unescaped."""
+    return f"observed {to_minute(observation.said_at)} UTC: {observation.text}"
+
+
 def conversation(
-    label: str, messages: Iterable[tuple[datetime, BaseMessage] | None], excerpt: str | None = None
+    label: str,
+    messages: Iterable[tuple[datetime, BaseMessage] | None],
+    excerpt: str | None = None,
+    observations: Iterable[Observed] = (),
 ) -> str:
-    """Render messages of one thread as an element with a child for each, with its role and time.
+    """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
     None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not.
     """
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
     lines = [f'<conversation label="{escape(label)}"{of}>']
+    lines += [
+        f'<observation time="{to_minute(one.said_at)} UTC">{escape(one.text, quote=False)}</observation>'
+        for one in observations
+    ]
     for one in messages:
         if one is None:
             lines.append(CUT)
@@ -75,8 +89,7 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         said = escape(message_text(message), quote=False)
-        time = (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(" ", "minutes")[:16]
-        lines.append(f'<message role="{role}"{name} time="{time} UTC">{said}</message>')
+        lines.append(f'<message role="{role}"{name} time="{to_minute(at)} UTC">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -90,13 +103,21 @@ class Windows(Protocol):
     def windows(self) -> Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]]:
         """Messages of each thread, one list for each window."""
 
+    @property
+    def hits(self) -> Sequence[Any]:
+        """Each with its thread and the observation by which it was found, or None."""
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """All messages that are shown."""
+
 
 def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
     Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
     """
-    return _rendered(result.windows(), result.titles, thread_id)
+    return _rendered(result.windows(), result, thread_id)
 
 
 def recalled_block(result: Windows, thread_id: str | None, name: str | None = None) -> str | None:
@@ -108,24 +129,37 @@ def recalled_block(result: Windows, thread_id: str | None, name: str | None = No
     if not found:
         return None
     origins = [_ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found)
-    shown = _rendered(found, result.titles, thread_id)
+    shown = _rendered(found, result, thread_id)
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
     return visible("\n".join([*head, *shown, "</recalled_messages>"]))
 
 
 def _rendered(
     found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
-    titles: Mapping[str, str | None],
+    result: Windows,
     thread_id: str | None,
 ) -> list[str]:
+    titles, observations = result.titles, _observations(result)
     return [
         conversation(
             titles.get(id) or id,
             [one for window in windows for one in (None, *window)][1:],
             _HERE if id == thread_id else None,
+            observations.get(id, ()),
         )
         for id, windows in found.items()
     ]
+
+
+def _observations(result: Windows) -> dict[str, list[Observed]]:
+    """Return by thread the observations that found a hit of which something is shown, in order of time."""
+    found: dict[str, list[Observed]] = {}
+    for hit in result.hits:
+        if hit.observation is not None:
+            shown = {(row.thread_id, row.message.id) for row in result.rows}
+            if not shown.isdisjoint(hit.observation.sources):
+                found.setdefault(hit.thread_id, []).append(hit.observation)
+    return {id: sorted(own, key=lambda one: one.said_at) for id, own in found.items()}
 
 
 def opening_tag(tag: str, name: str | None) -> str:

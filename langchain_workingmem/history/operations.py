@@ -29,7 +29,14 @@ from langchain_workingmem.history.branch import NO_BRANCH
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
-from langchain_workingmem.observations import forgetting, note_coverage, observe_later, publish, waiting_commands
+from langchain_workingmem.observations import (
+    forgetting,
+    note_coverage,
+    observe_later,
+    publish,
+    reindex_documents,
+    waiting_commands,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,6 +56,8 @@ WRITE = Script("history/write", *BRANCHES, "history/branch")
 REFUSE = Script("history/refuse", *BRANCHES)
 TRUNCATE = Script("history/truncate", *BRANCHES)
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
+
+_UNPUBLISHED, _UNINDEXED = 1, 2  # what the script says of observations
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")
 _log = logging.getLogger("langchain_workingmem")
@@ -172,8 +181,10 @@ def write_messages(
     if appending:
         yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
     yield from continue_sweep(state, thread_id, left)
-    if unpublished:
+    if unpublished & _UNPUBLISHED:
         yield from publish(state, thread_id)
+    if unpublished & _UNINDEXED and state.recall is not None:
+        yield Later(reindex_documents(state, thread_id))
     if due or any(waiting):
         yield from observe_later(state, thread_id, resource_id)
     if revived and state.recall is not None:

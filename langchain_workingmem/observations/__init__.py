@@ -13,7 +13,8 @@ from langchain_workingmem.observations.archive import (
     restore_log,
     restore_resource_log,
 )
-from langchain_workingmem.observations.log import observation_count
+from langchain_workingmem.observations.documents import ids_command, list_documents, reindex_documents, with_ids
+from langchain_workingmem.observations.log import observation_count, read_observation
 from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
@@ -41,7 +42,9 @@ __all__ = [
     "covered_of",
     "forgetting",
     "has_new_coverage",
+    "ids_command",
     "is_still",
+    "list_documents",
     "log_block",
     "note_coverage",
     "observation_count",
@@ -49,8 +52,10 @@ __all__ = [
     "observe_now",
     "pending_tokens",
     "publish",
+    "read_observation",
     "read_resource",
     "read_view",
+    "reindex_documents",
     "removed_positions",
     "renamed",
     "restore_log",
@@ -58,4 +63,5 @@ __all__ = [
     "view_arguments",
     "view_commands",
     "waiting_commands",
+    "with_ids",
 ]

@@ -82,7 +82,7 @@ class Observations:
     def update(
         self, observation_id: str, text: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> ObservationLog:
-        """Replace the text of an observation, as a person's correction, and return the log. Three round trips.
+        """Replace the text of an observation, as a person's correction, and return the log. Four round trips, with recall five.
 
         Id, time and sources stay. Raises `ObservationNotFoundError`.
         """
@@ -97,7 +97,7 @@ class Observations:
     def delete(
         self, observation_id: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> ObservationLog:
-        """Delete an observation, and return the log. Three round trips.
+        """Delete an observation, and return the log. Four round trips.
 
         Its messages stay in history and recall, and are not observed again. `revert` brings it back: delete the messages to
         delete what they say for good. Raises `ObservationNotFoundError`.

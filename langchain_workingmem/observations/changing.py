@@ -18,6 +18,7 @@ from langchain_workingmem.errors import (
     OptionError,
     RevisionNotFoundError,
 )
+from langchain_workingmem.observations.documents import change_documents
 from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
 from langchain_workingmem.observations.outbox import OUTBOX
 from langchain_workingmem.observations.reading import find_log_key, read, recount
@@ -104,7 +105,10 @@ def _changed(
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
 ) -> Plan[ObservationLog]:
-    """Change a log, again if others change it meanwhile. Three round trips; for a resource one more for each thread."""
+    """Change a log, again if others change it meanwhile. Four round trips; for a resource two more for each thread.
+
+    With recall one more for each 100 observations that are new in the log.
+    """
     where = yield from find_log_key(state, thread_id, resource_id)
     for attempt in range(ATTEMPTS):
         found = yield from read(state, where)
@@ -125,7 +129,10 @@ def _changed(
             yield from _cover(state, where, present, manifest, shrink=False)
             if where.thread_id is None:
                 yield from recount(state, where, map(decode, _covered(present) | _covered(manifest)))
-            return (yield from read(state, where)).log
+            after = yield from read(state, where)
+            if manifest:  # else nothing is covered, and all documents are gone
+                yield from change_documents(state, found.known.ordered(), after.known.ordered())
+            return after.log
     raise ObservationConflictError
 
 

@@ -18,12 +18,12 @@ from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
-from langchain_workingmem.observations.asking import ask
+from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import write_observation
 from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, LogKey, log_key, observing, read, recount, scope_of
-from langchain_workingmem.observations.reflecting import reflect
+from langchain_workingmem.observations.reflecting import ask, reflect
 from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ObservationLog, StoredMessage
     from langchain_workingmem.observations.answers import Line
-    from langchain_workingmem.observations.asking import Usage
+    from langchain_workingmem.observations.reflecting import Usage
     from langchain_workingmem.options import ObservationOptions
 
 OPEN = Script("observations/open", *COVERAGE)
@@ -233,7 +233,7 @@ class _Run:
     def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[bool]:
         """Ask the model about messages and commit the answer; tell whether that succeeded.
 
-        Two round trips, four for the log of a resource.
+        Two round trips, four for the log of a resource. With recall the observations are embedded first.
         """
         options, state, where = self.options, self.state, self.where
         rows = [one.row for one in opened]
@@ -248,9 +248,12 @@ class _Run:
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(lines))
-        for line in lines:
-            made = observation_of(line, rows)
-            arguments += [",".join(str(seq) for _, seq in made.positions), write_observation(made)]
+        observations = [observation_of(line, rows) for line in lines]
+        cited = [rows[line.numbers[0] - 1].message for line in lines]
+        digest, documents = yield from embed(state, observations, cited)
+        for made, fields in zip(observations, documents, strict=True):
+            arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
+        arguments.append(digest)
         call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
         ((_, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
         note_coverage(state, thread_id, coverage)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens
-from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem._text.rendering import message_text, noted
 from langchain_workingmem.recall.hits import LEAST, most_of
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
@@ -29,7 +29,8 @@ _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of a
 
 def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
-    total = longest = 0
+    longest = 0
+    total = sum(len(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
@@ -108,6 +109,11 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     while queue:
         _, _, (position, *farther), hit = heappop(queue)
         is_hit = position == hit.position
+        if is_hit and hit.ranked.observation:
+            tokens = count_tokens(noted(fetched.observations[position]))
+            if tokens > sizes.left:
+                continue
+            sizes.left -= tokens
         if not sizes.take(position, size_of, as_hit=is_hit):
             continue
         if is_hit:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
@@ -51,6 +51,7 @@ class Fetched:
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
+    observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
     size: int = 0  # bytes of the messages
 
     def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
@@ -62,6 +63,12 @@ class Fetched:
 
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
+
+    def sources(self, position: Position) -> list[Position]:
+        """Return the other sources of the observation by which a message was found, in order."""
+        observation = self.observations.get(position)
+        seqs = sorted(seq for _, seq in observation.positions) if observation else ()
+        return [at for seq in seqs if (at := (position[0], seq)) != position and at in self.rows]
 
     def answer_to(self, position: Position) -> Position | None:
         """Find the answer to a question: the last words of the assistant before the user's next message."""
@@ -84,8 +91,14 @@ class Found(NamedTuple):
     relevance: float | None = None  # as a reranker has it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
-        """Return what is shown before and after the hit, the nearest first."""
+        """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
         front, back = fetched.window(self.position, *query.window)
+        if self.ranked.observation:
+            cited = [at for at in fetched.sources(self.position) if at not in front]
+            earlier = [at for at in reversed(cited) if at < self.position]
+            later = [at for at in cited if at > self.position]
+            front = [*earlier, *front]
+            back = [*later, *(at for at in back if at not in later)]
         if self.question and self.question not in front:
             front.append(self.question)
         return front, back
@@ -205,8 +218,9 @@ def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
     """Tell whether a hit has two thirds of the question's words, and at least two; its similarity does not matter."""
     if not hit.ranked.worded:
         return False
-    text = words_in(fetched.rows[hit.position].message)
-    start, end = chunk_span(text, chunk_tokens, hit.ranked.chunk)
+    observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
+    text = observation.text if observation else words_in(fetched.rows[hit.position].message)
+    start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
     words = [word for word in words_of(query.text) if len(word) >= _SUBJECT and word not in _ASKING]
     stems = (word[: max(_SUBJECT, len(word) - 2)] for word in words)
     pattern = re.compile("|".join(rf"\b({re.escape(stem)})" for stem in stems) or r"(?!)")

@@ -29,6 +29,7 @@ from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
+from langchain_workingmem.observations import ids_command, read_observation, with_ids
 from langchain_workingmem.recall.authors import in_first_person, named, without
 from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
@@ -38,6 +39,7 @@ from langchain_workingmem.recall.ranking import (
     Candidate,
     Ranked,
     floor_of,
+    is_observation,
     rank,
     reaches,
     trust_in_words,
@@ -66,7 +68,7 @@ DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
 # wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
-_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(\d+):(\d+)~?(.*)")
+_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(o?\d+):(\d+)~?(.*)")
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -165,7 +167,7 @@ def find_candidates(
         if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or similarities[-1] < threshold:
             if is_crowded(ranked, query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked:
+            if query.max_tokens is not None or query.reranked or any(map(is_observation, (*near, *worded))):
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
@@ -198,6 +200,9 @@ def _candidates(
             for one, row in zip(found, fields, strict=True)
             if thread not in (None, one[0]) or as_dict(row or {}).get(b"message") not in excluded
         ]
+    if query.observed != "all":
+        here = encode(query.thread_id or "").encode()
+        found = [one for one in found if not is_observation(one) or (query.observed == "others" and one[0] != here)]
     return [one for one in found if one[:3] not in gone] if gone else found
 
 
@@ -260,20 +265,25 @@ def fetch_hits(
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
     """Fetch candidates and what was said around them; return them and the threads that are gone. One round trip, or none."""
-    threads: dict[bytes, list[int]] = {}
+    threads: dict[bytes, list[int | bytes]] = {}
     with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
     for thread, wanted in threads.items():
         reach = max(after, REACH) if thread in with_answers else after
-        keys = state.keys.of(ids[thread]).all[:5]
-        calls.append(WINDOWS.call(keys, encode(query.resource_id or ""), before, reach, *wanted))
-    replies = (yield from send(*calls)) if calls else []
+        keys = state.keys.of(ids[thread])
+        calls.append(WINDOWS.call(keys.all, encode(query.resource_id or ""), before, reach, *wanted))
+    owner = query.resource_id if any(one.observation for one in ranked) else None
+    naming = [] if owner is None else [ids_command(state, owner)]
+    replies = (yield from send(*calls, *naming)) if calls else []
+    replies, named = replies[: len(calls)], replies[len(calls) :]
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     page = yield from compute(partial(_page, ids, replies, size), size)
+    if owner is not None and page.observations:
+        page.observations = with_ids(state, owner, page.observations, named[0])
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
@@ -283,9 +293,11 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         if not reply:
             continue
         page.titles[thread] = reply[0].decode() or None
-        for seq, before in zip(reply[1][::2], reply[1][1::2], strict=True):
+        for seq, before, observation in zip(*(reply[1][start::3] for start in range(3)), strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
+            if observation:
+                page.observations[hit] = read_observation(0, observation)
         for number, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             row = decode_message(id, seq, value, ids[thread])
             page.rows[position := (thread, row.seq)] = row

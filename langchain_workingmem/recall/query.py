@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
@@ -57,6 +57,9 @@ class Query:
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
+    # Which observations are searched: those of logs that the model is shown would repeat a line of the prompt. "others": all but
+    # those of `thread_id`.
+    observed: Literal["all", "others", "none"] = "all"
 
     @classmethod
     def of(

@@ -30,8 +30,8 @@ ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothin
 STANDING_OUT = 20  # see `trust_in_words`
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
-# message, author ("" when unnamed), similarity or BM25 score, number of the chunk, when it was stored (microseconds;
-# 0 where the question names no time). Bytes as in keys. A tuple, because a turn ranks hundreds.
+# message, author ("" when unnamed), similarity or BM25 score, number of the chunk (o and a number: an observation whose
+# first source the message is), when it was stored (microseconds; 0 where the question names no time). Bytes as in keys. A tuple, because a turn ranks hundreds.
 Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes, int]
 
 
@@ -46,6 +46,7 @@ class Ranked(NamedTuple):
     worded: bool = False  # it has words of the question
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
+    observation: bytes = b""  # name of the document of an observation that matched better than the message
 
 
 class Floor(NamedTuple):
@@ -202,9 +203,11 @@ def _around(thread: Places, seqs: Places, evidence: Numbers, weights: HybridWeig
 def with_best_chunks(
     ranked: list[Ranked], chunk_tokens: int, dense: Iterable[Candidate], words: Iterable[Candidate], weight: float
 ) -> list[Ranked]:
-    """Set the chunk of each long message that matches best in both searches together."""
+    """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
+    dense, words = [*dense], [*words]
+    observed = {one[:2] for one in (*dense, *words) if is_observation(one)}
     found: dict[tuple[bytes, int], dict[bytes, float]] = {
-        (one.thread, one.seq): {} for one in ranked if one.tokens > chunk_tokens
+        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
     }
     if not found:
         return ranked
@@ -215,7 +218,17 @@ def with_best_chunks(
             chunks = found[one[:2]]
             chunks[one[5]] = chunks.get(one[5], 0.0) + (share * one[4] / top if top else 0.0)
 
-    def best_of(chunks: dict[bytes, float]) -> int:
-        return int(max(chunks, key=lambda chunk: (chunks[chunk], -int(chunk)), default=b"0"))
+    def with_best(one: Ranked) -> Ranked:
+        chunks = found.get(one[:2], {})
+        own = {int(chunk): value for chunk, value in chunks.items() if chunk.isdigit()}
+        best = max(own, key=lambda chunk: (own[chunk], -chunk), default=0)
+        others = {chunk: value for chunk, value in chunks.items() if not chunk.isdigit()}
+        name = max(others, key=lambda chunk: others[chunk], default=b"")
+        return one._replace(chunk=best, observation=name if others and others[name] > own.get(best, 0.0) else b"")
 
-    return [one._replace(chunk=best_of(found.get(one[:2], {}))) for one in ranked]
+    return [with_best(one) for one in ranked]
+
+
+def is_observation(one: Candidate) -> bool:
+    """Tell whether an observation matches, not the message itself."""
+    return one[5].startswith(b"o")

@@ -42,20 +42,24 @@ def result_of(
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
         shown.update([hit.position], front, back)
-        found.append(as_hit(hit, rows, front, back, fetched.titles[hit.position[0]]))
+        found.append(as_hit(hit, fetched, front, back, rows))
     ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
     return RecallResult(hits=found, rows=ordered)
 
 
 def as_hit(
     hit: Found,
-    rows: Mapping[Position, StoredMessage],
+    fetched: Fetched,
     front: Iterable[Position],
     back: Iterable[Position],
-    title: str | None,
+    rows: Mapping[Position, StoredMessage] | None = None,
 ) -> RecallHit:
-    """Build a hit with its window, whose messages are given from the nearest on."""
-    row = rows[hit.position]
+    """Build a hit with its window, whose messages are given as `Found.window` does; `rows` hold excerpts of them."""
+    rows = fetched.rows if rows is None else rows
+    row, observation = rows[hit.position], None
+    if hit.ranked.observation:
+        observation = fetched.observations[hit.position]
+        front, back = sorted(front, reverse=True), sorted(back)
     return RecallHit(
         message=row.message,
         thread_id=row.thread_id,
@@ -64,7 +68,8 @@ def as_hit(
         before=[rows[position].message for position in front][::-1],
         after=[rows[position].message for position in back],
         stored_at=row.stored_at,
-        thread_title=title,
+        thread_title=fetched.titles[hit.position[0]],
+        observation=observation,
     )
 
 

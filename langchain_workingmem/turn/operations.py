@@ -131,6 +131,8 @@ def gather(
             last is None and history.max_tokens is None and state.observations is None
         ):  # the history shows all of this thread
             query = query.without([thread_id])
+        if state.observations is not None:  # the model is shown the log
+            query = replace(query, observed="others" if state.observations.scope == "thread" else "none")
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
         plan = _recall(state, query, calls, read, spare, on_error)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())

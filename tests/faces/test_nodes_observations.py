@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_workingmem import Memory, MemoryContext
+from langchain_workingmem import HistoryOptions, Memory, MemoryContext
 from tests.faces.nodes_samples import Recording, chat, who
 from tests.helpers.models import calling, own
 from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
@@ -117,6 +117,19 @@ def test_an_edited_message_is_shown_as_it_is_again(
         assert "mark104x" in raw_marks(model.seen[-1])
         expected.append(f"mark{2 * at + 1}x")
     assert len(memory.history.messages("t")) == 2 * TURNS + 4
+
+
+@pytest.mark.parametrize("made", [chat, beside])
+def test_messages_that_the_state_no_longer_holds_are_shown_when_observations_are_off(
+    make_memory: Make, model: Recording, invoke: Invoke, made: Any
+) -> None:
+    saver = InMemorySaver()
+    memory = make_memory(observations=observing(Noting()))
+    talk(memory, made(memory, model, checkpointer=saver), model, invoke, TURNS)
+
+    plain = make_memory(history=HistoryOptions(last_messages=None))
+    invoke(made(plain, model, checkpointer=saver), {"messages": [HumanMessage("mark999x", id="last")]}, who())
+    assert check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark999x"]) == 0
 
 
 def test_a_state_that_loads_memory_in_each_step_is_shown_its_open_steps(

@@ -24,7 +24,7 @@ from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMem
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
-from langchain_workingmem.models import RecallResult, StoredMessage
+from langchain_workingmem.models import Observation, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
@@ -160,7 +160,13 @@ def fetched(text: str) -> Fetched:
         rows={(b"t", at): row(text, at) for at in (1, 2, 3)},
         said={(b"t", at): (b"t", at) for at in (1, 2, 3)},
         ranks={(b"t", at): at for at in (1, 2, 3)},
+        observations={(b"t", 2): observation(text)},
     )
+
+
+def observation(text: str) -> Observation:
+    positions = (("t", 2), ("t", 3))
+    return Observation(id="1", text=text, said_at=AT, priority="normal", sources=[("t", "2")], positions=positions)
 
 
 def ranked(chunk: int = 0) -> Ranked:
@@ -210,6 +216,11 @@ def answered(text: str) -> list[object]:
 
 def hit(chunk: int = 0) -> Found:
     return Found(ranked(chunk), (b"t", 2))
+
+
+def observed_hit() -> Found:
+    """Give a hit that was found by an observation."""
+    return Found(ranked()._replace(observation=b"o1"), (b"t", 2))
 
 
 def sizes(text: str) -> Sizes:
@@ -466,12 +477,15 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.says": lambda t: (
         hits.says(hit(), asked(t), fetched(t), len(t)),
         hits.says(hit(10**6), asked(t), fetched(t), 100),
+        hits.says(observed_hit(), asked(t), fetched(t), 100),
     ),
     "recall.shown.result_of": lambda t: (
         shown.result_of(asked(t), [hit()], fetched(t), 10**6, [ranked()]),
         shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100, [ranked()]),
     ),
-    "recall.shown.as_hit": lambda t: shown.as_hit(hit(), fetched(t).rows, [(b"t", 1)], [(b"t", 3)], None),
+    "recall.shown.as_hit": lambda t: [
+        shown.as_hit(one, fetched(t), [(b"t", 1)], [(b"t", 3)]) for one in (hit(), observed_hit())
+    ],
     "recall.shown.cut": lambda t: shown.cut(row(t).message, "t", 50, (0, len(t)), ["a", "b"]),
     "recall.shown.best_span": lambda t: shown.best_span(hit(10**6), row(t).message, 100),
     "recall.reranking.rerank": reordered,
@@ -480,9 +494,12 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.most_of": lambda t: hits.most_of(asked(t)),
     "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
-    "recall.hits.Found.window": lambda t: hit().window(asked(t), fetched(t)),
+    "recall.hits.Fetched.sources": lambda t: fetched(t).sources((b"t", 2)),
+    "recall.hits.Found.window": lambda t: [one.window(asked(t), fetched(t)) for one in (hit(), observed_hit())],
     "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
-    "recall.budget.sized": lambda t: budget.sized(asked(t, max_tokens=500), [hit()], fetched(t), [ranked()]),
+    "recall.budget.sized": lambda t: [
+        budget.sized(asked(t, max_tokens=500), [one], fetched(t), [ranked()]) for one in (hit(), observed_hit())
+    ],
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
     "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
     "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),

@@ -51,7 +51,7 @@ ROOMS = {
     "observations": set(),
     "history": {"observations"},
     "threads": {"history", "observations", "working_memory"},
-    "recall": {"history", "threads"},
+    "recall": {"history", "observations", "threads"},
     "turn": {"history", "observations", "recall", "working_memory"},
     "users": {"threads", "history", "recall", "working_memory", "observations", "items"},
 }

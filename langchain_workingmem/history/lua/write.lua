@@ -11,7 +11,7 @@
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, 1 if the observer is due, 1 if the log of the resource is to be told of
---       changes, coverage_version; WMOWNER, WMNOTHREAD.
+--       changes, plus 2 if observations lack documents of recall; coverage_version; WMOWNER, WMNOTHREAD.
 local mode, resource, tag, model, ttl, scope, due_at, source, anchor = unpack(ARGV, 1, 9)
 local refusal = wrong_owner(resource)
 if refusal then return refusal end
@@ -263,6 +263,7 @@ if thread[1] or changed then
   end
   unfinished = renew_ttl()
 end
-local unpublished = redis.call('HEXISTS', KEYS[10], 'unpublished')
+local flags = redis.call('HMGET', KEYS[10], 'unpublished', 'unindexed')
+local unpublished = (flags[1] and 1 or 0) + (flags[2] and 2 or 0)
 local titled = thread[5] and 1 or 0
 return {inserted, count, titled, updated_at, stored, revived, unfinished, due, unpublished, coverage_version()}

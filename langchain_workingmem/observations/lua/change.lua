@@ -52,5 +52,6 @@ for start = 1, #numbers, 1000 do
 end
 redis.call('HSET', key, 'covered', write_ranges(join_ranges(ranges)), 'groups', table.concat(groups, ';'))
 redis.call('HDEL', KEYS[1], 'pending')
+drop_uncovered_documents()
 refresh_hidden()
 return {1, renew_ttl()}

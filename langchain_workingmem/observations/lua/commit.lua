@@ -1,6 +1,7 @@
 -- Covers messages by observations, in one atomic step.
 -- ARGV  resource or '', scope, number of messages, then id, seq and digest of the body of each; number of
---       observations, then their sequence numbers (12,13) and |<sources>|<JSON> of each; pairs of a usage counter and a number
+--       observations, then for each its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document
+--       of recall, those; digest of the embedding settings; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
 -- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER, WMNOTHREAD, WMSCOPE.
@@ -25,11 +26,15 @@ for _ = 1, tonumber(ARGV[3]) do
   argument = argument + 3
 end
 local cited, observations = {}, {}
-local last = argument + 2 * tonumber(ARGV[argument])
-for at = argument + 1, last, 2 do
-  observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1]}
+local last = argument
+for _ = 1, tonumber(ARGV[argument]) do
+  local at = last + 1
+  last = at + 2 + ARGV[at + 2]
+  observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1], first = at + 3, last = last}
   if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
 end
+last = last + 1
+local digest = ARGV[last]
 if next(lost) then add_tied(lost, ranges_of(given), table.concat(cited, ';')) end
 for seq in pairs(lost) do given[seq] = nil end
 local kept = {}
@@ -44,6 +49,7 @@ if #again > 0 then reopen(again) end
 local known, groups, epoch
 all, known, groups, epoch = unpack(redis.call('HMGET', KEYS[10], 'covered', 'known', 'groups', 'epoch'))
 local log = scope == 't' and KEYS[10] or nil
+local first_number
 if #more > 0 then
   for _, observation in ipairs(kept) do
     if string.find(observation.seqs, ',', 1, true) then
@@ -56,6 +62,7 @@ if #more > 0 then
   redis.call('HDEL', KEYS[1], 'pending')
   if log then
     local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1
+    first_number = number
     local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
     for at, observation in ipairs(kept) do
       local id = as_integer(number + at - 1)
@@ -69,6 +76,12 @@ if #more > 0 then
     redis.call('HSET', KEYS[10], 'batch', batch, 'out:' .. batch, write_ranges(more), 'unpublished', 1)
     for at, observation in ipairs(kept) do
       redis.call('HSET', KEYS[10], 'out:' .. batch .. ':' .. as_integer(at), observation.value)
+    end
+  end
+  for at, observation in ipairs(kept) do
+    if observation.last > observation.first then
+      local id = first_number and as_integer(first_number + at - 1) or ''
+      write_document(observation.seqs, id .. observation.value, digest, observation.first, observation.last)
     end
   end
 end

@@ -3,9 +3,69 @@
 -- `hidden` (covered ones on other branches, with what is cited together with them), `groups` (what is cited together, as
 -- 12,13;14,15). With `scope` t it is the log of the thread as well. With r the log is that of the resource, in another slot:
 -- then `out:<batch>`, `forget` and `unpublished` say what that log has yet to learn (publish.lua).
+-- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
+-- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
+-- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
 
 local function thread_tag()
   return string.match(KEYS[1], '{(.*)}')
+end
+
+-- Writes the document of an observation: `value` is <id>|<sources>|<JSON>, ARGV from `first` to `last` hold names and values of
+-- further fields.
+local function write_document(seqs, value, digest, first, last)
+  local seq = string.match(seqs, '^%d+')
+  local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
+  local at, _, size = string.match(id and redis.call('HGET', KEYS[3], id) or '', HEADER)
+  if not at then return end
+  local suffix = 'o' .. redis.call('HINCRBY', KEYS[10], 'documents', 1) .. ':' .. size
+  local key = KEYS[4] .. seq .. ':' .. suffix
+  redis.call('HSET', key, 'resource', redis.call('HGET', KEYS[1], 'resource'), 'thread', thread_tag(), 'message', id,
+    'created_at', at, 'observation', value, unpack(ARGV, first, last))
+  expire_vector(key)
+  local others = redis.call('HGET', KEYS[10], 'd:' .. seq)
+  redis.call('HSET', KEYS[10], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
+end
+
+-- Deletes the documents of observations for which is_gone(sources, key) is true; `sources` is a list of numbers.
+local function drop_documents(is_gone)
+  if redis.call('HEXISTS', KEYS[10], 'documents') == 0 then return end
+  local fields = redis.call('HGETALL', KEYS[10])
+  for at = 1, #fields, 2 do
+    local first, kept, is_any_gone = string.match(fields[at], '^d:(%d+)$'), {}, false
+    for document in string.gmatch(first and fields[at + 1] or '', '[^;]+') do
+      local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
+      local key, sources = KEYS[4] .. first .. ':' .. suffix, {}
+      for seq in string.gmatch(listed, '%d+') do sources[#sources + 1] = tonumber(seq) end
+      if is_gone(sources, key) then
+        redis.call('UNLINK', key)
+        is_any_gone = true
+      else
+        kept[#kept + 1] = document
+      end
+    end
+    if is_any_gone and #kept == 0 then
+      redis.call('HDEL', KEYS[10], fields[at])
+    elseif is_any_gone then
+      redis.call('HSET', KEYS[10], fields[at], table.concat(kept, ';'))
+    end
+  end
+end
+
+-- Returns what is covered on the current branch.
+local function shown_ranges()
+  local covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'covered', 'hidden'))
+  return subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
+end
+
+-- Deletes the documents of observations of which a source is not covered any more, or on another branch.
+local function drop_uncovered_documents()
+  local shown = shown_ranges()
+  drop_documents(function(sources)
+    for _, seq in ipairs(sources) do
+      if not range_with(shown, seq) then return true end
+    end
+  end)
 end
 
 -- Finds out again which covered messages are on other branches.
@@ -20,6 +80,9 @@ local function refresh_hidden()
   local hidden = write_ranges(ranges_of(set))
   if hidden == (before or '') then return end
   redis.call('HSET', KEYS[10], 'hidden', hidden)
+  drop_uncovered_documents()
+  local back = subtract_ranges(parse_ranges(before), parse_ranges(hidden))
+  if #back > 0 and redis.call('HEXISTS', KEYS[10], 'documents') == 1 then redis.call('HSET', KEYS[10], 'unindexed', 1) end
   redis.call('HDEL', KEYS[1], 'pending')
   if scope == 'r' then redis.call('HSET', KEYS[10], 'unpublished', 1) end
 end
@@ -59,6 +122,7 @@ local function reopen(seqs)
     write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'), 'epoch',
     as_integer(math.max(now(), (epoch or 0) + 1)))
   redis.call('HDEL', KEYS[1], 'pending')
+  drop_uncovered_documents()
   if scope == 't' then
     purge_log(KEYS[10], thread_tag(), out)
   else
@@ -83,9 +147,7 @@ end
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
 -- until it returns true.
 local function each_raw(visit)
-  local covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'covered', 'hidden'))
-  covered = subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
-  local low = '-inf'
+  local covered, low = shown_ranges(), '-inf'
   while true do
     local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end

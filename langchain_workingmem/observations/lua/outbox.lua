@@ -22,6 +22,7 @@ if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
     local ranges = subtract_ranges(known, subtract_ranges(known, parse_ranges(ARGV[2])))
     redis.call('HSET', KEYS[10], 'covered', write_ranges(ranges))
     redis.call('HDEL', KEYS[1], 'pending')
+    drop_uncovered_documents()
     refresh_hidden()
   elseif ARGV[1] == 'group' then
     local groups = redis.call('HGET', KEYS[10], 'groups') or ''

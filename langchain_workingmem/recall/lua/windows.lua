@@ -1,8 +1,10 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
--- ARGV  resource or '', messages before, messages after, then sequence number and tokens of each hit
--- Reply title or ''; of each hit whose vectors are still valid the sequence number, and how many messages before it were said;
---       of each hit and message around it the rank among what was said ('': it is tool traffic, or was refused), seq, id
---       and value; empty when the thread is gone or belongs to another resource
+-- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document of an
+--       observation by which it was found ('': by its own text)
+-- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
+--       observation (<id>|<sources>|<JSON>, or ''); of each hit, source of an observation and message around the hit the rank among
+--       what was said ('': it is tool traffic, was refused, or is a source), seq, id and value; empty when the thread is gone or
+--       belongs to another resource
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -12,20 +14,37 @@ local function add(rank, seq, id, value)
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = rank, seq, id, value
 end
-for argument = 4, #ARGV, 2 do
-  local seq = ARGV[argument]
+
+-- Returns the observation of a document, and its sources; nothing if the document is gone.
+local function observation_of(seq, tokens, name)
+  for suffix, sources in string.gmatch(redis.call('HGET', KEYS[10], 'd:' .. seq) or '', '([^/;]+)/[^/]*/([%d,]+)') do
+    if string.match(suffix, '^o%d+:%d+') == name .. ':' .. tokens then
+      return redis.call('HGET', KEYS[4] .. seq .. ':' .. suffix, 'observation'), sources
+    end
+  end
+end
+
+for argument = 4, #ARGV, 3 do
+  local seq, tokens, name = unpack(ARGV, argument, argument + 2)
   local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
   if id then
     local value = redis.call('HGET', KEYS[3], id)
     local _, _, size, chunks, said = string.match(value, HEADER)
+    local observation, sources = '', ''
+    if name ~= '' then observation, sources = observation_of(seq, tokens, name) end
     -- the vector may belong to an expired thread of the same id
-    if string.match(size, '^%d+') == ARGV[argument + 1] and chunks ~= '0' then
+    if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
+      for source in string.gmatch(sources, '%d+') do
+        local cited = source ~= seq and redis.call('ZRANGE', KEYS[2], source, source, 'BYSCORE')[1]
+        if cited then add('', source, cited, redis.call('HGET', KEYS[3], cited)) end
+      end
       local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. seq)
       local is_said = string.sub(said, 1, 1) ~= '/' and string.sub(said, -1) ~= '!'
       if not is_said then add('', seq, id, value) end
       wanted[#wanted + 1] = {math.max(0, rank - before), rank + after - (is_said and 0 or 1)}
       found[#found + 1] = seq
       found[#found + 1] = rank
+      found[#found + 1] = observation
     end
   end
 end
