@@ -318,7 +318,9 @@ class ObservationLog(Shown):
     covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
     usage: ObservationUsage
     updated_at: datetime | None = None  # None: never written
-    origin: str | None = None  # the operation that wrote it: observe, reflect, update, delete, clear, revert
+    origin: str | None = (
+        None  # the operation that wrote it: observe, reflect, update, delete, clear, revert, clone, import
+    )
 
     def __iter__(self) -> Iterator[Observation]:
         return iter(self.observations)

@@ -24,7 +24,7 @@ class Users:
         self._core = core
 
     def delete(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
-        """Delete the threads, messages, vectors, working memory, revisions and selected items of a resource.
+        """Delete the threads, messages, vectors, observations, working memory, revisions and selected items of a resource.
 
         Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
         indexes, until no key names the resource: `verified`. The counts are of this call. During a deletion, every write for the
@@ -48,10 +48,10 @@ class Users:
         """Yield all data of a resource as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory and its messages, oldest first, then the selected items without their vectors. A thread has the state of the
-        moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
+        memory, its messages, oldest first, and its log of observations, then the log of the resource, then the selected items
+        without their vectors. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
-        messages, and with `namespaces` three per 1,000 keys of the database.
+        messages, one per log and one for that of the resource, two if it has one, and with `namespaces` three per 1,000 keys of the database.
         """
         from langchain_workingmem.users.archive import export
 
@@ -80,8 +80,10 @@ class Users:
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing. A message
         that is older than the end of its thread is stored after it, with a time just after it. Vectors are used if this memory
-        would make the same; other messages are embedded at the end, if recall is on. One round trip per 1,000 threads, one per
-        thread and 200 messages, one per item, up to two per working memory.
+        would make the same; other messages are embedded at the end, if recall is on. A log of observations is written where there
+        is none, without what cites messages that are missing or say something else; if its scope is not that of this memory, its
+        messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per item, up to two per working
+        memory, two per log, and two more per thread for that of the resource.
         """
         from langchain_workingmem.users.imports import load, readable
 

@@ -7,6 +7,7 @@ first write. A step holds only strings, bytes and numbers, because it waits in a
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,8 @@ MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
 OLDER = 2  # the kind of an older version in `restore.lua`
 KINDS = ("thread", "message", "working_memory", "observations")
-MOST_ID = 2**48  # of observations, which are numbered
+MOST_LEVEL = 2**48
+_NUMBER = re.compile(r"[1-9][0-9]{0,14}")  # of an observation
 PRIORITIES = ("high", "normal", "low")
 _KEEP_ORDER = "keep the order of the export"
 
@@ -299,7 +301,7 @@ def _list(value: Any, name: str) -> Sequence[Any]:
 
 def _level(record: Mapping[str, Any]) -> int:
     level = record["level"]
-    if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= MOST_ID:
+    if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= MOST_LEVEL:
         raise OptionError(f"level {level!r}", remedy="use 0, or the number of times that it was condensed")
     return level
 
@@ -308,16 +310,9 @@ def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observ
     """Check an observation; `seen` are the ids of those before it. A message of a thread that is not imported is missing: ""."""
     record = _mapping(given, "an observation")
     id, text, priority = record["id"], record["text"], record["priority"]
-    if (
-        not isinstance(id, str)
-        or not id.isdecimal()
-        or not id.isascii()
-        or not 0 < int(id[:16]) <= MOST_ID
-        or id in seen
-    ):
-        raise OptionError(
-            f"the id of an observation is {id!r}", remedy="use the digits of a number, for one of them only"
-        )
+    if not isinstance(id, str) or not _NUMBER.fullmatch(id) or id in seen:
+        remedy = "use the digits of a number, for one of them only"
+        raise OptionError(f"the id of an observation is {id!r}", remedy=remedy)
     line = " ".join(visible(text).split()) if is_utf8(text) else ""
     if not line or priority not in PRIORITIES:
         remedy = f"use a line of valid Unicode, and one of {', '.join(PRIORITIES)}"

@@ -45,7 +45,7 @@ def test_every_command_stays_in_one_slot(
             operation.call(caller)
         live(make_memory(**observing(scope)), scope, f"{{a}} }}b{{{scope}", f"{{c}} }}d{{{scope}")
     found = [keys_of(command) for command in commands]
-    assert max(map(len, found)) == 11
+    assert max(map(len, found)) == 12
     for keys in found:
         assert len({key_slot(key) for key in keys}) <= 1, keys
 

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.observations import observing as observer
+from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users.imports import load
@@ -626,3 +627,49 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
     assert not again or memory.observations.get(**IDS).observations == []
     if not again:
         assert named(raw, prefix, "u") == []
+
+
+def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
+    memory, other = observing("resource")
+    talk(memory, "x", "v", turns=2)
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=1)
+        memory.observations.observe(thread, resource_id="u")
+    records = [json.loads(json.dumps(record)) for record in memory.export_resource("u")]
+    memory.delete_resource("u")
+    mine = [record for record in records if "s" not in (record.get("id"), record.get("thread_id"))]
+    chunks = mine[-1]["chunks"]
+    chunks[0]["observations"][0]["sources"].append(["x", "m0"])
+    assert other.import_resource(mine).observations == 1  # of t; the thread s is not imported
+    found = shown(memory)
+    assert found == {"log": [f"noted {canary('t', 1)}"], "raw": [f"please note {canary('t', 0)}"]}
+    assert len(shown(memory, "x", "v")["raw"]) == 4
+
+
+def test_an_import_into_a_memory_of_another_scope_is_raw(observing: Any) -> None:
+    for scope, target in (("thread", "resource"), ("resource", "thread")):
+        memory, _ = observing(scope)
+        talk(memory, turns=2)
+        memory.observations.observe("t", resource_id="u")
+        records = list(memory.export_resource("u"))
+        memory.delete_resource("u")
+        other, _ = observing(target)
+        assert other.import_resource(records).observations == 0
+        assert len(shown(other)["raw"]) == 4
+        assert len(other.observations.observe("t", resource_id="u")) == 4
+        other.delete_resource("u")
+
+
+def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(observations=observed_by("resource", message_tokens=10_000, background=True))
+    for thread in ("t", "s"):
+        talk(memory, thread, turns=1)
+    log = f"{prefix}:observations:r:{{u}}"
+    assert raw.hexists(log, "waiting:t")
+    memory.threads.transfer("t", resource_id="u", to="v")
+    state = memory.core.state
+    memory.core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
+    assert not raw.hexists(log, "waiting:t")
+    assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")

@@ -11,7 +11,7 @@ import redis
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, OptionError
-from tests.users.samples import HEADER, MEMORY, THREAD, message
+from tests.users.samples import HEADER, MEMORY, THREAD, log, message, observation
 
 Make = Callable[..., Memory]
 
@@ -68,6 +68,37 @@ BROKEN: list[tuple[list[Any], str]] = [
     ),
     ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: the working memory is not valid: .*valid Unicode"),
     ([HEADER, {**MEMORY, "origin": "x" * 65}], "record 2: origin has 65 characters"),
+    # logs
+    ([HEADER, log()], "record 2: thread_id is 't', the thread before it is None"),
+    ([HEADER, {"kind": "observations"}], "record 2: 'chunks' is missing"),
+    ([HEADER, {"kind": "observations", "chunks": {}}], "record 2: chunks is of type dict"),
+    ([HEADER, {"kind": "observations", "chunks": [5]}], "record 2: a chunk is of type int"),
+    ([HEADER, THREAD, log(covered="m")], "record 3: covered is of type str"),
+    ([HEADER, THREAD, log(covered=[5])], "record 3: message id is of type int"),
+    ([HEADER, THREAD, log(level=-1)], "record 3: level -1"),
+    ([HEADER, THREAD, log() | {"thread_id": "s"}], "record 3: thread_id is 's'"),
+    ([HEADER, THREAD, {**log(), "chunks": [{**log()["chunks"][0], "thread_id": "s"}]}], "record 3: .*names 's'"),
+    ([HEADER, THREAD, log(5)], "record 3: an observation is of type int"),
+    *(
+        ([HEADER, THREAD, log(observation(id=id))], "record 3: the id of an observation is")
+        for id in (1, "", "0", "01", "-1", "x", "1" * 16, "\u0661", None)
+    ),
+    ([HEADER, THREAD, log(observation(), observation())], "record 3: the id of an observation is '1'"),
+    *(
+        ([HEADER, THREAD, log(observation(text=text))], "record 3: text or priority of observation 1 is not valid")
+        for text in ("", " \n", "\u202e", "a\ud800", 5, None)
+    ),
+    ([HEADER, THREAD, log(observation(priority="urgent"))], "record 3: text or priority"),
+    ([HEADER, THREAD, log(observation(priority=[]))], "record 3: text or priority"),
+    ([HEADER, THREAD, log(observation(said_at="today"))], "record 3: .*'today'"),
+    ([HEADER, THREAD, log(observation(level=True))], "record 3: level True"),
+    ([HEADER, THREAD, log(observation(sources=[]))], "record 3: observation 1 has no sources"),
+    ([HEADER, THREAD, log(observation(sources=["t"]))], "record 3: a source is of type str"),
+    ([HEADER, THREAD, log(observation(sources=[["t"]]))], "record 3: "),
+    (
+        [HEADER, THREAD, log(observation(sources=[["s", "m"]]))],
+        "record 3: an observation of thread 't' cites another one",
+    ),
     # what is of another type
     ([{**HEADER, "kind": "thread"}], "record 1: this is not a header"),
     ([HEADER, HEADER], "record 2: kind 'header' is unknown"),

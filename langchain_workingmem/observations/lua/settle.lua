@@ -12,6 +12,11 @@ if present == known then
   keep_log(key, expiry, false)
   return {}
 end
+if present == '' then
+  local waiting = redis.call('HGET', key, 'waiting:' .. tag)
+  if waiting then redis.call('HINCRBY', key, 'waiting', -waiting) end
+  redis.call('HDEL', key, 'waiting:' .. tag, 'epoch:' .. tag)
+end
 note_expiry(key, tag)
 redis.call('HDEL', key, 'born:' .. tag, 'batch:' .. tag)
 return purge_log(key, tag, ALL)
