@@ -163,11 +163,13 @@ if scope ~= '' then
       hidden = ranges_of(set)
     end
     covered = subtract_ranges(covered, hidden)
-    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
+    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
+      coverage_version()}
     if scope == 't' then observed[3] = read_log(KEYS[10], ARGV[10], tonumber(ARGV[11])) end
     if fields[5] then observed[4] = redis.call('HGETALL', KEYS[10]) end
   else
-    observed = {'', '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
+    observed = {'', '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
+      coverage_version()}
   end
   local pending = thread[3]
   if pending and string.sub(pending, 1, 1) == scope then observed[6] = string.sub(pending, 2) end
