@@ -78,3 +78,18 @@ local function add_covered(set, covered, key, low, except)
     if seq == math.floor(seq) and not except[seq] and range_with(covered, seq) then set[seq] = true end
   end
 end
+
+-- Returns what a list of messages has left behind, without what memory has taken out of it because a log covered it.
+-- `gone` are the sequence numbers of `left`, as a set.
+local function without_removed(left, removed, gone)
+  local kept = {}
+  for _, id in ipairs(left) do
+    local seq = redis.call('ZSCORE', KEYS[2], id)
+    if seq and range_with(removed, tonumber(seq)) then
+      gone[tonumber(seq)] = nil
+    else
+      kept[#kept + 1] = id
+    end
+  end
+  return kept
+end

@@ -108,18 +108,7 @@ end
 
 -- what memory has taken out of the list is not left behind
 local removed = ARGV[12] ~= '' and parse_ranges(ARGV[12]) or {}
-if removed[1] and next(gone) then
-  local kept = {}
-  for _, id in ipairs(left) do
-    local seq = redis.call('ZSCORE', KEYS[2], id)
-    if seq and range_with(removed, tonumber(seq)) then
-      gone[tonumber(seq)] = nil
-    else
-      kept[#kept + 1] = id
-    end
-  end
-  left = kept
-end
+if removed[1] and next(gone) then left = without_removed(left, removed, gone) end
 
 -- the question that is asked: later messages of the thread are not its history
 local asked
