@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import Plan, attempt, send
+from langchain_workingmem._engine.effects import Later, Plan, attempt, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import decode, encode
@@ -17,6 +17,7 @@ from langchain_workingmem._redis.scripts import COVERAGE, Script
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     Chunk,
     parse_manifest,
@@ -175,6 +176,8 @@ def restore_log(
         arguments = [*head, plan.manifest, plan.last_number, len(cited), *pairs, *values]
         ((status, left, *_),) = yield from run_script(thread_id, resource_id, RESTORE.call(keys, *arguments))
         yield from continue_sweep(state, thread_id, left)
+        if status > 0:
+            yield from _index_later(state, thread_id)
         if status >= 0:
             return len(values) * int(status)
     return 0
@@ -224,7 +227,14 @@ def restore_resource_log(
         tag = encode(thread_id)
         seqs = (seq for one in parse_manifest(present.decode()) if one.thread == tag for seq in numbers_in(one.seqs))
         yield from publish(state, thread_id, "cover", write_ranges(ranges_of(seqs)))
+        yield from _index_later(state, thread_id)
     return len(values) * max(0, int(status))
+
+
+def _index_later(state: MemoryState, thread_id: str) -> Plan[None]:
+    """Let recall find the observations of a thread, in the background; `recall.reindex` makes up for what fails."""
+    if state.recall is not None:
+        yield Later(reindex_documents(state, thread_id))
 
 
 def _positions(state: MemoryState, parts: Sequence[Part], without: Collection[Source]) -> Plan[dict[Source, int]]:

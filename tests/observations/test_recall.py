@@ -339,3 +339,16 @@ def test_a_turn_finds_observations_of_other_threads(make_memory: Make, embedding
     context = memory.context("zephyr quartz", thread_id="new", resource_id="ann")
     assert context.recalled.hits[0].observation is not None
     assert "zephyr quartz</observation>" in str(context.messages[-1].text)
+
+
+def test_a_copy_is_found_by_its_observations(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(message_range=0), observations=options(NOTES))
+    say(memory)
+    memory.observations.observe("t")
+    copy = memory.threads.clone("t").thread.id
+
+    def found() -> set[str]:
+        hits = memory.recall.search("zephyr", resource_id="ann").hits
+        return {hit.thread_id for hit in hits if hit.observation is not None}
+
+    wait_until(lambda: found() == {"t", copy})
