@@ -43,3 +43,14 @@ def contains(ranges: Ranges, number: int) -> bool:
     """Tell whether a number is in the ranges."""
     at = bisect_right(ranges, (number, float("inf"))) - 1
     return at >= 0 and ranges[at][0] <= number <= ranges[at][1]
+
+
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Join ranges that are given in any order."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return tuple(joined)

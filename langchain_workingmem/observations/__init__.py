@@ -13,8 +13,14 @@ from langchain_workingmem.observations.archive import (
     restore_log,
     restore_resource_log,
 )
-from langchain_workingmem.observations.documents import ids_command, list_documents, reindex_documents, with_ids
-from langchain_workingmem.observations.log import observation_count, read_observation
+from langchain_workingmem.observations.documents import (
+    ids_command,
+    known_log_of,
+    list_documents,
+    reindex_documents,
+    with_ids,
+)
+from langchain_workingmem.observations.log import KnownLog, observation_count, read_observation
 from langchain_workingmem.observations.observing import observe_later, observe_now, pending_tokens, waiting_commands
 from langchain_workingmem.observations.outbox import forgetting, publish
 from langchain_workingmem.observations.prompts import log_block
@@ -23,6 +29,7 @@ from langchain_workingmem.observations.view import (
     View,
     covered_of,
     has_new_coverage,
+    known_for,
     note_coverage,
     read_view,
     removed_positions,
@@ -34,6 +41,7 @@ __all__ = [
     "NO_COPY",
     "NO_LOG",
     "Copy",
+    "KnownLog",
     "Observations",
     "Part",
     "View",
@@ -44,6 +52,8 @@ __all__ = [
     "has_new_coverage",
     "ids_command",
     "is_still",
+    "known_for",
+    "known_log_of",
     "list_documents",
     "log_block",
     "note_coverage",

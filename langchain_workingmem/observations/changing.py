@@ -44,15 +44,15 @@ def change(
     usage: Sequence[Any] = (),
     *,
     whole: bool = True,
-) -> Plan[tuple[bool, int]]:
+) -> Plan[tuple[int, int]]:
     """Replace a manifest, or its beginning, unless it has changed since it was read. One round trip.
 
-    Returns whether it was replaced, and what `renew_ttl` returns.
+    Returns 1, 0 if it has changed, or -1 if a revision is not kept; and what `renew_ttl` returns.
     """
     values = [write_observation(one) for one in new]
     call = CHANGE.call(where.keys, where.owner, origin, int(whole), expected, manifest, len(values), *values, *usage)
     ((status, left),) = yield from where.run(call)
-    return bool(status), int(left)
+    return int(status), int(left)
 
 
 def update(
@@ -95,7 +95,7 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     if kept is None:
         raise RevisionNotFoundError(revision, "observations.history()")
     manifest = kept.decode().rpartition("|")[2]
-    return (yield from _changed(state, thread_id, resource_id, "revert", lambda _: (manifest, [])))
+    return (yield from _changed(state, thread_id, resource_id, "revert", lambda _: (manifest, []), revision))
 
 
 def _changed(
@@ -104,6 +104,7 @@ def _changed(
     resource_id: str | None,
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
+    revision: int | None = None,
 ) -> Plan[ObservationLog]:
     """Change a log, again if others change it meanwhile. Four round trips; for a resource two more for each thread.
 
@@ -122,8 +123,11 @@ def _changed(
         if manifest == present:
             return found.log
         yield from _cover(state, where, present, manifest, shrink=True)
-        done, left = yield from change(where, origin, present, manifest, new)
-        if done:
+        # messages may be deleted meanwhile, so the script looks up what an older revision holds
+        status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
+        if status < 0 and revision is not None:
+            raise RevisionNotFoundError(revision, "observations.history()")
+        if status:
             if where.thread_id is not None:
                 yield from continue_sweep(state, where.thread_id, left)
             yield from _cover(state, where, present, manifest, shrink=False)

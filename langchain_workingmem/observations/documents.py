@@ -14,7 +14,7 @@ from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.observations.log import known_log, learn, read_observation, write_observation
+from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_observation, write_observation
 from langchain_workingmem.observations.reading import READ_RESOURCE, LogKey, read
 
 if TYPE_CHECKING:
@@ -124,21 +124,25 @@ def change_documents(state: MemoryState, before: Sequence[Observation], after: S
             yield from _index(state, thread_id, [], new[start : start + BATCH])
 
 
-def ids_command(state: MemoryState, resource_id: str) -> Command:
+def known_log_of(state: MemoryState, resource_id: str) -> KnownLog:
+    """Return what this process knows of the log of a resource."""
+    return known_log(state, state.keys.log_of_resource(resource_id)[1])
+
+
+def ids_command(state: MemoryState, resource_id: str, known: KnownLog) -> Command:
     """Return the command whose reply `with_ids` takes."""
     log = state.keys.log_of_resource(resource_id)
-    known = known_log(state, log[1])
     return READ_RESOURCE.call(log, "", known.version, known.next_number)
 
 
 def with_ids(
-    state: MemoryState, resource_id: str, found: Mapping[T, Observation], reply: Sequence[Any]
+    state: MemoryState, resource_id: str, found: Mapping[T, Observation], reply: Sequence[Any], known: KnownLog
 ) -> dict[T, Observation]:
     """Set the ids that observations have got in the log of a resource since their documents were written.
 
     What the log does not list any more has none.
     """
-    log = learn(state, state.keys.log_of_resource(resource_id)[1], reply[0])
+    log = learn(state, state.keys.log_of_resource(resource_id)[1], reply[0], known)
     ids = {(one.text, one.positions): one.id for one in log.observations.values()}
     return {
         key: one if one.id else replace(one, id=ids.get((one.text, one.positions), "")) for key, one in found.items()

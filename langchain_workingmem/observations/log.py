@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._text.observed import Kept
-from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
+from langchain_workingmem._text.ranges import contains, join_ranges, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
 
 if TYPE_CHECKING:
@@ -115,6 +115,12 @@ class KnownLog:
             number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
         )
 
+    def covers(self, thread_id: str, ranges: Ranges, more: Ranges) -> bool:
+        """Tell whether the log, with `more` that it is yet to learn, stands for these ranges of a thread."""
+        tag = encode(thread_id)
+        own = [*more, *(one for chunk in parse_manifest(self.present) if chunk.thread == tag for one in chunk.seqs)]
+        return all(any(low <= first and last <= high for low, high in join_ranges(own)) for first, last in ranges)
+
     def ordered(self) -> list[Observation]:
         """Return the observations of the present revision, in the order of the manifest."""
         known = self.observations
@@ -147,14 +153,17 @@ def known_log(state: MemoryState, key: str) -> KnownLog:
     return state.logs.get(key) or KnownLog()
 
 
-def learn(state: MemoryState, key: str, reply: list[Any]) -> KnownLog:
-    """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`)."""
-    known = known_log(state, key)
+def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
+    """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`).
+
+    `known` is what was known when the log was asked for: other callers may have learned more since.
+    """
     version = reply[0].decode()
     if len(reply) == 1:
-        if version != known.version:  # there is no log any more
-            state.logs.pop(key)
-        return known if version == known.version else KnownLog()
+        if version == known.version:
+            return known
+        state.logs.pop(key)  # there is no log any more
+        return KnownLog()
     _, revision, present, *rows = reply
     is_same = known.version.partition("-")[0] == version.partition("-")[0]  # else the log was made anew
     found = dict(known.observations) if is_same else {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from os import getpid
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
@@ -16,7 +18,7 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.said import tool_call_ids, weight_of
-from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import write_observation
@@ -43,6 +45,7 @@ FAIL = Script("observations/fail", *COVERAGE)
 
 SPARE = 30.0  # seconds that a lease lasts longer than the call of a model may take
 NEVER = 2**53  # tokens
+STALLS = 3  # answers in a row about messages that others change meanwhile
 POLL = 0.25  # seconds between two looks at the lease of another process
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
@@ -70,8 +73,8 @@ class Opened:
 def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
     """Start the observer of a log in the background, unless it runs in this process."""
     where = log_key(state, thread_id, resource_id)
-    if where.name not in state.observing:
-        state.observing.add(where.name)
+    if (mark := _mark(where)) not in state.observing:
+        state.observing.add(mark)
         yield Later(_in_background(state, where, thread_id), slow=True)
 
 
@@ -86,6 +89,11 @@ def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None
     return [WAITING.call(log, encode(thread_id), tokens, "add", due_at, state.ttl_ms or "")]
 
 
+def _mark(where: LogKey) -> str:
+    """Name a log in this process: a forked one does not run the observers of its parent."""
+    return f"{getpid()} {where.name}"
+
+
 def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[None]:
     try:
         keep = observing(state).keep_tokens
@@ -95,7 +103,7 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
     except WorkingMemError as error:
         _log.warning("thread %r is not observed now: %s", thread_id, error)
     finally:
-        state.observing.discard(where.name)
+        state.observing.discard(_mark(where))
 
 
 class Outcome(NamedTuple):
@@ -148,8 +156,10 @@ def _observe(
         else:
             done = yield from run.observe_waiting()
         return done and (yield from run.end(wait=wait))
-    except ThreadNotFoundError:
-        if wait:
+    except WorkingMemError as error:
+        with suppress(WorkingMemError):  # other processes need not wait until the lease is over
+            yield from run.give_back()
+        if wait and isinstance(error, ThreadNotFoundError):
             return True  # there is nothing to observe
         raise
 
@@ -163,6 +173,7 @@ class _Run:
     where: LogKey
     token: str
     total: int  # tokens that are expected to be observed, for reports
+    failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
 
     @property
     def seconds(self) -> float:
@@ -172,8 +183,16 @@ class _Run:
     def _lease_ms(self) -> int:
         return int((self.seconds + SPARE) * 1000)
 
-    def _lease(self, milliseconds: int, *usage: Argument) -> Command:
-        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, *usage)
+    def _lease(self, milliseconds: int, usage: Usage | None = None) -> Command:
+        """Take the lease for a time; `usage` is that of a good answer, which ends pauses unless another thread has failed."""
+        arguments = ("", *(() if usage is None else usage.arguments()))
+        if usage is not None and not self.failed:
+            arguments = ("1", *arguments[1:])
+        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, *arguments)
+
+    def renew(self) -> Plan[None]:
+        """Extend the lease before a call of the model. One round trip."""
+        yield from self.where.run(self._lease(self._lease_ms))
 
     def observe_waiting(self) -> Plan[bool]:
         """Observe all threads of a resource that wait; tell whether that succeeded.
@@ -184,27 +203,35 @@ class _Run:
         tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
         for tag in sorted(tags, key=lambda one: one == newest):
             keep = self.options.keep_tokens if tag == newest else None
+            thread_id = decode(tag)
             try:
-                if not (yield from self.observe_thread(decode(tag), keep, wait=False)):
-                    return False
+                done = yield from self.observe_thread(thread_id, keep, wait=False)
             except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
                 yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
-        return True
+            except OptionError as error:  # it has a log of its own, from before the scope was changed
+                _log.warning("thread %r is not observed: %s", thread_id, error)
+                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
+            else:
+                if not done and thread_id not in self.failed:
+                    return False  # another process observes
+        return not self.failed
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
         """Observe a thread until nothing is left to observe; tell whether that succeeded."""
-        tokens = 0
+        tokens = stalls = 0
         while wait or not self.state.closing:
             busy, opened = yield from self.open(thread_id, keep)
             if busy and not wait:
                 return False
             if busy:
                 yield Pause(min(busy / 1000, POLL))
-            elif not opened:
+            elif not opened or stalls == STALLS:
                 break
-            elif not (yield from self.observe(thread_id, opened)):
+            elif (covered := (yield from self.observe(thread_id, opened))) is None:
+                self.failed.append(thread_id)
                 return False
             else:
+                stalls = 0 if covered else stalls + 1
                 tokens += weight_of(one.row.message for one in opened)
                 yield Progress(tokens, max(tokens, self.total))
         if self.where.thread_id is None:
@@ -230,8 +257,8 @@ class _Run:
         ]
         return int(busy), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
 
-    def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[bool]:
-        """Ask the model about messages and commit the answer; tell whether that succeeded.
+    def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[int | None]:
+        """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
         Two round trips, four for the log of a resource. With recall the observations are embedded first.
         """
@@ -240,10 +267,10 @@ class _Run:
         known = yield from read(state, where)
         messages = observer_messages(rows, known.log.observations, options.instructions, options.batch_tokens)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds)
+        lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds, self.renew)
         if lines is None:
             yield from self.fail(usage)
-            return False
+            return None
         arguments: list[Argument] = [where.owner, scope_of(state), len(rows)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
@@ -255,13 +282,13 @@ class _Run:
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
         arguments.append(digest)
         call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
-        ((_, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
+        ((covered, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
         note_coverage(state, thread_id, coverage)
         yield from continue_sweep(state, thread_id, left)
         if where.thread_id is None:
             yield from publish(state, thread_id)
-            yield from where.run(self._lease(self._lease_ms, *usage.arguments()))
-        return True
+            yield from where.run(self._lease(self._lease_ms, usage))
+        return int(covered)
 
     def end(self, *, wait: bool) -> Plan[bool]:
         """Condense the log if it is too long, and give the lease back; tell whether that succeeded.
@@ -269,12 +296,16 @@ class _Run:
         Three round trips, and two for each call of the model.
         """
         ((_, pause),) = yield from self.where.run(self._lease(self._lease_ms))
-        usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where))
+        usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
         if usage is not None:
             yield from self.fail(usage, is_reflector=True)
         else:
-            yield from self.where.run(self._lease(0))
+            yield from self.give_back()
         return usage is None
+
+    def give_back(self) -> Plan[None]:
+        """Give the lease back. One round trip."""
+        yield from self.where.run(self._lease(0))
 
     def fail(self, usage: Usage, *, is_reflector: bool = False) -> Plan[None]:
         """Note that the model gave no usable answer, and end the lease. One round trip."""

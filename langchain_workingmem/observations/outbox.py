@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import Observation
 
 OUTBOX = Script("observations/outbox", *COVERAGE)
@@ -128,6 +129,13 @@ def _batches(row: dict[bytes, bytes]) -> list[tuple[int, tuple[bytes, list[bytes
         else:
             found[parts[0]][1].append(value)
     return list(found.items())
+
+
+def waiting_ranges(waiting: Sequence[Any]) -> Ranges:
+    """Return what a thread covers and the log of its resource does not know yet."""
+    if not waiting:
+        return ()
+    return tuple(one for _, (ranges, _) in _batches(as_dict(list(waiting))) for one in parse_ranges(ranges.decode()))
 
 
 def unpublished(waiting: Sequence[Any], last_batch: int) -> list[Observation]:

@@ -124,10 +124,10 @@ def read(state: MemoryState, where: LogKey) -> Plan[Read]:
     """Read a log. One round trip; two where this process knows too little of it, as after a revert."""
     known = known_log(state, where.name)
     (reply,) = yield from where.run(read_command(where, known.version, known.next_number))
-    known = learn(state, where.name, reply[0])
+    known = learn(state, where.name, reply[0], known)
     if not known.is_whole():
         (reply,) = yield from where.run(read_command(where, "", 0))
-        known = learn(state, where.name, reply[0])
+        known = learn(state, where.name, reply[0], KnownLog())
     if where.thread_id is None:
         _, _, _, hidden_reply, usage, pending, made = reply
         hidden, covered = hidden_ranges(hidden_reply), ""

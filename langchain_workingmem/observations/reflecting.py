@@ -10,6 +10,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_workingmem._engine.effects import Ask, Pause, send
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
+from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
@@ -20,7 +21,7 @@ from langchain_workingmem.observations.prompts import reflector_messages, with_o
 from langchain_workingmem.observations.reading import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3  # before a pause
 FIRST_WAIT = 0.2  # seconds after a model has failed, doubled at each attempt
-ROUNDS = 8  # halves that are condensed at once at most
+ROUNDS = 4  # parts of a log that are condensed in one run at most
+SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
 
 @dataclass(slots=True)
@@ -48,9 +50,9 @@ class Usage:
 
     def add(self, messages: Sequence[BaseMessage], answer: AIMessage) -> None:
         """Count a call: as the provider says, else estimated."""
-        said = answer.usage_metadata
-        self.input_tokens += said["input_tokens"] if said else count_tokens_approximately(messages)
-        self.output_tokens += said["output_tokens"] if said else count_tokens_approximately([answer])
+        said = getattr(answer, "usage_metadata", None) or {}
+        self.input_tokens += _number(said.get("input_tokens")) or count_tokens_approximately(messages)
+        self.output_tokens += _number(said.get("output_tokens")) or count_tokens_approximately([answer])
 
     def fail(self, error: str) -> None:
         """Count a failure."""
@@ -63,6 +65,10 @@ class Usage:
         return [part for name in names for part in (name, getattr(self, name))]
 
 
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
+
+
 def ask(
     state: MemoryState,
     model: BaseChatModel | str,
@@ -70,12 +76,18 @@ def ask(
     count: int,
     most_tokens: int,
     seconds: float,
+    renew: Callable[[], Plan[None]],
 ) -> Plan[tuple[list[Line] | None, Usage]]:
-    """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls, or one while closing."""
+    """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls, or one while closing.
+
+    `renew` extends the lease before each call after the first.
+    """
     usage, conversation = Usage(), messages
     for attempt in range(ATTEMPTS):
         if attempt and state.closing:
             break
+        if attempt:
+            yield from renew()
         usage.calls += 1
         try:
             answer: Any = yield Ask(cast("BaseChatModel", model), conversation, seconds)
@@ -84,12 +96,20 @@ def ask(
             if attempt < ATTEMPTS - 1 and not state.closing:
                 yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
             continue
-        usage.add(conversation, answer)
         try:
+            usage.add(conversation, answer)
             return read_answer(answer, count, most_tokens), usage
         except BadAnswer as error:
             usage.fail(error.problem)
             conversation = with_objection(messages, answer, error.objection)
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # it is no message with text
+            usage.fail(f"the answer cannot be read ({type(error).__name__})")
     return None, usage
 
 
@@ -103,7 +123,9 @@ def _problem(error: ModelError) -> str:
     return f"the chat model failed ({type(cause).__name__}{known}); {error.remedy}"
 
 
-def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> Plan[Usage | None]:
+def reflect(
+    state: MemoryState, options: ObservationOptions, where: LogKey, renew: Callable[[], Plan[None]]
+) -> Plan[Usage | None]:
     """Condense the oldest half of a log as long as it is too long; return what a failed call has taken, None without one.
 
     One round trip where it is not too long, else two for each call of the model.
@@ -112,14 +134,14 @@ def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> P
         found = yield from read(state, where)
         if found.log.tokens <= options.observation_tokens or state.closing:
             return None
-        chunks, given = _oldest_half(found)
+        chunks, given = _oldest_half(found, options.observation_tokens)
         if len(given) < 2:
             return None
         size = tokens_of(given)
         messages = reflector_messages(given, options.instructions, size // 2)
         model = options.reflector or options.model
         seconds = options.timeout.total_seconds()
-        lines, usage = yield from ask(state, model, messages, len(given), size, seconds)
+        lines, usage = yield from ask(state, model, messages, len(given), int(size * SHRINK), seconds, renew)
         if lines is None:
             return usage
         made = sorted((one for line in lines for one in _condensed(line, given)), key=lambda one: one.said_at)
@@ -131,14 +153,14 @@ def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> P
     return None
 
 
-def _oldest_half(found: Read) -> tuple[int, list[Observation]]:
-    """Return how many chunks make up the oldest half of the log, and their observations."""
+def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]:
+    """Return how many chunks make up the oldest half of the log, or half of `most_tokens`, and their observations."""
     shown = {one.number: one for one in found.log.observations}
     taken: list[Observation] = []
     count = size = 0
     for chunk in parse_manifest(found.known.present):
         own = [shown[number] for number in numbers_in(chunk.numbers) if number in shown]
-        if size >= found.log.tokens / 2 and len(taken) > 1:
+        if size >= min(found.log.tokens, most_tokens) / 2 and len(taken) > 1:
             break
         taken += own
         size += tokens_of(own)
@@ -153,11 +175,11 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Iterator[Observation
     for one in cited:
         for source, position in zip(one.sources, one.positions, strict=True):
             sources.setdefault(position[0], {})[source, position] = None
-    for found in sources.values():
+    for thread_id, found in sources.items():
         yield Observation(
             id="",
             text=line.text,
-            said_at=min(one.said_at for one in cited),
+            said_at=min(one.said_at for one in cited if any(thread == thread_id for thread, _ in one.positions)),
             priority=line.priority,
             sources=[source for source, _ in found],
             level=1 + max(one.level for one in cited),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.observed import tokens_of
-from langchain_workingmem._text.ranges import contains, parse_ranges, ranges_of, write_ranges
+from langchain_workingmem._text.ranges import contains, join_ranges, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.log import hidden_ranges, known_log, learn, read_usage
-from langchain_workingmem.observations.outbox import is_lost, unpublished
+from langchain_workingmem.observations.log import KnownLog, hidden_ranges, known_log, learn, read_usage
+from langchain_workingmem.observations.outbox import is_lost, unpublished, waiting_ranges
 from langchain_workingmem.observations.reading import log_key, read_command, scope_of
 
 if TYPE_CHECKING:
@@ -50,36 +50,39 @@ class View:
         )
 
 
-def view_arguments(state: MemoryState, thread_id: str, resource_id: str, removed: str) -> Sequence[Argument]:
+def known_for(state: MemoryState, thread_id: str, resource_id: str) -> KnownLog:
+    """Return what this process knows of the log that a thread writes into."""
+    if state.observations is None:
+        return KnownLog()
+    return known_log(state, log_key(state, thread_id, resource_id).name)
+
+
+def view_arguments(state: MemoryState, known: KnownLog, removed: str) -> Sequence[Argument]:
     """Return the arguments of `turn.lua` about observations; `removed` is what `removed_positions` returns."""
     if state.observations is None:
         return (*NO_LOG[:-1], removed)
-    known = known_log(state, log_key(state, thread_id, resource_id).name)
     return scope_of(state), known.version, known.next_number, removed
 
 
 def removed_positions(before: Iterable[str], more: Iterable[int] = ()) -> str:
     """Write the positions of messages that memory has taken out of a state because a log covers them, with further ones."""
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted([*(one for text in before for one in parse_ranges(text)), *ranges_of(more)]):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
-        else:
-            joined.append((first, last))
-    return write_ranges(tuple(joined))
+    return write_ranges(join_ranges([*(one for text in before for one in parse_ranges(text)), *ranges_of(more)]))
 
 
-def view_commands(state: MemoryState, thread_id: str, resource_id: str) -> list[Command]:
+def view_commands(state: MemoryState, thread_id: str, resource_id: str, known: KnownLog) -> list[Command]:
     """Return what a turn sends besides: the log of a resource is in another slot than the thread."""
     if state.observations is None or scope_of(state) == "t":
         return []
     where = log_key(state, thread_id, resource_id)
-    known = known_log(state, where.name)
     return [read_command(where, known.version, known.next_number, thread_id)]
 
 
-def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: list[Any]) -> Plan[View | None]:
+def read_view(
+    state: MemoryState, thread_id: str, resource_id: str, replies: list[Any], known: KnownLog
+) -> Plan[View | None]:
     """Read what `turn.lua` replies about observations, and the replies to `view_commands`; None if observations are off.
+
+    `known` is what was known of the log when these were sent.
 
     No round trip, but one where this process knows too little of the log, as after a revert.
     """
@@ -92,17 +95,20 @@ def read_view(state: MemoryState, thread_id: str, resource_id: str, replies: lis
     more: list[Observation] = []
     if where.thread_id is None:
         ((reply, batch, log_epoch, hidden_reply, usage, *_),) = logs
-    known = learn(state, where.name, reply)
+    known = learn(state, where.name, reply, known)
     if not known.is_whole():
         (found,) = yield from where.run(read_command(where, "", 0, thread_id))
-        known = learn(state, where.name, found[0])
+        known = learn(state, where.name, found[0], KnownLog())
         if where.thread_id is None:
             _, batch, log_epoch, hidden_reply, usage, *_ = found
     ranges, is_stale = parse_ranges(covered), False
     if where.thread_id is None:
         if ranges and known.version == "0" and (yield from is_lost(state, where.name, thread_id, waiting)):
             return View(is_stale=True)
-        is_stale = bool(ranges) and int(log_epoch) > int(epoch)  # where nothing is covered, nothing can be missing
+        # where nothing is covered, nothing can be missing
+        is_stale = bool(ranges) and (
+            int(log_epoch) > int(epoch) or not known.covers(thread_id, ranges, waiting_ranges(waiting))
+        )
         hidden = hidden_ranges(hidden_reply)
         more = [
             one for one in unpublished(waiting, int(batch)) if all(contains(ranges, seq) for _, seq in one.positions)

@@ -29,7 +29,7 @@ from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.observations import ids_command, read_observation, with_ids
+from langchain_workingmem.observations import ids_command, known_log_of, read_observation, with_ids
 from langchain_workingmem.recall.authors import in_first_person, named, without
 from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
@@ -277,13 +277,14 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
         keys = state.keys.of(ids[thread])
         calls.append(WINDOWS.call(keys.all, encode(query.resource_id or ""), before, reach, *wanted))
     owner = query.resource_id if any(one.observation for one in ranked) else None
-    naming = [] if owner is None else [ids_command(state, owner)]
+    known = known_log_of(state, owner or "")
+    naming = [] if owner is None else [ids_command(state, owner, known)]
     replies = (yield from send(*calls, *naming)) if calls else []
     replies, named = replies[: len(calls)], replies[len(calls) :]
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     page = yield from compute(partial(_page, ids, replies, size), size)
     if owner is not None and page.observations:
-        page.observations = with_ids(state, owner, page.observations, named[0])
+        page.observations = with_ids(state, owner, page.observations, named[0], known)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 

@@ -25,6 +25,7 @@ from langchain_workingmem.observations import (
     NO_LOG,
     View,
     covered_of,
+    known_for,
     read_view,
     view_arguments,
     view_commands,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history import Kind
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.observations import KnownLog
     from langchain_workingmem.options import HistoryOptions, OnError
     from langchain_workingmem.recall import Query
 
@@ -104,13 +106,14 @@ def gather(
     entries = [without_memory(message) for message in new if is_storable(message)]
     is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised)]
-    arguments += view_arguments(state, thread_id, resource_id, removed)
+    known = known_for(state, thread_id, resource_id)
+    arguments += view_arguments(state, known, removed)
     for entry in entries:
         arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words_of(entry)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    log_calls = view_commands(state, thread_id, resource_id)
+    log_calls = view_commands(state, thread_id, resource_id, known)
     turn = TURN if state.observations is None and not removed else OBSERVED_TURN
     calls = [turn.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
 
@@ -137,14 +140,14 @@ def gather(
         plan = _recall(state, query, calls, read, spare, on_error)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
-            return (yield from _with_view(state, (yield from plan), resource_id, calls, read))
+            return (yield from _with_view(state, (yield from plan), resource_id, calls, read, known))
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    return (yield from _with_view(state, found, resource_id, calls, read))
+    return (yield from _with_view(state, found, resource_id, calls, read, known))
 
 
 def _with_view(
@@ -153,15 +156,16 @@ def _with_view(
     resource_id: str,
     calls: Sequence[Command],
     read: Callable[[list[Any]], Gathered],
+    known: KnownLog,
 ) -> Plan[Gathered]:
     """Add what the turn is shown of the log. One round trip more where the log of a resource changes meanwhile."""
     if state.observations is None:
         return gathered
     thread_id = gathered.thread_id
-    view = yield from read_view(state, thread_id, resource_id, gathered.observed)
+    view = yield from read_view(state, thread_id, resource_id, gathered.observed, known)
     if view is not None and view.is_stale:
         fresh = read((yield from run_script(thread_id, resource_id, *calls)))
-        view = yield from read_view(state, thread_id, resource_id, fresh.observed)
+        view = yield from read_view(state, thread_id, resource_id, fresh.observed, known)
         gathered = replace(fresh, recalled=gathered.recalled)
     return replace(gathered, view=view, observed=[])
 

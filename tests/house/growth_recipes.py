@@ -509,7 +509,10 @@ RECIPES: dict[str, Recipe] = {
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
-    *(f"_text.ranges.{name}" for name in ("contains", "numbers_in", "parse_ranges", "ranges_of", "write_ranges")),
+    *(
+        f"_text.ranges.{name}"
+        for name in ("contains", "join_ranges", "numbers_in", "parse_ranges", "ranges_of", "write_ranges")
+    ),
     "_redis.queries._tags",
     "_redis.queries.built_as",
     "working_memory.prompt.working_memory_block",  # calls render_working_memory

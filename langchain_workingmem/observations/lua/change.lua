@@ -1,9 +1,9 @@
 -- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
 -- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
---       one, in which @ stands for the numbers of new observations, number of new observations, then <id or nothing>|<sources>|<JSON>
+--       one, in which @ stands for the numbers of new observations (#<revision>: that of this revision), number of new observations, then <id or nothing>|<sources>|<JSON>
 --       of each; pairs of a usage counter and a number
--- Reply 1, or 0 if the manifest has changed; what renew_ttl returns; WMOWNER, WMNOTHREAD, WMDELETED.
+-- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD, WMDELETED.
 local key = #KEYS == 2 and KEYS[2] or KEYS[10]
 if #KEYS == 2 then
   if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
@@ -21,6 +21,11 @@ if string.sub(present, 1, #expected) ~= expected or (ARGV[3] == '1' and rest ~= 
   or (rest ~= '' and expected ~= '' and string.sub(rest, 1, 1) ~= ';') then
   return {0, 0}
 end
+local revision = string.match(manifest, '^#(%d+)$')
+if revision then
+  manifest = string.match(redis.call('HGET', key, 'rev:' .. revision) or '', '|([^|]*)$')
+  if not manifest then return {-1, 0} end
+end
 if count > 0 then
   local number = redis.call('HINCRBY', key, 'next', count) - count + 1
   for at = 0, count - 1 do
@@ -36,7 +41,7 @@ if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflec
 if #KEYS == 2 then return {1, 0} end
 
 -- the log of a thread lies beside what it covers
-local ranges, numbers, groups = {}, {}, {}
+local ranges, numbers, cited, groups = {}, {}, {}, {}
 each_chunk(manifest .. rest, function(_, seqs, own)
   for _, range in ipairs(seqs) do ranges[#ranges + 1] = range end
   for _, range in ipairs(own) do
@@ -47,10 +52,27 @@ end)
 for start = 1, #numbers, 1000 do
   for _, value in ipairs(redis.call('HMGET', key, unpack(numbers, start, math.min(start + 999, #numbers)))) do
     local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
+    cited[#cited + 1] = seqs or nil
     if seqs and string.find(seqs, ',', 1, true) then groups[#groups + 1] = seqs end
   end
 end
-redis.call('HSET', key, 'covered', write_ranges(join_ranges(ranges)), 'groups', table.concat(groups, ';'))
+-- an older revision may have lost a message that is cited with others: an observation counts with all of its sources only
+local covered, has_lost = join_ranges(ranges), true
+while has_lost do
+  local lost = {}
+  for _, seqs in ipairs(cited) do
+    local own, is_whole = {}, true
+    for seq in string.gmatch(seqs, '%d+') do
+      local is_covered = range_with(covered, tonumber(seq))
+      is_whole = is_whole and is_covered
+      own[#own + 1] = is_covered and tonumber(seq) or nil
+    end
+    for _, seq in ipairs(is_whole and {} or own) do lost[seq] = true end
+  end
+  has_lost = next(lost) ~= nil
+  covered = subtract_ranges(covered, ranges_of(lost))
+end
+redis.call('HSET', key, 'covered', write_ranges(covered), 'groups', table.concat(groups, ';'))
 redis.call('HDEL', KEYS[1], 'pending')
 drop_uncovered_documents()
 refresh_hidden()

@@ -11,10 +11,15 @@ else
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 end
 if #KEYS == 2 and redis.call('EXISTS', key) == 0 then return 0 end -- the resource was deleted meanwhile
+local lease = redis.call('HGET', key, 'lease')
+if lease and lease ~= ARGV[2] then -- another process has taken over, and may succeed
+  add_usage(key, 6, #ARGV)
+  return 0
+end
 local who = ARGV[3] == '1' and 'reflector_' or ''
 local streak = redis.call('HINCRBY', key, who .. 'streak', 1)
 local pause = math.min(ARGV[4] * 2 ^ math.min(streak - 1, 30), tonumber(ARGV[5]))
 redis.call('HSET', key, who .. 'pause_until', as_integer(now() + pause * 1000))
 add_usage(key, 6, #ARGV)
-if redis.call('HGET', key, 'lease') == ARGV[2] then redis.call('HDEL', key, 'lease', 'leased_until') end
+redis.call('HDEL', key, 'lease', 'leased_until')
 return pause

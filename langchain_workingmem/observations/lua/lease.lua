@@ -1,7 +1,7 @@
 -- Takes the lease of the observer on a log, or extends it: then no other process observes there.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
--- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), after a good answer what it took: pairs of a usage
---       counter and a number
+-- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, what it took:
+--       pairs of a usage counter and a number
 -- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; WMOWNER, WMNOTHREAD, WMDELETED.
 local key = #KEYS == 2 and KEYS[2] or KEYS[10]
 if #KEYS == 2 then
@@ -16,11 +16,9 @@ local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then
   return {math.ceil((leased - present) / 1000), 0}
 end
-if (#ARGV > 3 or ARGV[3] == '0') and #KEYS == 2 and not token then return {0, 0} end -- the resource was deleted meanwhile
-if #ARGV > 3 then
-  add_usage(key, 4, #ARGV)
-  redis.call('HDEL', key, 'streak', 'pause_until')
-end
+if (#ARGV > 4 or ARGV[3] == '0') and #KEYS == 2 and not token then return {0, 0} end -- the resource was deleted meanwhile
+add_usage(key, 5, #ARGV)
+if ARGV[4] == '1' then redis.call('HDEL', key, 'streak', 'pause_until') end
 if ARGV[3] == '0' then
   redis.call('HDEL', key, 'lease', 'leased_until')
   return {0, 0}

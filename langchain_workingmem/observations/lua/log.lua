@@ -65,13 +65,14 @@ end
 -- Deletes each observation that cites a message of `out`, in all revisions, and takes `out` out of what they cover.
 -- Returns which other messages these observations cite: tag, seq, tag, seq, ...
 local function purge_log(key, own_tag, out)
-  local fields, purged, cited = redis.call('HGETALL', key), {}, {}
+  local fields, purged, cited, lost_before = redis.call('HGETALL', key), {}, {}, {}
   for at = 1, #fields, 2 do
     local number = string.match(fields[at], '^o:(%d+)$')
     local sources = number and string.match(fields[at + 1], '^[^|]*|([^|]*)|')
-    local others, is_hit = {}, false
+    local others, own, is_hit = {}, {}, false
     for tag, seqs in string.gmatch(sources or '', '([^:;]+):([%d,]+)') do
       for seq in string.gmatch(seqs, '%d+') do
+        if tag == own_tag then own[#own + 1] = tonumber(seq) end
         if tag == own_tag and range_with(out, tonumber(seq)) then
           is_hit = true
         else
@@ -84,16 +85,19 @@ local function purge_log(key, own_tag, out)
       purged[tonumber(number)] = true
       redis.call('HDEL', key, fields[at])
       for _, part in ipairs(others) do cited[#cited + 1] = part end
+      for _, seq in ipairs(own) do lost_before[seq] = true end
     end
   end
-  local lost = ranges_of(purged)
+  local lost, present = ranges_of(purged), 'rev:' .. (redis.call('HGET', key, 'revision') or '')
+  lost_before = add_ranges(ranges_of(lost_before), out) -- in older revisions other messages were cited together
   for at = 1, #fields, 2 do
     local is_present = fields[at] == 'present'
     if is_present or string.sub(fields[at], 1, 4) == 'rev:' then
       local head, manifest = '', fields[at + 1]
       if not is_present then head, manifest = string.match(manifest, '^(.*|)([^|]*)$') end
+      local gone = (is_present or fields[at] == present) and out or lost_before
       redis.call('HSET', key, fields[at], head .. each_chunk(manifest, function(tag, seqs, numbers)
-        return tag == own_tag and subtract_ranges(seqs, out) or seqs, subtract_ranges(numbers, lost)
+        return tag == own_tag and subtract_ranges(seqs, gone) or seqs, subtract_ranges(numbers, lost)
       end))
     end
   end

@@ -33,14 +33,14 @@ while not is_done do
     local seq = tonumber(ranked[at + 1])
     is_done = is_full and seq < turn_begins
     if is_done then break end
-    if not range_with(covered, seq) then
-      local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], ranked[at]) or '', HEADER)
-      local tokens = tonumber(string.match(said or '', '^%w*/(%d+)') or 0)
-      is_full = is_full or kept + tokens > keep
-      if not is_full then kept, keep_begins = kept + tokens, seq end
-      if seq >= turn_begins then turn_tokens = turn_tokens + tokens end
-    end
-    high = '(' .. ranked[at + 1]
+    local range = range_with(covered, seq)
+    high = '(' .. (range and as_integer(range[1]) or ranked[at + 1])
+    if range then break end -- on before what is covered
+    local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], ranked[at]) or '', HEADER)
+    local tokens = tonumber(string.match(said or '', '^%w*/(%d+)') or 0)
+    is_full = is_full or kept + tokens > keep
+    if not is_full then kept, keep_begins = kept + tokens, seq end
+    if seq >= turn_begins then turn_tokens = turn_tokens + tokens end
   end
 end
 

@@ -6,7 +6,7 @@
 local owner = redis.call('HGET', KEYS[1], 'resource') or ''
 if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
   if ARGV[1] == 'raise' then
-    redis.call('HSET', KEYS[10], 'epoch', as_integer(math.max(ARGV[2], redis.call('HGET', KEYS[10], 'epoch') or 0)))
+    redis.call('HSET', KEYS[10], 'epoch', as_integer(math.max(ARGV[2] + 1, redis.call('HGET', KEYS[10], 'epoch') or 0)))
   elseif ARGV[1] == 'reopen' then
     local seqs = {}
     for at = 2, #ARGV do seqs[#seqs + 1] = ARGV[at] end

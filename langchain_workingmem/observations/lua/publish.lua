@@ -22,7 +22,7 @@ if born and born ~= ARGV[5] then -- it was a thread of the same id, which has ex
   forget_all(ALL)
 end
 if born ~= ARGV[5] then redis.call('HSET', KEYS[2], 'born:' .. tag, ARGV[5]) end
-if #forget > 0 then
+if #forget > 0 and epoch > tonumber(last_epoch) then -- else another process has told the same
   redis.call('HSET', KEYS[2], 'epoch:' .. tag, ARGV[2])
   forget_all(forget)
 end

@@ -2,26 +2,28 @@
 
 -- Adds to a set of sequence numbers those that an observation cites together with one of them.
 local function add_cocited(set, groups)
-  local waiting = {}
+  local with, waiting = {}, {} -- the groups of each number; numbers whose groups are still to be added
   for group in string.gmatch(groups or '', '[^;]+') do
     local seqs = {}
     for seq in string.gmatch(group, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
-    waiting[#waiting + 1] = seqs
+    for _, seq in ipairs(seqs) do
+      with[seq] = with[seq] or {}
+      table.insert(with[seq], seqs)
+    end
   end
-  repeat
-    local has_grown, left = false, {}
-    for _, seqs in ipairs(waiting) do
-      local is_hit = false
-      for _, seq in ipairs(seqs) do is_hit = is_hit or set[seq] end
-      if is_hit then
-        has_grown = true
-        for _, seq in ipairs(seqs) do set[seq] = true end
-      else
-        left[#left + 1] = seqs
+  for seq in pairs(set) do waiting[#waiting + 1] = seq end
+  while #waiting > 0 do
+    local seq = table.remove(waiting)
+    for _, seqs in ipairs(with[seq] or {}) do
+      for _, other in ipairs(seqs) do
+        if not set[other] then
+          set[other] = true
+          waiting[#waiting + 1] = other
+        end
       end
     end
-    waiting = left
-  until not has_grown
+    with[seq] = nil
+  end
 end
 
 -- Adds to a set of covered sequence numbers the other messages of their tool traffic on the current branch: a call and its

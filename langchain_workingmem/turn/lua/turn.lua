@@ -256,7 +256,8 @@ if shows and most then
     local found, has_question = newest(1, number), false
     size, fits = 0, nil
     for _, said in ipairs(found) do
-      size = size + said.weight
+      local is_covered = covered[1] and range_with(covered, said.seq)
+      size = size + (is_covered and 0 or said.weight)
       if has_question and size > most then break end
       fits = said.seq
       has_question = has_question or is_question(said)
@@ -311,9 +312,19 @@ if shows and thread[1] then
     if covered[1] and range_with(covered, tonumber(seq)) then return end
     found[#found + 1] = {id = id, seq = seq}
   end
+  local function take_range(low, high)
+    local ranked = redis.call('ZRANGE', KEYS[2], low, high, 'BYSCORE', 'WITHSCORES')
+    for at = 1, #ranked, 2 do take(ranked[at], ranked[at + 1]) end
+  end
   local low = begins == '-inf' and first_raw or begins
-  local ranked = redis.call('ZRANGE', KEYS[2], low, below, 'BYSCORE', 'WITHSCORES')
-  for at = 1, #ranked, 2 do take(ranked[at], ranked[at + 1]) end
+  for _, range in ipairs(covered) do -- between what is covered
+    if low == '-inf' or range[2] >= tonumber(low) then
+      if asked and range[1] >= asked then break end
+      take_range(low, '(' .. as_integer(range[1]))
+      low = as_integer(range[2] + 1)
+    end
+  end
+  if not asked or low == '-inf' or tonumber(low) < asked then take_range(low, below) end
   for _, id in ipairs(back) do
     local seq = redis.call('ZSCORE', KEYS[7], id)
     if begins == '-inf' or tonumber(seq) >= tonumber(begins) then take(id, seq) end
