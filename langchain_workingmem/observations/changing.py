@@ -111,16 +111,20 @@ def _changed(
     With recall one more for each 100 observations that are new in the log.
     """
     where = yield from find_log_key(state, thread_id, resource_id)
-    for attempt in range(ATTEMPTS):
+    before: list[Observation] | None = None
+    for _ in range(ATTEMPTS):
         found = yield from read(state, where)
+        present, is_first = found.known.present, before is None
+        before = found.known.ordered() if before is None else before
         try:
             manifest, new = make(found)
         except ObservationNotFoundError:
-            if attempt and origin == "delete":  # by this call, whose reply was lost, or by another
-                return found.log
-            raise
-        present = found.known.present
+            if is_first or origin != "delete":
+                raise
+            manifest = present  # it is deleted: by this call, whose reply was lost, or by another
         if manifest == present:
+            if not is_first:
+                yield from change_documents(state, before, found.known.ordered())
             return found.log
         yield from _cover(state, where, present, manifest, shrink=True)
         # messages may be deleted meanwhile, so the script looks up what an older revision holds
@@ -135,7 +139,7 @@ def _changed(
                 yield from recount(state, where, map(decode, _covered(present) | _covered(manifest)))
             after = yield from read(state, where)
             if manifest:  # else nothing is covered, and all documents are gone
-                yield from change_documents(state, found.known.ordered(), after.known.ordered())
+                yield from change_documents(state, before, after.known.ordered())
             return after.log
     raise ObservationConflictError
 

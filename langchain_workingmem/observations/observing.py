@@ -271,7 +271,8 @@ class _Run:
         if lines is None:
             yield from self.fail(usage)
             return None
-        arguments: list[Argument] = [where.owner, scope_of(state), len(rows)]
+        name = hashlib.sha1("".join(one.digest for one in opened).encode(), usedforsecurity=False).hexdigest()
+        arguments: list[Argument] = [where.owner, scope_of(state), f"{known.log.revision}/{name}", len(rows)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(lines))

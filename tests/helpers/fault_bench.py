@@ -12,9 +12,10 @@ from typing import Any
 
 import redis
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import Memory, ObservationOptions, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo
 from tests.helpers.operations import ALONE, Caller, Operation, note
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
@@ -34,8 +35,9 @@ class Trial:
 
 
 def masked(text: str) -> str:
-    """Take out times, new ids and the size of the server."""
+    """Take out times, new ids, the size of the server, and the numbers of documents, which a repeated call makes anew."""
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
+    text = re.sub(r"\bo\d+:(?=\d+\b)|documents', b'\d+'", "<document>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
@@ -77,6 +79,7 @@ class FaultBench:
             "embeddings": WordEmbeddings(),
             "recall": RecallOptions(),
             "working_memory": WorkingMemoryOptions(template=""),
+            "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
             "key_prefix": "f",
         }
         self.proxy = proxy

@@ -1,5 +1,5 @@
 -- Covers messages by observations, in one atomic step.
--- ARGV  resource or '', scope, number of messages, then id, seq and digest of the body of each; number of
+-- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of messages, then id, seq and digest of the body of each; number of
 --       observations, then for each its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document
 --       of recall, those; digest of the embedding settings; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
@@ -15,9 +15,12 @@ if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE
 all = parse_ranges(all)
 local covered = subtract_ranges(all, parse_ranges(hidden))
 
-local argument = 4
+if redis.call('HGET', KEYS[10], 'commit') == ARGV[3] then -- its reply was lost
+  return {tonumber(ARGV[4]), 0, renew_ttl(), coverage_version()}
+end
+local argument = 5
 local given, lost = {}, {}
-for _ = 1, tonumber(ARGV[3]) do
+for _ = 1, tonumber(ARGV[4]) do
   local id, seq, digest = ARGV[argument], tonumber(ARGV[argument + 1]), ARGV[argument + 2]
   local value = tonumber(redis.call('ZSCORE', KEYS[2], id) or -1) == seq and redis.call('HGET', KEYS[3], id)
   local rest = value and select(7, string.match(value, HEADER))
@@ -58,7 +61,7 @@ if #more > 0 then
   end
   redis.call('HSET', KEYS[10], 'scope', scope, 'covered',
     write_ranges(add_ranges(parse_ranges(all), more)), 'known', write_ranges(add_ranges(parse_ranges(known), more)),
-    'groups', groups or '', 'epoch', epoch or as_integer(now()))
+    'groups', groups or '', 'epoch', epoch or as_integer(now()), 'commit', ARGV[3])
   redis.call('HDEL', KEYS[1], 'pending')
   if log then
     local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1
