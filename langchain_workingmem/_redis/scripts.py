@@ -32,9 +32,9 @@ def _size(argument: Argument) -> int:
 
 # The parts before a script. Redis runs all of them each time, so a script has only those that it needs.
 _COMMON = ("header", "prelude")
-_READS_LOG = ("observations/ranges", "observations/view")
-VIEW = ("header", *_READS_LOG)
-COVERAGE = (*_COMMON, *_READS_LOG, "observations/log", "observations/coverage")
+READS_LOG = ("observations/ranges", "observations/reading")
+VIEW = ("header", *READS_LOG, "observations/view")
+COVERAGE = (*_COMMON, *READS_LOG, "observations/view", "observations/log", "observations/coverage")
 BRANCHES = (*COVERAGE, "said")
 _SWEEP = (*_COMMON, "said", "trash")
 

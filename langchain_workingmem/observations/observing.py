@@ -307,7 +307,7 @@ def chosen(opened: Sequence[Opened], turn_begins: int, most_tokens: int, *, is_c
             groups[-1].append(one)
         else:
             groups.append([one])
-    if is_cut:
+    if is_cut and groups:
         groups.pop()
     groups = [group for group in groups if group[0].row.seq < turn_begins or turn_begins < 0 or _is_answered(group)]
     turns: list[list[list[Opened]]] = []

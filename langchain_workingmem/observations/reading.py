@@ -9,7 +9,7 @@ from langchain_workingmem._engine.effects import attempt, send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
-from langchain_workingmem._redis.scripts import COVERAGE, VIEW, Script
+from langchain_workingmem._redis.scripts import COVERAGE, READS_LOG, Script
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, parse_ranges
 from langchain_workingmem.checks import at_least, check_range
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import ObservationOptions, Scope
 
 READ = Script("observations/read", *COVERAGE)
-READ_RESOURCE = Script("observations/read_resource", *VIEW)
+READ_RESOURCE = Script("observations/read_resource", "header", *READS_LOG)
 SOURCES = Script("observations/sources", "header")
 WAITING = Script("observations/waiting", "header", "prelude", "observations/expiry")
 

@@ -20,7 +20,7 @@ from langchain_workingmem.observations.prompts import reflector_messages, with_o
 from langchain_workingmem.observations.reading import read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -122,7 +122,7 @@ def reflect(state: MemoryState, options: ObservationOptions, where: LogKey) -> P
         lines, usage = yield from ask(state, model, messages, len(given), size, seconds)
         if lines is None:
             return usage
-        made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
+        made = sorted((one for line in lines for one in _condensed(line, given)), key=lambda one: one.said_at)
         expected = ";".join(found.known.present.split(";")[:chunks])
         manifest = _manifest(found, chunks, given)
         done, _ = yield from change(where, "reflect", expected, manifest, made, usage.arguments(), whole=False)
@@ -146,18 +146,23 @@ def _oldest_half(found: Read) -> tuple[int, list[Observation]]:
     return count, taken
 
 
-def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
+def _condensed(line: Line, given: Sequence[Observation]) -> Iterator[Observation]:
+    """Yield the observation of a line, for each thread that it cites one: what hides it there must not hide it elsewhere."""
     cited = [given[number - 1] for number in line.numbers]
-    sources = dict.fromkeys(pair for one in cited for pair in zip(one.sources, one.positions, strict=True))
-    return Observation(
-        id="",
-        text=line.text,
-        said_at=min(one.said_at for one in cited),
-        priority=line.priority,
-        sources=[source for source, _ in sources],
-        level=1 + max(one.level for one in cited),
-        positions=tuple(position for _, position in sources),
-    )
+    sources: dict[str, dict[tuple[tuple[str, str], tuple[str, int]], None]] = {}
+    for one in cited:
+        for source, position in zip(one.sources, one.positions, strict=True):
+            sources.setdefault(position[0], {})[source, position] = None
+    for found in sources.values():
+        yield Observation(
+            id="",
+            text=line.text,
+            said_at=min(one.said_at for one in cited),
+            priority=line.priority,
+            sources=[source for source, _ in found],
+            level=1 + max(one.level for one in cited),
+            positions=tuple(position for _, position in found),
+        )
 
 
 def _manifest(found: Read, chunks: int, given: Sequence[Observation]) -> str:

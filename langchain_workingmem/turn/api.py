@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import as_log, is_log, with_memory, without_memory
+from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
+from langchain_workingmem._text.ranges import numbers_in
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.observations import log_block
+from langchain_workingmem.observations import log_block, removed_positions
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
     in_order,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Unpack
 
-    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+    from langchain_core.messages import MessageLikeRepresentation
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
@@ -64,8 +66,16 @@ class Turn:
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
         one_of(recall, (False, None), "recall")
-        new: list[BaseMessage] = [HumanMessage(messages)] if isinstance(messages, str) else as_messages(messages)
-        plan = self.gather(new, thread_id, resource_id, recall=recall, last_messages=last_messages, arguments=arguments)
+        new, removed = _given([HumanMessage(messages)] if isinstance(messages, str) else messages)
+        plan = self.gather(
+            new,
+            thread_id,
+            resource_id,
+            recall=recall,
+            last_messages=last_messages,
+            arguments=arguments,
+            removed=removed,
+        )
         numbered = [message for message in new if message.id is None]
         for message in numbered:
             message.id = self.core.new_id()
@@ -74,7 +84,7 @@ class Turn:
             message.id = gathered.branch.aliases.get(message.id or "", message.id)
         if not read_only:
             note_branch(self.core.state, thread_id, new, gathered.branch)
-        return self.assemble(gathered, new, read_only=read_only)
+        return _with_gaps(self.assemble(gathered, new, read_only=read_only), gathered, removed)
 
     def gather(
         self,
@@ -199,13 +209,33 @@ class Turn:
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has found out about the same question is saved with it."""
-        given = as_messages(messages)
+        given, removed = _given(messages)
         asked = question(given)
         noted = noted_branch(self.core.state, thread_id, asked)
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None
-        branch = noted or Branch()
+        branch = replace(noted or Branch(), removed=removed)
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
         if noted is not None:
             note_saved_branch(self.core.state, thread_id, asked, noted)
         return stored
+
+
+def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMessage], str]:
+    """Return the caller's messages, and the positions of those that an earlier context has left out between them."""
+    given: Any = list(messages) if isinstance(messages, Iterator) else messages  # it is read twice
+    taken = as_messages(given)
+    marked = [given] if isinstance(given, BaseMessage) else given
+    return taken, removed_positions(covered_in(one for one in marked if isinstance(one, BaseMessage)))
+
+
+def _with_gaps(context: MemoryContext, gathered: Gathered, removed: str) -> MemoryContext:
+    """Note in the first message which ones are left out after it: a caller who sends the list again has not removed them."""
+    view, seqs = gathered.view, gathered.seqs
+    shown = [at for at, message in enumerate(context.messages) if message.id in seqs]
+    if view is None or not shown or not (view.covered or removed):
+        return context
+    first = seqs[context.messages[shown[0]].id or ""]
+    if gaps := removed_positions([removed], (seq for seq in numbers_in(view.covered) if seq > first)):
+        context.messages[shown[0]] = with_covered(context.messages[shown[0]], gaps)
+    return context

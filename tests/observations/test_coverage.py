@@ -152,3 +152,30 @@ def test_a_call_is_shown_again_with_its_results(make_memory: Make, scope: Any) -
     assert shown(memory) == (["q5", "a5"], ["a0", "a1", "a2", "a3", "q0"])
     memory.history.update([ToolMessage("z", tool_call_id="c1", id="a2")], **IDS)
     assert shown(memory) == (["a0", "a1", "a2", "q5", "a5"], ["a3", "q0"])
+
+
+@both_scopes
+def test_questions_of_the_present_turn_are_shown_as_they_are(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 3)
+    memory.observations.observe("t")
+    memory.history.truncate("t", after="q1")  # a covered question without its answer
+    assert shown(memory, [HumanMessage("question 1", id="q1"), HumanMessage("and now?", id="q9")]) == (
+        ["q1", "q9"],
+        ["a0", "q0"],
+    )
+
+
+@both_scopes
+def test_a_context_that_is_sent_again_leaves_nothing_behind(make_memory: Make, scope: Any) -> None:
+    memory = observing(make_memory, scope)
+    talk(memory, 4)
+    memory.observations.observe("t")
+    memory.history.update([HumanMessage("another question 1", id="q1")], **IDS)  # raw again, before covered messages
+    context = memory.context([HumanMessage("and now?", id="q9")], **IDS)
+    assert shown(memory) == (["q1", "q3", "a3"], ["a0", "a1", "a2", "q0", "q2"])
+    memory.save_turn([*context.messages, AIMessage("now this", id="a9")], **IDS)
+    assert memory.history.messages("t", superseded=True) == memory.history.messages("t")
+    again = memory.context([*context.messages, AIMessage("now this", id="a9"), HumanMessage("well?", id="q10")], **IDS)
+    assert [one.id for one in again.messages] == ["q1", "q3", "a3", "q9", "a9", "q10"]
+    assert all("covered" not in key for one in memory.history.messages("t") for key in one.additional_kwargs)

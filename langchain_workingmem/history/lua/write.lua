@@ -1,6 +1,6 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), scope of the observer (t, r, or '' without
---       one), tokens at which it is due, source, anchor; four times a number and as many
+--       one), tokens at which it is due, source, anchor, ranges of messages that memory has taken out of the list; four times a number and as many
 --       ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for each
 --       alias and id; then for each message id, body (its JSON without the first brace), role, name, labels, size, words, weight,
 --       number of chunks, (text, vector) ...
@@ -12,7 +12,7 @@
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, 1 if the observer is due, 1 if the log of the resource is to be told of
 --       changes, plus 2 if observations lack documents of recall; coverage_version; WMOWNER, WMNOTHREAD.
-local mode, resource, tag, model, ttl, scope, due_at, source, anchor = unpack(ARGV, 1, 9)
+local mode, resource, tag, model, ttl, scope, due_at, source, anchor, removed = unpack(ARGV, 1, 10)
 local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at',
@@ -27,7 +27,7 @@ local last_at = tonumber(thread[3] or 0)
 local count = tonumber(thread[4] or 0)
 local present = now()
 
-local next_argument = 10
+local next_argument = 11
 local function listed(width)
   local found, last = {}, next_argument + ARGV[next_argument] * width
   for at = next_argument + 1, last do found[#found + 1] = ARGV[at] end
@@ -53,6 +53,7 @@ end
 
 local changed, is_moved, revived = false, false, {} -- is_moved: another branch is the current one
 local function follow(left, back)
+  if removed ~= '' then left = without_removed(left, parse_ranges(removed), {}) end
   local gone = supersede_messages(left)
   count = count - gone
   changed = changed or gone > 0

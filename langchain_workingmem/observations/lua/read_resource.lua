@@ -1,9 +1,9 @@
 -- Reads the log of a resource.
 -- KEYS[1] its tombstone (STRING)  KEYS[2] its log (HASH)
--- ARGV  a thread as a tag, version and next number that the caller knows
+-- ARGV  a thread as a tag ('': no thread), version and next number that the caller knows
 -- Reply what read_log returns; the last batch that the thread has published, and the epoch of what was forgotten of it; what is
---       hidden on the branches of threads: <tag>:<ranges>;...; usage: name, value, ...; tokens that wait in all threads; time (us)
---       and origin of the present revision.
+--       hidden on the branches of threads: <tag>:<ranges>;...; usage: name, value, ...; tokens that wait in all threads; without
+--       a thread time (us) and origin of the present revision.
 local fields = redis.call('HMGET', KEYS[2], 'batch:' .. ARGV[1], 'epoch:' .. ARGV[1], 'hidden', 'waiting', 'expires')
 local hidden = fields[3] or ''
 if fields[5] then -- what a thread has said that has expired is hidden whole
@@ -14,4 +14,4 @@ if fields[5] then -- what a thread has said that has expired is hidden whole
   hidden = table.concat(parts, ';')
 end
 return {read_log(KEYS[2], ARGV[2], tonumber(ARGV[3])), fields[1] or '0', fields[2] or '0', hidden, usage_of(KEYS[2]),
-  fields[4] or '0', made_of(KEYS[2])}
+  fields[4] or '0', ARGV[1] == '' and made_of(KEYS[2]) or {}}

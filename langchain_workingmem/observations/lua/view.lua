@@ -1,7 +1,4 @@
--- Goes after header.lua and ranges.lua, before the scripts that read what a log covers, or the log itself.
--- A log is a HASH: `present` is its manifest, `o:<number>` one observation. A manifest lists chunks, joined by `;`:
---   <thread as a tag>/<sequence numbers that it covers>/<numbers of its observations>/<level>
--- An observation is <id>|<tag>:<seq>,<seq>;<tag>:<seq>|<JSON>.
+-- Goes after header.lua and ranges.lua, before the scripts that find out what a log covers on a branch.
 
 -- Adds to a set of sequence numbers those that an observation cites together with one of them.
 local function add_cocited(set, groups)
@@ -82,48 +79,17 @@ local function add_covered(set, covered, key, low, except)
   end
 end
 
--- Returns of a log its version; if the caller does not know that, also revision, manifest and then number and value of each
--- observation of the manifest whose number is at least `known_next`.
-local function read_log(key, known_version, known_next)
-  local version, revision, present = unpack(redis.call('HMGET', key, 'version', 'revision', 'present'))
-  if not version or version == known_version then return {version or '0'} end
-  if string.match(version, '^%d+') ~= string.match(known_version, '^%d+') then known_next = 0 end -- a log made anew
-  local reply, names = {version, revision, present}, {}
-  for numbers in string.gmatch(present, '[^/;]+/[^/;]*/([^/;]*)/%d+') do
-    for _, range in ipairs(parse_ranges(numbers)) do
-      for number = math.max(range[1], known_next), range[2] do names[#names + 1] = as_integer(number) end
+-- Returns what a list of messages has left behind, without what memory has taken out of it because a log covered it.
+-- `gone` are the sequence numbers of `left`, as a set.
+local function without_removed(left, removed, gone)
+  local kept = {}
+  for _, id in ipairs(left) do
+    local seq = redis.call('ZSCORE', KEYS[2], id)
+    if seq and range_with(removed, tonumber(seq)) then
+      gone[tonumber(seq)] = nil
+    else
+      kept[#kept + 1] = id
     end
   end
-  for start = 1, #names, 1000 do
-    local fields = {}
-    for at = start, math.min(start + 999, #names) do fields[#fields + 1] = 'o:' .. names[at] end
-    for at, value in ipairs(redis.call('HMGET', key, unpack(fields))) do
-      reply[#reply + 1] = names[start + at - 1]
-      reply[#reply + 1] = value
-    end
-  end
-  return reply
-end
-
--- Returns what changes whenever the messages change that a log covers: the version of the log of a thread, else their ranges.
-local function coverage_version()
-  local version, covered = unpack(redis.call('HMGET', KEYS[10], 'version', 'covered'))
-  return version or covered or ''
-end
-
--- Returns what calls of the models took: counter, number, ...
-local function usage_of(key)
-  local names = {'calls', 'input_tokens', 'output_tokens', 'failures', 'last_error'}
-  local reply = {}
-  for at, value in ipairs(redis.call('HMGET', key, unpack(names))) do
-    reply[2 * at - 1], reply[2 * at] = names[at], value or ''
-  end
-  return reply
-end
-
--- Returns when and by what the present revision of a log was made.
-local function made_of(key)
-  local revision = redis.call('HGET', key, 'revision')
-  local origin, at = string.match(revision and redis.call('HGET', key, 'rev:' .. revision) or '', '^(%w*)|(%d*)|')
-  return {at or '', origin or ''}
+  return kept
 end

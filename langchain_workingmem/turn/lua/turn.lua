@@ -108,18 +108,7 @@ end
 
 -- what memory has taken out of the list is not left behind
 local removed = ARGV[12] ~= '' and parse_ranges(ARGV[12]) or {}
-if removed[1] and next(gone) then
-  local kept = {}
-  for _, id in ipairs(left) do
-    local seq = redis.call('ZSCORE', KEYS[2], id)
-    if seq and range_with(removed, tonumber(seq)) then
-      gone[tonumber(seq)] = nil
-    else
-      kept[#kept + 1] = id
-    end
-  end
-  left = kept
-end
+if removed[1] and next(gone) then left = without_removed(left, removed, gone) end
 
 -- the question that is asked: later messages of the thread are not its history
 local asked
@@ -135,8 +124,16 @@ if scope ~= '' then
   if fields[1] == scope then
     covered = parse_ranges(fields[2])
     local all, hidden, last = covered, parse_ranges(fields[3]), covered[#covered]
-    if last and (#back > 0 or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
-      local set, kept = {}, {}
+    local questions, is_found = {}, false -- of the present turn, which are shown as they are
+    for at = #entries, start, -1 do
+      local is_question = string.sub(entries[at].words, 1, 1) == 'q'
+      if is_found and not is_question then break end
+      is_found = is_found or is_question
+      local seq = is_question and entries[at].seq
+      if seq and range_with(all, seq) then questions[seq] = true end
+    end
+    if last and (#back > 0 or next(questions) or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
+      local set, kept = questions, {}
       for _, id in ipairs(back) do kept[seq_of(redis.call('ZSCORE', KEYS[7], id))] = true end
       add_covered(set, all, KEYS[7], '-inf', kept)
       for seq in pairs(gone) do set[seq] = range_with(all, seq) and true or nil end
@@ -155,11 +152,13 @@ if scope ~= '' then
       hidden = ranges_of(set)
     end
     covered = subtract_ranges(covered, hidden)
-    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
+    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
+      coverage_version()}
     if scope == 't' then observed[3] = read_log(KEYS[10], ARGV[10], tonumber(ARGV[11])) end
     if fields[5] then observed[4] = redis.call('HGETALL', KEYS[10]) end
   else
-    observed = {'', '0', {'0'}, {}, usage_of(KEYS[10]), '', coverage_version()}
+    observed = {'', '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
+      coverage_version()}
   end
   local pending = thread[3]
   if pending and string.sub(pending, 1, 1) == scope then observed[6] = string.sub(pending, 2) end
