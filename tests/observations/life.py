@@ -31,7 +31,7 @@ class Life(Observing):
         is_lazy, is_off = self.config.lazy, self.config.off
         logs = {} if is_off or is_lazy else {thread: self.log(thread) for thread in self.threads}
         try:
-            if is_lazy and name in {"correct", "forget", "wipe", "revert", "foreign", "race", "observe"}:
+            if is_lazy and name in {"correct", "forget", "wipe", "revert", "foreign", "race", "observe", "expire"}:
                 self.settle()  # what these steps expect holds while nothing else happens
             self.act(name, *numbers)
             if not is_lazy or len(self.done) % 4 == 0 or name in {"observe", "both"}:
@@ -132,7 +132,6 @@ class Life(Observing):
         self.settle()
         for user in range(len(USERS)):
             self.do_gone(user, 0, user, 0, 0)
-            self.expired.clear()
             self.truth = checks.truth_of(self)
             checks.check_server(self)
         left = [key for key in checks.everything(self.raw, f"{self.prefix}:*") if b"observ" in key]

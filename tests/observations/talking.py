@@ -191,14 +191,17 @@ class Talking(World):
             require(self.texts(thread) == texts, "an import brings the log back", (texts, self.texts(thread)))
 
     def do_expire(self, user: int, thread: int, _: int, __: int, ___: int) -> None:
-        """Let all keys of a thread expire at once, as the server does."""
+        """Let all keys of a thread expire at once, as the server does.
+
+        The log of a resource, in another slot, knows the time at which a thread expires, and this comes before it.
+        """
         name, _ids = self.place(user, thread)
-        if self.threads.pop(name, None) is None:
+        if name not in self.threads:
             return
         keys = [key for key in self.raw.scan_iter(f"{self.prefix}:*", count=1000) if f"{{{name}}}".encode() in key]
         times = {key: self.raw.pexpiretime(key) for key in keys if b":vector:" not in key and b":trash:" not in key}
         require(len(set(times.values())) <= 1 and -1 not in times.values(), "keys of a thread expire together", times)
-        if self.config.scope == "resource":
-            self.expired |= self.truth[name].stored if name in self.truth else set()
-        for key in keys:
-            self.raw.delete(key)
+        if self.config.scope == "thread":
+            del self.threads[name]
+            for key in keys:
+                self.raw.delete(key)

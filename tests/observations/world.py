@@ -99,7 +99,6 @@ class World:
         self.payable: Counter[str] = Counter()  # canary -> how many there may be
         self.copies: Counter[str] = Counter()  # canary -> messages that hold it, clones included
         self.forgiven: set[Place] = set()  # sources of what a person has changed
-        self.expired: set[str] = set()
         self.notes: set[str] = set()  # canaries of what a program appended
         self.turns: dict[str, tuple[int, list[str]]] = {}  # thread -> revision and messages of its last context
         self.is_loose = False
