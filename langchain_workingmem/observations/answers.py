@@ -17,7 +17,7 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from langchain_core.messages import BaseMessage
 
@@ -55,7 +55,6 @@ _LONG = (
     "The lines have about {} words, and {} are allowed. Join what belongs together, and leave out what matters least."
 )
 _LOOP = "The answer says the same again and again. Write each thing in one line, with all numbers that it comes from."
-_KNOWN = "Most lines are written down already. Write only what is new; if nothing is, say in one ~ line what was talked about."
 
 # Where providers say why an answer ended, and parts of the words for an end before its time.
 _ENDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details", "status")
@@ -97,18 +96,18 @@ class _Item:
         return Line(text, self.priority, tuple(sorted(self.numbers)))
 
 
-def read_answer(answer: BaseMessage, count: int, most_tokens: int, known: Collection[str] = ()) -> list[Line]:
+def read_answer(answer: BaseMessage, count: int, most_tokens: int) -> list[Line]:
     """Read the lines of an answer about `count` numbered messages or observations.
 
-    `most_tokens` is the limit of all texts together, `known` are the texts that the log has already. A line that is there
-    twice comes back one time, with the numbers of both. Raises `BadAnswer` for an answer that was cut off or filtered,
-    holds nothing readable, does not cite or cites what is not there, is too long, repeats itself or repeats the log.
+    `most_tokens` is the limit of all texts together. A line that is there twice comes back one time, with the numbers of both.
+    Raises `BadAnswer` for an answer that was cut off or filtered, holds nothing readable, does not cite or cites what is not
+    there, is too long, or repeats itself.
     """
     _check_end(answer, most_tokens)
     lines = [item.line() for item in _items(visible(str(answer.text)), count)]
     if not lines:
         raise BadAnswer(_UNREADABLE)
-    _check_repetition([line.text for line in lines], known)
+    _check_repetition([line.text for line in lines])
     lines = _merged(lines)
     if (tokens := sum(count_tokens(line.text) for line in lines)) > most_tokens:
         raise BadAnswer(_LONG.format(_words(tokens), _words(most_tokens)))
@@ -228,7 +227,7 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".")
 
 
-def _check_repetition(texts: list[str], known: Collection[str]) -> None:
+def _check_repetition(texts: list[str]) -> None:
     folded = [_folded(text) for text in texts]
     repeats = len(folded) - len(Counter(folded))
     whole = "\n".join(texts).encode()
@@ -236,9 +235,6 @@ def _check_repetition(texts: list[str], known: Collection[str]) -> None:
         raise BadAnswer(_LOOP)
     if len(whole) >= _LOOPING and 20 * len(zlib.compress(whole, 1)) < len(whole):
         raise BadAnswer(_LOOP)
-    already = {_folded(text) for text in known}
-    if 2 * sum(one in already for one in folded) > len(folded):
-        raise BadAnswer(_KNOWN)
 
 
 def _merged(lines: list[Line]) -> list[Line]:

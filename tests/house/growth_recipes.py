@@ -208,7 +208,7 @@ def answered(text: str) -> list[object]:
     found: list[object] = []
     for at, one in enumerate(given):
         try:
-            found.append(observer_answers.read_answer(AIMessage(one), 9, 10**9 if at else 1, [one, text]))
+            found.append(observer_answers.read_answer(AIMessage(one), 9, 10**9 if at else 1))
         except observer_answers.BadAnswer as error:
             found.append(error.objection)
     return found

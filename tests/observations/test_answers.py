@@ -19,8 +19,8 @@ TEA = "The user drinks tea."
 SIGNS: dict[Priority, str] = {"high": "!", "normal": "-", "low": "~"}
 
 
-def read(text: str, count: int = 20, most_tokens: int = 1000, known: tuple[str, ...] = ()) -> list[Line]:
-    return read_answer(AIMessage(text), count, most_tokens, known)
+def read(text: str, count: int = 20, most_tokens: int = 1000) -> list[Line]:
+    return read_answer(AIMessage(text), count, most_tokens)
 
 
 def objection(text: str, **arguments: Any) -> str:
@@ -234,14 +234,6 @@ def test_similar_lines_are_no_repetition() -> None:
 def test_a_line_that_is_there_twice_comes_back_with_all_of_its_numbers() -> None:
     answer = "- [4] The tests pass.\n- [5] The user asks for more.\n! [2,4] The tests pass."
     assert read(answer) == [Line("The tests pass.", "normal", (2, 4)), Line("The user asks for more.", "normal", (5,))]
-
-
-def test_an_answer_that_is_mostly_in_the_log_is_refused() -> None:
-    assert "already" in objection(f"- [1] {TEA}\n- [2] One.\n- [3] Two.", known=(TEA, "two", "Three."))
-
-
-def test_some_lines_may_be_in_the_log() -> None:
-    assert len(read(f"- [1] {TEA}\n- [2] One.", known=(TEA,))) == 2
 
 
 def test_what_a_model_copied_from_escaped_text_is_unescaped() -> None:
