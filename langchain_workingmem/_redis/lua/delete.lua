@@ -3,8 +3,8 @@
 --       `updated_at` that the write has left, message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages.
--- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions and of observations,
---       what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
+-- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions and of
+--       observations, what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end

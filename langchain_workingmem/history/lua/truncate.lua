@@ -1,6 +1,7 @@
 -- Supersedes all messages after one.
 -- ARGV  resource or '', id of the message
--- Reply number of messages that were superseded, what renew_ttl returns, 1 if the log of the resource is to be told; WMOWNER, WMNOTHREAD, WMNOMESSAGE after.
+-- Reply number of messages that were superseded, what renew_ttl returns, 1 if the log of the resource is to be told; WMOWNER,
+--       WMNOTHREAD, WMNOMESSAGE after.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end

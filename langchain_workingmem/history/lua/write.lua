@@ -1,9 +1,9 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), scope of the observer (t, r, or '' without
---       one), tokens at which it is due, source, anchor, ranges of messages that memory has taken out of the list; four times a number and as many
---       ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for each
---       alias and id; then for each message id, body (its JSON without the first brace), role, name, labels, size, words, weight,
---       number of chunks, (text, vector) ...
+--       one), tokens at which it is due, source, anchor, ranges of messages that memory has taken out of the list; four times a
+--       number and as many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number
+--       of aliases, and for each alias and id; then for each message id, body (its JSON without the first brace), role, name,
+--       labels, size, words, weight, number of chunks, (text, vector) ...
 -- Modes append: insert new messages, replace different ones, leave equal ones
 --       turn:   the same, but recognise messages by their words, and supersede what contradicts the list
 --       update: replace existing messages; if one is missing, write nothing and return WMNOMESSAGE <number, from 0>

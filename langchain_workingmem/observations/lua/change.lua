@@ -1,18 +1,13 @@
 -- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
 -- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
---       one, in which @ stands for the numbers of new observations (#<revision>: that of this revision), number of new observations, then <id or nothing>|<sources>|<JSON>
---       of each; pairs of a usage counter and a number
--- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD, WMDELETED.
-local key = #KEYS == 2 and KEYS[2] or KEYS[10]
-if #KEYS == 2 then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
-else
-  local refusal = wrong_owner(ARGV[1])
-  if refusal then return refusal end
-  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-  check_key_types()
-end
+--       one, in which @ stands for the numbers of new observations (#<revision>: that of this revision), number of new
+--       observations, then <id or nothing>|<sources>|<JSON> of each; pairs of a usage counter and a number
+-- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD,
+--       WMDELETED.
+local key, refusal = log_key(), log_refusal(ARGV[1])
+if refusal then return refusal end
+if #KEYS > 2 then check_key_types() end
 local expected, manifest, count = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local present = redis.call('HGET', key, 'present') or ''
 local rest = string.sub(present, #expected + 1)

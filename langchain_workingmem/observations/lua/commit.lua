@@ -1,10 +1,12 @@
 -- Covers messages by observations, in one atomic step.
--- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of messages, then id, seq and digest of the body of each; number of
---       observations, then for each its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document
---       of recall, those; digest of the embedding settings; pairs of a usage counter and a number
+-- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of messages, then id, seq and
+--       digest of the body of each; number of observations, then for each its sequence numbers (12,13), |<sources>|<JSON>,
+--       number of fields and values of its document of recall, those; digest of the embedding settings; pairs of a usage
+--       counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
--- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER, WMNOTHREAD, WMSCOPE.
+-- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER,
+--       WMNOTHREAD, WMSCOPE.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end

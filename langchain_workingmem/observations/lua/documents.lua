@@ -1,6 +1,6 @@
 -- Lists the documents of recall of the observations of a thread, for a process that makes those that are missing.
--- Reply owner ('' without a thread), scope of the log ('' without one); then for each document digest of the embedding settings, sequence numbers
---       of its sources, <id>|<sources>|<JSON> ('' if Redis evicted it)
+-- Reply owner ('' without a thread), scope of the log ('' without one); then for each document digest of the embedding
+--       settings, sequence numbers of its sources, <id>|<sources>|<JSON> ('' if Redis evicted it)
 local owner, scope = redis.call('HGET', KEYS[1], 'resource'), redis.call('HGET', KEYS[10], 'scope')
 redis.call('HDEL', KEYS[10], 'unindexed')
 local reply = {owner or '', owner and scope or ''}

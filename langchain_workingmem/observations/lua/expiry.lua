@@ -1,5 +1,6 @@
 -- Goes after prelude.lua, before the scripts that keep the log of a resource as long as its threads.
--- `expires` of the log says when its threads expire: <tag>:<ms since the epoch>:<ttl in ms>;... A thread without a ttl is not in it.
+-- `expires` of the log says when its threads expire: <tag>:<ms since the epoch>:<ttl in ms>;... A thread without a ttl is not
+-- in it.
 -- A write that the log is not told of may renew a thread, so the log only forgets what its reader finds gone (settle.lua).
 
 -- Returns when a thread expires and its ttl, as the log knows them.

@@ -1,15 +1,10 @@
 -- Notes that a model gave no usable answer, and that nobody asks again before a pause is over; ends the lease.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
--- ARGV  resource or '', token of the lease, 1 if it was the reflector, ms of the first and of the longest pause, pairs of a usage counter and a number
+-- ARGV  resource or '', token of the lease, 1 if it was the reflector, ms of the first and of the longest pause, pairs of a
+--       usage counter and a number
 -- Reply ms of the pause; WMOWNER, WMNOTHREAD, WMDELETED.
-local key = #KEYS == 2 and KEYS[2] or KEYS[10]
-if #KEYS == 2 then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
-else
-  local refusal = wrong_owner(ARGV[1])
-  if refusal then return refusal end
-  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-end
+local key, refusal = log_key(), log_refusal(ARGV[1])
+if refusal then return refusal end
 if #KEYS == 2 and redis.call('EXISTS', key) == 0 then return 0 end -- the resource was deleted meanwhile
 local lease = redis.call('HGET', key, 'lease')
 if lease and lease ~= ARGV[2] then -- another process has taken over, and may succeed

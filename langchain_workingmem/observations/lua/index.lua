@@ -1,8 +1,9 @@
 -- Changes which documents of recall the observations of a thread have.
--- ARGV  resource or '', number of observations whose documents go, then sequence numbers (12,13) and text of each ('': all documents
---       whose sources are among them); digest of the embedding settings; for each new document sequence numbers, <id>|<sources>|<JSON>,
---       text, number of fields and values, those
--- A new document takes the place of one of the same sources and text. It is left out if a source is not covered on the current branch.
+-- ARGV  resource or '', number of observations whose documents go, then sequence numbers (12,13) and text of each ('': all
+--       documents whose sources are among them); digest of the embedding settings; for each new document sequence numbers,
+--       <id>|<sources>|<JSON>, text, number of fields and values, those
+-- A new document takes the place of one of the same sources and text. It is left out if a source is not covered on the current
+-- branch.
 -- Reply number of new documents; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end

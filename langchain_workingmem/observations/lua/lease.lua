@@ -1,16 +1,11 @@
 -- Takes the lease of the observer on a log, or extends it: then no other process observes there.
 -- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
--- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, what it took:
---       pairs of a usage counter and a number
--- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; WMOWNER, WMNOTHREAD, WMDELETED.
-local key = #KEYS == 2 and KEYS[2] or KEYS[10]
-if #KEYS == 2 then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
-else
-  local refusal = wrong_owner(ARGV[1])
-  if refusal then return refusal end
-  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-end
+-- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, what it
+--       took: pairs of a usage counter and a number
+-- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; WMOWNER,
+--       WMNOTHREAD, WMDELETED.
+local key, refusal = log_key(), log_refusal(ARGV[1])
+if refusal then return refusal end
 local token, leased = unpack(redis.call('HMGET', key, 'lease', 'leased_until'))
 local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then

@@ -2,6 +2,20 @@
 
 local REVISIONS = 20 -- that are kept, the present one included
 
+-- Returns the key of the log that a script is called for: that of a thread, or with two KEYS that of a resource.
+local function log_key()
+  return #KEYS == 2 and KEYS[2] or KEYS[10]
+end
+
+-- Returns an error reply if that log must not be written.
+local function log_refusal(resource)
+  if #KEYS == 2 then
+    return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
+  end
+  if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
+  return wrong_owner(resource)
+end
+
 -- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what they have read of a log, and a log that
 -- was deleted and made again has the same numbers for other observations.
 local function raise_version(key)

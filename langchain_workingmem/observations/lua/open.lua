@@ -1,8 +1,8 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most
--- Reply sequence number of the question of the last turn (-1: none, or it may be observed as well), 1 if the next message belongs to the last returned one, then id, seq
---       and value of each message; WMOWNER.
+-- Reply sequence number of the question of the last turn (-1: none, or it may be observed as well), 1 if the next message
+--       belongs to the last returned one, then id, seq and value of each message; WMOWNER.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end

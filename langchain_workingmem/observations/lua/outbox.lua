@@ -1,8 +1,9 @@
 -- Reads what a thread has yet to tell the log of its resource, takes messages out of what is covered first, or notes what was told.
--- ARGV  'read'; 'raise' and an epoch; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now; 'group' and what is cited
---       together now (12,13;14,15); 'told', the epoch, the last batch and the hidden ranges that were told
--- Reply owner of the thread ('' without a thread), HGETALL of what observations cover, created_at of the thread, its expiry (ms since
---       the epoch, -1: none) and ttl
+-- ARGV  'read'; 'raise' and an epoch; 'reopen' and sequence numbers, or * for all; 'cover' and ranges that the log covers now;
+--       'group' and what is cited together now (12,13;14,15); 'told', the epoch, the last batch and the hidden ranges that were
+--       told
+-- Reply owner of the thread ('' without a thread), HGETALL of what observations cover, created_at of the thread, its expiry (ms
+--       since the epoch, -1: none) and ttl
 local owner = redis.call('HGET', KEYS[1], 'resource') or ''
 if owner ~= '' and redis.call('HGET', KEYS[10], 'scope') == 'r' then
   if ARGV[1] == 'raise' then

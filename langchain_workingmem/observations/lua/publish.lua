@@ -1,10 +1,11 @@
 -- Tells the log of a resource what has changed in one of its threads.
 -- KEYS[1] tombstone of the resource (STRING)  KEYS[2] its log (HASH)
--- ARGV  the thread as a tag, its epoch, ranges that are hidden, ranges to forget, created_at of the thread, its expiry (ms since the
---       epoch, or -1) and ttl ('' without one), 1 if the thread has told the log something before, then for each batch its number, the
---       ranges that it covers, number of observations and |<sources>|<JSON> of each
+-- ARGV  the thread as a tag, its epoch, ranges that are hidden, ranges to forget, created_at of the thread, its expiry (ms
+--       since the epoch, or -1) and ttl ('' without one), 1 if the thread has told the log something before, then for each
+--       batch its number, the ranges that it covers, number of observations and |<sources>|<JSON> of each
 -- Reply 1, what the forgotten observations cite beside (tag, seq, ...), and threads that may have expired: tag, created_at, ...;
---       0 and the epoch of the log, if that has forgotten messages since the caller read the thread; -1 if the log is gone; WMDELETED.
+--       0 and the epoch of the log, if that has forgotten messages since the caller read the thread; -1 if the log is gone;
+-- WMDELETED.
 -- A batch is added once: the log knows the last batch of each thread.
 if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
 local tag, epoch, hidden, forget = ARGV[1], tonumber(ARGV[2]), ARGV[3], parse_ranges(ARGV[4])

@@ -1,11 +1,12 @@
 -- Writes what observations cover of a copied or imported thread, and its log, unless something is observed there already.
--- ARGV  resource, scope, origin of the revision, ranges that are covered, what is cited together (12,13;14,15), manifest, last number
---       and id that are taken, number of cited messages, id and seq of each, then <id>|<sources>|<JSON> of each observation, which
---       are numbered from 1
--- In scope r nothing is covered yet, for the log of the resource lies in another slot: then `known` holds the ranges, so that the log
+-- ARGV  resource, scope, origin of the revision, ranges that are covered, what is cited together (12,13;14,15), manifest, last
+--       number and id that are taken, number of cited messages, id and seq of each, then <id>|<sources>|<JSON> of each
+--       observation, which are numbered from 1
+-- In scope r nothing is covered yet, for the log of the resource lies in another slot: then `known` holds the ranges, so that
+-- the log
 -- learns of messages that are edited or deleted meanwhile.
--- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; scope, epoch, ranges that are known
---       and that are covered; WMOWNER, WMNOTHREAD.
+-- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; scope, epoch, ranges that
+--       are known and that are covered; WMOWNER, WMNOTHREAD.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end

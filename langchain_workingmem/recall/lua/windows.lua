@@ -1,6 +1,6 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
--- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document of an
---       observation by which it was found ('': by its own text)
+-- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document
+--       of an observation by which it was found ('': by its own text)
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
 --       observation (<id>|<sources>|<JSON>, or ''); of each hit, source of an observation and message around the hit the rank among
 --       what was said ('': it is tool traffic, was refused, or is a source), seq, id and value; empty when the thread is gone or

@@ -1,7 +1,7 @@
 -- Changes the owner of a thread. Recall of other owners shows nothing of it from then on; vectors change in slices.
 -- ARGV  present owner, new owner, most vectors to change at once
--- Reply HGETALL of the thread, empty if it does not exist; WMOWNER. The field `renew_vectors_from` means that slices are left. WMOBSERVED: the log
---       of the resource must forget the thread first.
+-- Reply HGETALL of the thread, empty if it does not exist; WMOWNER. The field `renew_vectors_from` means that slices are left.
+--       WMOBSERVED: the log of the resource must forget the thread first.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
