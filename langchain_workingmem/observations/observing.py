@@ -73,8 +73,8 @@ class Opened:
 def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
     """Start the observer of a log in the background, unless it runs in this process."""
     where = log_key(state, thread_id, resource_id)
-    if (mark := _mark(where)) not in state.observing:
-        state.observing.add(mark)
+    if (running := _running(where)) not in state.observing:
+        state.observing.add(running)
         yield Later(_in_background(state, where, thread_id), slow=True)
 
 
@@ -89,7 +89,7 @@ def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None
     return [WAITING.call(log, encode(thread_id), tokens, "add", due_at, state.ttl_ms or "")]
 
 
-def _mark(where: LogKey) -> str:
+def _running(where: LogKey) -> str:
     """Name a log in this process: a forked one does not run the observers of its parent."""
     return f"{getpid()} {where.name}"
 
@@ -103,7 +103,7 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
     except WorkingMemError as error:
         _log.warning("thread %r is not observed now: %s", thread_id, error)
     finally:
-        state.observing.discard(_mark(where))
+        state.observing.discard(_running(where))
 
 
 class Outcome(NamedTuple):
