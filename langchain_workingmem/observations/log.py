@@ -99,6 +99,7 @@ class KnownLog:
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
     _shown: tuple[str, Kept[Observation]] | None = None
+    _covers: tuple[tuple[str, Ranges, Ranges], bool] | None = None
 
     @cached_property  # each turn asks for it
     def next_number(self) -> int:
@@ -117,9 +118,14 @@ class KnownLog:
 
     def covers(self, thread_id: str, ranges: Ranges, more: Ranges) -> bool:
         """Tell whether the log, with `more` that it is yet to learn, stands for these ranges of a thread."""
-        tag = encode(thread_id)
-        own = [*more, *(one for chunk in parse_manifest(self.present) if chunk.thread == tag for one in chunk.seqs)]
-        return all(any(low <= first and last <= high for low, high in join_ranges(own)) for first, last in ranges)
+        asked = thread_id, ranges, more
+        if self._covers is None or self._covers[0] != asked:  # else a turn asks again for the same
+            tag = encode(thread_id)
+            chunks = (chunk for chunk in parse_manifest(self.present) if chunk.thread == tag)
+            own = join_ranges([*more, *(one for chunk in chunks for one in chunk.seqs)])
+            is_covered = all(any(low <= first and last <= high for low, high in own) for first, last in ranges)
+            self._covers = asked, is_covered
+        return self._covers[1]
 
     def ordered(self) -> list[Observation]:
         """Return the observations of the present revision, in the order of the manifest."""
