@@ -106,12 +106,9 @@ class KnownLog:
         """Return the number from which on observations are not known."""
         return max(self.observations, default=0) + 1
 
+    @cached_property  # each turn asks for it
     def is_whole(self) -> bool:
         """Tell whether each observation of the manifest is known."""
-        return self._is_whole
-
-    @cached_property  # each turn asks for it
-    def _is_whole(self) -> bool:
         return all(
             number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
         )

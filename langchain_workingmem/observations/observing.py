@@ -185,10 +185,9 @@ class _Run:
 
     def _lease(self, milliseconds: int, usage: Usage | None = None) -> Command:
         """Take the lease for a time; `usage` is that of a good answer, which ends pauses unless another thread has failed."""
-        arguments = ("", *(() if usage is None else usage.arguments()))
-        if usage is not None and not self.failed:
-            arguments = ("1", *arguments[1:])
-        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, *arguments)
+        ends_pauses = "1" if usage is not None and not self.failed else ""
+        used = () if usage is None else usage.arguments()
+        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, ends_pauses, *used)
 
     def renew(self) -> Plan[None]:
         """Extend the lease before a call of the model. One round trip."""

@@ -125,7 +125,7 @@ def read(state: MemoryState, where: LogKey) -> Plan[Read]:
     known = known_log(state, where.name)
     (reply,) = yield from where.run(read_command(where, known.version, known.next_number))
     known = learn(state, where.name, reply[0], known)
-    if not known.is_whole():
+    if not known.is_whole:
         (reply,) = yield from where.run(read_command(where, "", 0))
         known = learn(state, where.name, reply[0], KnownLog())
     if where.thread_id is None:

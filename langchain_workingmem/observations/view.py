@@ -96,7 +96,7 @@ def read_view(
     if where.thread_id is None:
         ((reply, batch, log_epoch, hidden_reply, usage, *_),) = logs
     known = learn(state, where.name, reply, known)
-    if not known.is_whole():
+    if not known.is_whole:
         (found,) = yield from where.run(read_command(where, "", 0, thread_id))
         known = learn(state, where.name, found[0], KnownLog())
         if where.thread_id is None:
