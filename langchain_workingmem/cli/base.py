@@ -145,6 +145,15 @@ class Target:
             memory.close()
 
     @contextmanager
+    def opened_for(self, owner: Owner, **options: Any) -> Iterator[Memory]:
+        """Open the memory for the data of an owner. A thread must exist."""
+        owner.scope()
+        with self.opened(**options) as memory:
+            if owner.thread_id is not None:
+                existing(memory, owner.thread_id, owner.resource_id)
+            yield memory
+
+    @contextmanager
     def recalling(
         self,
         embeddings: str,

@@ -172,15 +172,6 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
 # ---------------------------------------------------------------------- observations
 
 
-@contextmanager
-def _opened(target: Target, owner: Owner) -> Iterator[Memory]:
-    owner.scope()
-    with target.opened() as memory:
-        if owner.thread_id is not None:
-            existing(memory, owner.thread_id, owner.resource_id)
-        yield memory
-
-
 def list_(
     *,
     owner: Owner,
@@ -189,7 +180,7 @@ def list_(
     target: Target,
 ) -> None:
     """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         log = memory.observations.get(**vars(owner))
     if raw:
         typer.echo(clean(log.as_text()))
@@ -209,7 +200,7 @@ def sources(
     target: Target,
 ) -> None:
     """Show the messages that an observation comes from."""
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         show(memory.observations.sources(id, message_range=message_range, **vars(owner)), as_json=as_json)
 
 
@@ -221,7 +212,7 @@ def history(
     target: Target,
 ) -> None:
     """List the kept revisions, the newest first."""
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         found = memory.observations.history(limit=limit, **vars(owner))
     if as_json:
         show(found, as_json=True)
@@ -245,7 +236,7 @@ def update(
     target: Target,
 ) -> None:
     """Correct the text of an observation. Its time and its sources stay."""
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         log = memory.observations.update(id, content, **vars(owner))
     show(log, as_json=as_json)
 
@@ -255,7 +246,7 @@ def delete(id: Id, *, owner: Owner, yes: Yes = False, as_json: AsJson = False, t
 
     Its messages stay stored, and are not observed again.
     """
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         if not yes:
             confirm(f"Delete observation {id}, {_text_of(memory.observations.get(**vars(owner)), id)!r}?")
         log = memory.observations.delete(id, **vars(owner))
@@ -267,7 +258,7 @@ def clear(*, owner: Owner, yes: Yes = False, as_json: AsJson = False, target: Ta
 
     Models are shown the messages as they are again, until they are observed anew.
     """
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         if not yes:
             count = len(memory.observations.get(**vars(owner)))
             confirm(f"Delete all {count:,} observations? A model has to observe the messages anew.")
@@ -283,7 +274,7 @@ def revert(
     target: Target,
 ) -> None:
     """Restore a revision, as a new one."""
-    with _opened(target, owner) as memory:
+    with target.opened_for(owner) as memory:
         log = memory.observations.revert(revision, **vars(owner))
     show(log, as_json=as_json)
 

@@ -17,7 +17,7 @@ import typer
 from rich.table import Table
 
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, existing, misused
+from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, misused
 from langchain_workingmem.cli.files import parsed, reading
 from langchain_workingmem.cli.output import show, text
 from langchain_workingmem.display.safe import clean
@@ -40,9 +40,7 @@ KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 @contextmanager
 def _opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> Iterator[Memory]:
     options = WorkingMemoryOptions(template="", scope=owner.scope(), revisions=KEEP_ALL, max_bytes=max_bytes)
-    with target.opened(working_memory=options) as memory:
-        if owner.thread_id is not None:
-            existing(memory, owner.thread_id, owner.resource_id)
+    with target.opened_for(owner, working_memory=options) as memory:
         yield memory
 
 
