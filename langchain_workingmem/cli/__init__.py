@@ -1,6 +1,6 @@
 """The command line, `workingmem`: needs the extra `cli`.
 
-`base` opens memories and turns errors into exit codes, `output` prints. The other modules hold the commands.
+`base` opens memories and turns errors into exit codes, `streams` reads and prints. The other modules hold the commands.
 """
 
 import sys

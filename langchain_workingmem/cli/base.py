@@ -9,10 +9,11 @@ import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from functools import reduce, wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from io import StringIO
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
@@ -44,6 +45,10 @@ Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Program = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="MODULE:NAME", help="Your program's Memory, or a function that returns one."),
+]
 Model = Annotated[str, typer.Option("--embeddings", help=_MODELS, metavar="PROVIDER:NAME")]
 
 
@@ -154,6 +159,23 @@ class Target:
             yield memory
 
     @contextmanager
+    def of_program(
+        self, program: str | None, embeddings: str, *, make: bool = False, **options: Any
+    ) -> Iterator[Memory]:
+        """Open the memory that a program has made, with its options; without `program` this one, with recall."""
+        if program is None:
+            with self.recalling(embeddings, make=make, **options) as memory:
+                yield memory
+            return
+        if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
+            misused("--memory says where the memory is: leave out --url and --dir")
+        memory = _imported(program)
+        try:
+            yield memory
+        finally:
+            memory.close()
+
+    @contextmanager
     def recalling(
         self,
         embeddings: str,
@@ -214,6 +236,23 @@ def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
 
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # typer reads it
     app.command(run.__name__.rstrip("_"))(called)
+
+
+def _imported(program: str) -> Memory:
+    """Import "module:name": a `Memory`, or a function that returns one."""
+    module, _, name = program.partition(":")
+    remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
+    if not module or not name:
+        raise OptionError(f"--memory {program} names no module and object", remedy=remedy)
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    try:
+        found = reduce(getattr, name.split("."), import_module(module))
+        memory = found() if callable(found) else found
+    except Exception as error:  # of the program, which may do anything
+        raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
+    if not isinstance(memory, Memory):
+        raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
+    return memory
 
 
 def existing(memory: Memory, thread: str, resource: str | None) -> Thread:

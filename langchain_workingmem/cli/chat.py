@@ -17,7 +17,7 @@ from rich.console import Console
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import Target, complain
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.streams import show, text
 from langchain_workingmem.cli.working_memory import KEEP_ALL, is_object
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError

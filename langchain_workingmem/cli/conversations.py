@@ -15,7 +15,7 @@ from rich.text import Text
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import AsJson, Cursor, Limit, Model, Owner, ResourceId, Target, Yes
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.streams import show, text
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import Page, StoredMessage

@@ -13,8 +13,7 @@ from rich.table import Table
 
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import AsJson  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.cli.files import reading
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.streams import reading, show, text
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

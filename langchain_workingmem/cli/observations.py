@@ -14,7 +14,7 @@ from rich.table import Table
 
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import AsJson, Owner, Target, Yes, confirm, existing, misused, tell
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.streams import show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,

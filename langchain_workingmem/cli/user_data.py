@@ -11,8 +11,7 @@ import typer
 
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.cli.files import parsed, parsed_lines, reading, writing
-from langchain_workingmem.cli.output import dumps, show
+from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, show, writing
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.reports import ImportReport

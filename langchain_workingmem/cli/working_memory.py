@@ -18,8 +18,7 @@ from rich.table import Table
 
 from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, misused
-from langchain_workingmem.cli.files import parsed, reading
-from langchain_workingmem.cli.output import show, text
+from langchain_workingmem.cli.streams import parsed, reading, show, text
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.options import WorkingMemoryOptions

@@ -16,7 +16,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from langchain_workingmem.cli import app
-from langchain_workingmem.cli.output import dumps
+from langchain_workingmem.cli.streams import dumps
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import Run
 

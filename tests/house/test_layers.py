@@ -41,7 +41,8 @@ LAYERS = [
     {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
     {"faces"},
     {"memory"},
-    {"evaluation"},
+    {"evaluation", "serving"},
+    {"studio", "mcp"},
     {"middleware", "agent_turns", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -57,7 +58,20 @@ ROOMS = {
 }
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
-FACES = {"middleware", "nodes", "store", "embedded", "embeddings", "chat_models", "ids", "memory", "importers", "cli"}
+FACES = {
+    "middleware",
+    "nodes",
+    "store",
+    "embedded",
+    "embeddings",
+    "chat_models",
+    "ids",
+    "memory",
+    "importers",
+    "cli",
+    "studio",
+    "mcp",
+}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "dateparser": {"recall"},
@@ -69,6 +83,10 @@ ONLY = {  # outside packages, and who may import them
     "langchain_openai": {"embeddings", "chat_models"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
+    "starlette": {"studio", "mcp"},
+    "uvicorn": {"serving"},
+    "jinja2": {"studio"},
+    "mcp": {"mcp"},
 }
 
 

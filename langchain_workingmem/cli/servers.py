@@ -15,7 +15,7 @@ import typer
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.cli.base import AsJson, Target, tell, worded
-from langchain_workingmem.cli.output import show
+from langchain_workingmem.cli.streams import show
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.reports import Diagnosis
 

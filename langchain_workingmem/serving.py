@@ -1,0 +1,91 @@
+"""Serve an ASGI application to this machine only, as `workingmem studio` and `workingmem mcp` do."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+    from typing import TypeAlias
+
+    Scope: TypeAlias = MutableMapping[str, Any]
+    Application: TypeAlias = Callable[
+        [Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]
+    ]
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_GRACE_SECONDS = 2  # for requests that are under way when the server stops
+
+
+class LoopbackOnly:
+    """Refuses requests that name another host than this machine, and those of pages of other origins.
+
+    A page of the web that gives its own host name the address 127.0.0.1 (DNS rebinding) still sends its own name.
+    The port of the host is free, because a tunnel may have another one.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        """Answer 403, or pass the request on."""
+        if scope["type"] == "lifespan" or _is_own(scope):
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        body = b"Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _is_own(scope: Scope) -> bool:
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+    return len(hosts) == 1 and _name(f"http://{hosts[0]}") in LOOPBACK and {*origins} <= {f"http://{hosts[0]}"}
+
+
+def _name(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError unless it is a number
+    except ValueError:
+        return None
+    return parts.hostname if not (parts.path or parts.query or parts.fragment or parts.username) else None
+
+
+def listen(port: int | None) -> socket.socket:
+    """Listen on a port of 127.0.0.1; None is a free one."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just ended is free
+    try:
+        listener.bind(("127.0.0.1", port or 0))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        remedy = "pass another --port, or none for a free one"
+        raise OptionError(f"port {port} of 127.0.0.1 cannot be opened: {error.strerror}", remedy=remedy) from error
+    return listener
+
+
+def run(app: Application, listener: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM; then the handlers of these signals that the program has set are called."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        LoopbackOnly(app),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    with listener:
+        uvicorn.Server(config).run([listener])
