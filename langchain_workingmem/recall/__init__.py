@@ -1,14 +1,18 @@
 """Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
 from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.recall.explaining import ExplainedMessage, Explanation, explain
 from langchain_workingmem.recall.operations import fetch_hits, find_candidates, search_as_run, search_messages
 from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
+    "ExplainedMessage",
+    "Explanation",
     "Query",
     "Recall",
     "check_argument_names",
+    "explain",
     "fetch_hits",
     "find_candidates",
     "reindex_messages",

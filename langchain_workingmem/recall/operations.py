@@ -162,6 +162,7 @@ def find_candidates(
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant} if len(meant) < len(known) else (),
             times=times,
+            explained=query.explained,
         )
         ranked = choose(wanted)
         if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or similarities[-1] < threshold:

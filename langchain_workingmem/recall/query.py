@@ -57,6 +57,7 @@ class Query:
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
+    explained: bool = False  # candidates come with the parts of their scores
     # Which observations are searched: those of logs that the model is shown would repeat a line of the prompt. "others": all but
     # those of `thread_id`.
     observed: Literal["all", "others", "none"] = "all"

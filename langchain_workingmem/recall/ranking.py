@@ -28,6 +28,7 @@ NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its 
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
 STANDING_OUT = 20  # see `trust_in_words`
+PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
 # message, author ("" when unnamed), similarity or BM25 score, number of the chunk (o and a number: an observation whose
@@ -47,6 +48,7 @@ class Ranked(NamedTuple):
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
     observation: bytes = b""  # name of the document of an observation that matched better than the message
+    parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
 class Floor(NamedTuple):
@@ -114,11 +116,12 @@ def rank(
     trust: float | None,
     authors: Collection[bytes] = (),
     times: Collection[Span] = (),
+    explained: bool = False,
 ) -> list[Ranked]:
     """Rank the messages of both lists, each list the best chunks first. `trust` in words is None without their search.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
-    similarity is 0 where only words were found.
+    similarity is 0 where only words were found. `explained` adds the parts of the score.
     """
     import numpy as np
 
@@ -142,6 +145,7 @@ def rank(
     top = similarity.max() or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
+    said = around = np.zeros(len(found))
     if trust:
         words = np.array([scores.get(key, 0.0) for key in found])
         said = words / (words.max() or 1)
@@ -150,10 +154,14 @@ def rank(
         ordinary = meaning[min(ORDINARY, len(similarities)) - 1] if similarities else 0.0
         apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(found))
         evidence = weights.dense * apart + (1 - weights.dense) * said
-        score = score + trust * _around(thread, np.array(seqs), evidence, weights)
-    score = score - unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
+        around = trust * _around(thread, np.array(seqs), evidence, weights)
+        score = score + around
+    length = unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
+    score = score - length
+    by_name = np.zeros(len(found))
     if authors:
-        score = score + unit * weights.author * np.array([author in authors for author in written_by])
+        by_name = unit * weights.author * np.array([author in authors for author in written_by])
+        score = score + by_name
     near_times = np.array([nearness(at, times) for at in stored_at]) if times else np.zeros(len(found))
     score = score + unit * weights.time * near_times
     most = 1 + (weights.author if authors else 0) + (weights.time if times else 0)
@@ -164,6 +172,11 @@ def rank(
     if threshold:
         order = order[similarity[order] >= threshold]
     keys = [*found]
+    parts = None
+    if explained:
+        share = (1 - weights.dense) * (trust or 0.0)
+        summands = (meaning * (1 - share), said * share, around, -length, by_name, unit * weights.time * near_times)
+        parts = np.stack(summands, axis=1) / most
     return [
         Ranked(
             threads[at],
@@ -173,6 +186,7 @@ def rank(
             min(1.0, float(similarity[at])),
             keys[at] in scores,
             bool(near_times[at] == 1),
+            parts=() if parts is None else tuple(parts[at].tolist()),
         )
         for at in order[:limit].tolist()
     ]
