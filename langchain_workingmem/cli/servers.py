@@ -1,26 +1,33 @@
-"""`serve` and `doctor`: run a Redis, and check one."""
+"""Programs that run until Ctrl-C, and `doctor`: `serve` runs a Redis, `studio` shows a memory on web pages."""
 
 from __future__ import annotations
 
+import secrets
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.cli.base import AsJson, Target, tell, worded
+from langchain_workingmem._redis.keys import Keys, check_id
+from langchain_workingmem.cli.base import AsJson, Model, Program, Target, tell, worded
 from langchain_workingmem.cli.streams import show
+from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
+from langchain_workingmem.cli.working_memory import KEEP_ALL
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from langchain_workingmem.memory import Memory
 
 _CHECK_SECONDS = 1.0  # between two checks that the server runs
 
@@ -37,8 +44,7 @@ def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
     Several programs may use one directory at once. There is no password: only this user of the machine can open the
     socket, but every user can open a port.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+    _end_on_signals()
     with EmbeddedRedis(directory) as server, _port(server.path, port) as reopen:
         typer.echo(server.url if port is None else f"redis://127.0.0.1:{port}")
         tell(f"Redis runs in {server.path}{'' if directory else ', a temporary directory'}; Ctrl-C ends it")
@@ -46,6 +52,65 @@ def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
             time.sleep(_CHECK_SECONDS)
             server.start()  # if it died
             reopen()
+
+
+def studio(
+    *,
+    resource: Annotated[str | None, typer.Option(help="Show only the memory of this resource.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of 127.0.0.1. Default: a free one.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    program: Program = None,
+    embeddings: Model = "local",
+    namespace: Namespaces = None,
+    target: Target,
+) -> None:
+    """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
+
+    The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
+    """
+    try:
+        from langchain_workingmem.studio import Studio, application
+    except ImportError as error:
+        raise OptionError(
+            f"workingmem studio needs its extra ({error})", remedy="pip install 'langchain-workingmem[studio]'"
+        ) from error
+    from langchain_workingmem.serving import listen, run
+
+    _end_on_signals()
+    plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
+    with ExitStack() as stack:
+        opened = target.of_program(program, embeddings, working_memory=plain["resource"])
+        memory = stack.enter_context(opened)
+        if program is None:
+            other = stack.enter_context(target.opened(working_memory=plain["thread"]))
+            documents: dict[Scope, Memory] = {"resource": memory, "thread": other}
+        else:
+            options = memory.core.state.working_memory
+            documents = {options.scope: memory} if options else {}
+        made = Studio(
+            memory=memory,
+            token=secrets.token_urlsafe(24),
+            resource_id=None if resource is None else check_id(resource, "resource"),
+            write=write,
+            namespaces=as_namespaces(namespace),
+            documents=documents,
+            is_program=program is not None,
+            reword=worded,
+        )
+        memory.threads.list(limit=1)  # fails now if there is no Redis or no memory
+        listener = listen(port)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}"
+        typer.echo(address)
+        tell(f"The studio {'can write' if write else 'only reads'}; Ctrl-C ends it")
+        if open_:
+            typer.launch(address)
+        run(application(made), listener)
+
+
+def _end_on_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
 
 
 def _end(*_: Any) -> None:
@@ -94,4 +159,4 @@ def _users(keys: Keys) -> str:
 {set_user("workingmem", keys, create_index=False)}"""
 
 
-COMMANDS = (serve, doctor)
+COMMANDS = (serve, studio, doctor)

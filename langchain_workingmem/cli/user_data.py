@@ -54,7 +54,7 @@ def import_(
     with reading(file) as lines:
         records = _records(lines, file, format, thread)
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
-            report = memory.import_resource(records, resource_id=resource, namespaces=_namespaces(namespace))
+            report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
     _report(report, as_json=as_json)
     if report.messages and embeddings == "none":
         base.tell("The messages have no vectors yet: run `workingmem reindex`.")
@@ -85,7 +85,7 @@ def export(
 ) -> None:
     """Write all data of a resource as JSON lines."""
     with target.opened() as memory:
-        records = memory.export_resource(resource, vectors=vectors, namespaces=_namespaces(namespace))
+        records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
         header, first = next(records), next(records, None)
         if first is None:
             raise OptionError(
@@ -107,7 +107,7 @@ def forget(
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
-        report = memory.delete_resource(resource, namespaces=_namespaces(namespace))
+        report = memory.delete_resource(resource, namespaces=as_namespaces(namespace))
     _report(report, as_json=as_json)
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
@@ -128,7 +128,8 @@ def _summary(memory: Memory, resource: str) -> str:
     return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
 
 
-def _namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
+def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
+    """Split templates of namespaces at their dots."""
     return [tuple(template.split(".")) for template in given or ()]
 
 

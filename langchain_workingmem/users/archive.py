@@ -18,7 +18,7 @@ from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.observations import as_copy, copy_command, read_resource
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.format import Record, header
+from langchain_workingmem.users.format import Record, header, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ BATCH = 200  # messages of one round trip
 def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
-    paths = store_items.paths_of(namespaces, resource_id)
+    paths = paths_of(namespaces, resource_id)
     yield from state.ready()
     replies = yield from send(*_memory_commands(*memory))
     yield Emit([header(resource_id), *_memory_records(None, *replies)])

@@ -16,13 +16,14 @@ from langchain_workingmem.observations import observation_count
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
+from langchain_workingmem.users.format import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.store_items import Namespace
+    from langchain_workingmem.users.format import Namespace
 
 LIFT = Script("users/lift")
 
@@ -42,7 +43,7 @@ def delete(
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     tombstone, *_ = state.keys.of_resource(check_id(resource_id, "resource_id"))
-    paths = store_items.paths_of(namespaces, resource_id)
+    paths = paths_of(namespaces, resource_id)
     counts: Counts = Counter()
     earlier, verified = None, False
     try:

@@ -26,14 +26,14 @@ from langchain_workingmem.observations import Part
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.format import FORMAT, VERSION
+from langchain_workingmem.users.format import FORMAT, VERSION, paths_of
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.store_items import Namespace
+    from langchain_workingmem.users.format import Namespace
 
 RESTORE_MEMORY = Script("users/restore_memory")
 
@@ -164,7 +164,7 @@ class Reader:
         named = record.get("resource_id")
         self.owner = check_id(self.resource_id or named, "resource_id")
         source = self.owner if named is None else check_id(named, "resource_id")
-        old, new = (store_items.paths_of(self.namespaces, owner) for owner in (source, self.owner))
+        old, new = (paths_of(self.namespaces, owner) for owner in (source, self.owner))
         self.paths = list(zip(old, new, strict=True))
 
     def _read_thread(self, record: Mapping[str, Any]) -> ThreadStep:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import PutOp, validate_op_namespace
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
 
@@ -18,24 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.format import Record
-
-Namespace: TypeAlias = "tuple[str, ...]"
-PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
-
-
-def paths_of(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[Namespace]:
-    """Put the resource into templates of namespaces; `OptionError` for a template without it."""
-    found = []
-    for template in as_tuple(namespaces, "namespaces", "namespaces"):
-        path = as_tuple(template, "namespaces", "labels")
-        if not any(label in PLACEHOLDERS for label in path):
-            raise OptionError(
-                f"namespaces holds {path}, which does not name the resource",
-                remedy="use a placeholder, as in ('memories', '{user_id}')",
-            )
-        found.append(tuple(resource_id if label in PLACEHOLDERS else label for label in path))
-    return found
+    from langchain_workingmem.users.format import Namespace, Record
 
 
 def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[bytes]) -> Plan[list[str]]:

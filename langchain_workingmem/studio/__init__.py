@@ -1,0 +1,10 @@
+"""The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
+
+`app` holds the routes and who may enter, `pages` and the modules beside it make one page each from a request, `reading` reads
+conversations. The pages are made on the server, from `templates`; nothing that was stored becomes markup.
+"""
+
+from langchain_workingmem.studio.app import application
+from langchain_workingmem.studio.site import Studio
+
+__all__ = ["Studio", "application"]

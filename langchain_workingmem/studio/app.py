@@ -1,0 +1,170 @@
+"""The routes of the studio, and who may enter."""
+
+from __future__ import annotations
+
+import hmac
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from langchain_workingmem.errors import (
+    MessageNotFoundError,
+    ObservationNotFoundError,
+    ReadOnlyError,
+    RedisConnectionError,
+    RedisReplyError,
+    RevisionNotFoundError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
+from langchain_workingmem.studio import conversations, documents, inspecting, upkeep
+from langchain_workingmem.studio.site import Missing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from langchain_workingmem.studio.site import Studio
+
+    Page = Callable[[Studio, Request], Awaitable[Response]]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # the origin of a form is not sent with "no-referrer"
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_MISSING = (Missing, ThreadNotFoundError, ThreadOwnershipError)  # alike, so that nobody learns which threads exist
+_UNKNOWN = (MessageNotFoundError, ObservationNotFoundError, RevisionNotFoundError)
+_AWAY = (RedisConnectionError, RedisReplyError)
+
+
+def application(studio: Studio) -> ASGIApp:
+    """Make the ASGI application of a studio."""
+
+    def route(path: str, page: Page) -> Route:
+        return Route(path, partial(_answer, studio, page), methods=["GET"])
+
+    def form(path: str, page: Page) -> Route:
+        return Route(path, partial(_write, studio, page), methods=["POST"])
+
+    @asynccontextmanager
+    async def closing(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for memory in {id(one): one for one in (studio.memory, *studio.documents.values())}.values():
+            await memory.aclose()  # the connections of this event loop
+
+    routes = [
+        route("/", conversations.threads),
+        route("/thread", conversations.thread),
+        form("/thread/delete", conversations.delete),
+        route("/context", inspecting.context),
+        route("/recall", inspecting.recall),
+        route("/working-memory", documents.working_memory),
+        form("/working-memory", documents.change_working_memory),
+        route("/observations", documents.observations),
+        form("/observations", documents.change_observations),
+        route("/store", upkeep.items),
+        form("/store/delete", upkeep.delete_item),
+        route("/data", upkeep.data),
+        route("/export", upkeep.export),
+        form("/delete", upkeep.delete),
+        route("/doctor", upkeep.doctor),
+        Mount("/static", StaticFiles(packages=[("langchain_workingmem.studio", "static")])),
+    ]
+    handlers: Any = {HTTPException: partial(_http_error, studio)}
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=closing)
+    return Door(app, studio)
+
+
+class Door:
+    """Lets nobody in without the token, and sends every answer with headers that keep other pages out."""
+
+    def __init__(self, app: ASGIApp, studio: Studio) -> None:
+        self._app, self._studio = app, studio
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 to strangers; give the cookie to who brings the token."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, app = Request(scope), self._app
+        if given := request.query_params.getlist("token"):
+            app = self._entry(request) if self._is_token(given[0]) else _REFUSED
+        elif not self._is_token(request.cookies.get(self._studio.cookie, "")):
+            app = _REFUSED
+        await app(scope, receive, with_headers)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._studio.token.encode())
+
+    def _entry(self, request: Request) -> ASGIApp:
+        """Set the cookie, and take the token out of the address, which stays in the history of the browser."""
+        rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        target = request.url.path + (f"?{urlencode(rest)}" if rest else "")
+        answer = RedirectResponse(f"/{target.lstrip('/')}", 303)
+        answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
+        return answer
+
+
+_REFUSED = PlainTextResponse("Open the address that `workingmem studio` has printed: it holds the token.\n", 401)
+
+
+async def _answer(studio: Studio, page: Page, request: Request) -> Response:
+    """Make a page; an error of memory becomes a page as well."""
+    try:
+        return await page(studio, request)
+    except _MISSING:
+        return _failed(studio, request, 404, "There is nothing here", "Nothing is stored under this address.")
+    except _UNKNOWN as error:
+        return _failed(studio, request, 404, "There is nothing here", str(error))
+    except ReadOnlyError as error:
+        return _failed(studio, request, 403, "Read only", str(error))
+    except _AWAY as error:
+        return _failed(studio, request, 503, "Redis does not answer as it should", str(error))
+    except WorkingMemError as error:
+        return _failed(studio, request, 400, "This does not work", str(error))
+
+
+async def _write(studio: Studio, page: Page, request: Request) -> Response:
+    """Answer a form, if this studio may write and the form stands on one of its pages."""
+    if not studio.write:
+        return _failed(
+            studio, request, 403, "Read only", "Start the studio with --write to change or delete something."
+        )
+    if "origin" not in request.headers:  # `LoopbackOnly` has compared it; browsers send it with every form
+        return _failed(studio, request, 403, "Refused", "The request names no origin: send the form of the page.")
+    return await _answer(studio, page, request)
+
+
+async def _http_error(studio: Studio, request: Request, error: HTTPException) -> Response:
+    return _failed(studio, request, error.status_code, "There is nothing here", str(error.detail))
+
+
+def _failed(studio: Studio, request: Request, status: int, title: str, message: str) -> Response:
+    return studio.page(request, "error.html", status=status, title=title, message=studio.reword(message))

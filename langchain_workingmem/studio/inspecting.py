@@ -1,0 +1,149 @@
+"""The pages that show what a model would see: the context of the next turn, and why recall finds what it finds."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.recall import PARTS, Query, explain
+from langchain_workingmem.studio.conversations import thread_of
+from langchain_workingmem.studio.site import at_least_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.messages import BaseMessage
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.recall import ExplainedMessage
+    from langchain_workingmem.studio.site import Studio
+
+MISSED = 12  # candidates that are shown beside the hits
+MOST_HITS = 50
+OTHER = "Something else, please."  # a question that shows what does not depend on the question
+
+
+class Item(NamedTuple):
+    """A part of the input of the model, in its order."""
+
+    role: str
+    source: str  # what wrote it
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        """Estimate the tokens."""
+        return count_tokens(self.text)
+
+
+async def context(studio: Studio, request: Request) -> Response:
+    """Show the input of the model for a question: what memory adds, tokens, and the part that stays the same."""
+    one, question = await thread_of(studio, request), request.query_params.get("q", "").strip()
+    items, stable, found = [], 0, None
+    if question:
+        ask = partial(studio.memory.acontext, thread_id=one.id, resource_id=one.resource_id)
+        found = await ask(question)
+        items = [*_items(found)]
+        other = _items(await ask(OTHER, recall=False))
+        stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(items, other, strict=False)))
+    return studio.page(
+        request,
+        "context.html",
+        user=one.resource_id,
+        thread=one,
+        question=question,
+        context=found,
+        items=items,
+        stable=stable,
+        tokens=sum(item.tokens for item in items),
+        stable_tokens=sum(item.tokens for item in items[:stable]),
+        history=studio.memory.history_options,
+    )
+
+
+def _items(found: MemoryContext) -> Iterator[Item]:
+    """Yield the blocks for the system prompt, then the messages, divided into memory's text and their own."""
+    for block in found.system:
+        yield Item("system", "memory, after your system prompt", block)
+    for message in found.messages:
+        role, own = ROLES.get(message.type, message.type), without_memory(message)
+        words, whole = message_text(own), message_text(message)
+        if own is not message and (front := whole.removesuffix(words).strip("\n")):
+            yield Item(role, "memory, before the words of the user", front)
+        yield Item(role, message.name or "", words)
+
+
+async def recall(studio: Studio, request: Request) -> Response:
+    """Show what a search finds, why, and what just missed. With a thread: as in the next turn there."""
+    given = request.query_params
+    one = await thread_of(studio, request) if given.get("thread") else None
+    resource = studio.owner(request)
+    question, is_on = given.get("q", "").strip(), studio.memory.core.state.recall is not None
+    explained = None
+    if question and is_on:
+        options = studio.memory.core.state.recalling
+        if one is None:
+            top_k = at_least_one(request, "top_k", options.top_k, MOST_HITS)
+            query = Query.of(options, question, resource_id=resource, scope="resource", top_k=top_k)
+        else:
+            shown = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource, recall=False)
+            ids = [message.id for message in shown.messages[:-1] if message.id]
+            query = Query.of_turn(options, question, one.id, resource, {"exclude_message_ids": ids})
+        explained = await studio.memory.core.arun(explain(studio.memory.core.state, query, missed=MISSED))
+    elif question:
+        raise OptionError(
+            "recall is off here",
+            remedy="start the studio with --embeddings, or with --memory and a Memory that recalls",
+        )
+    words = words_of(question)
+    return studio.page(
+        request,
+        "recall.html",
+        user=resource,
+        thread=one,
+        question=question,
+        is_on=is_on,
+        found=explained,
+        rows=[_row(message, words) for message in explained.messages] if explained else [],
+        parts=PARTS,
+    )
+
+
+class Bar(NamedTuple):
+    """One part of a score in a picture 100 wide."""
+
+    name: str
+    value: float
+    start: float
+    width: float
+
+
+class Row(NamedTuple):
+    """A candidate with its picture."""
+
+    message: ExplainedMessage
+    bars: list[Bar]
+    words: list[str]  # of the question, that the message has
+    tokens: int
+    neighbours: list[tuple[str, BaseMessage]]
+
+
+def _row(one: ExplainedMessage, words: list[str]) -> Row:
+    bars, start = [], 0.0
+    for name, value in one.parts.items():
+        if value > 0:
+            bars.append(Bar(name, value, start, 100 * value))
+            start += 100 * value
+    text = message_text(one.message).casefold()
+    before = [("before", message) for message in (one.hit.before if one.hit else ())]
+    after = [("after", message) for message in (one.hit.after if one.hit else ())]
+    shared = [word for word in dict.fromkeys(words) if word.casefold()[: max(3, len(word) - 2)] in text]
+    return Row(one, bars, shared, count_tokens(text), [*before, *after])

@@ -1,0 +1,116 @@
+"""What all pages share: the memory, whose data may be shown, addresses, templates."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.rendering import ROLES
+from langchain_workingmem.display.pictures import minutes
+from langchain_workingmem.display.safe import clean, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from starlette.requests import Request
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.options import Scope
+
+MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
+
+
+class Missing(Exception):  # noqa: N818 - it is an answer
+    """The page does not exist, or shows data of a resource that this studio does not show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studio:
+    """One studio."""
+
+    memory: Memory
+    token: str  # that a browser must know
+    resource_id: str | None = None  # whose data is shown; None: that of every resource
+    write: bool = False
+    namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that belong to a resource
+    # the memories that read and write working memory, by its scope
+    documents: Mapping[Scope, Memory] = field(default_factory=dict)
+    is_program: bool = False  # the memory has the options of a program
+    reword: Callable[[str], str] = str  # names commands in the remedies of errors
+
+    @cached_property
+    def cookie(self) -> str:
+        """Return the name of the cookie; browsers send it to every port of this machine."""
+        return f"workingmem-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
+
+    def owner(self, request: Request) -> str:
+        """Return the resource of a page. A studio of one resource knows no other."""
+        given = set(request.query_params.getlist("user"))
+        if self.resource_id is None:
+            if len(given) != 1:
+                raise Missing
+            return check_id(given.pop(), "user")
+        if not given <= {self.resource_id}:
+            raise Missing
+        return self.resource_id
+
+    def url(self, path: str, **parameters: Any) -> str:
+        """Write an address. Ids stand in the query, where every character can be written."""
+        if self.resource_id is not None:
+            parameters.pop("user", None)
+        given = {name: value for name, value in parameters.items() if value not in (None, "", False)}
+        return f"{path}?{urlencode(given)}" if given else path
+
+    @cached_property
+    def templates(self) -> Environment:
+        """Return the templates. They escape every value."""
+        found = Environment(
+            loader=PackageLoader("langchain_workingmem.studio"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        found.globals |= {"studio": self, "url": self.url}
+        filters: dict[str, Callable[..., object]] = {
+            "shown": lambda text: cut(clean(str(text)), **MOST),
+            "label": lambda text: cut(clean(str(text)), 80),
+            "minutes": _minutes,
+            "number": "{:,}".format,
+            "tokens": count_tokens,
+            "role": lambda kind: ROLES.get(kind, kind),
+        }
+        found.filters |= filters
+        return found
+
+    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+        """Answer with a page. A browser that has it already gets 304 instead, without its text."""
+        path = request.url.path
+        made = self.templates.get_template(template).render(path=path, query=request.query_params, **values)
+        tag = f'"{hashlib.sha256(made.encode()).hexdigest()[:32]}"'
+        if request.headers.get("if-none-match") == tag and status == 200:
+            return Response(status_code=304, headers={"etag": tag})
+        return HTMLResponse(made, status, headers={"etag": tag})
+
+    def go(self, path: str, **parameters: Any) -> Response:
+        """Answer a form: continue on a page that can be reloaded."""
+        return RedirectResponse(self.url(path, **parameters), 303)
+
+
+def _minutes(at: datetime | None) -> str:
+    return "" if at is None else minutes(at)
+
+
+def at_least_one(request: Request, name: str, default: int, most: int) -> int:
+    """Read a number of a query; anything else is the default."""
+    given = request.query_params.get(name, "")
+    return min(int(given), most) if given.isascii() and given.isdigit() and int(given[:9]) > 0 else default
