@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem.errors import (
@@ -13,7 +13,6 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.options import Scope
 from langchain_workingmem.studio.conversations import thread_of
 from langchain_workingmem.studio.site import Missing
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.options import Scope
     from langchain_workingmem.studio.site import Studio
 
 REVISIONS = 100
@@ -142,10 +142,12 @@ async def _observations(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
     ids, chosen = await _ids(studio, request), request.query_params.get("id")
-    part = studio.memory.observations
-    log = await part.aget(**ids)
-    revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
-    sources = await part.asources(chosen, message_range=1, **ids) if chosen else None
+    part, options = studio.memory.observations, studio.memory.core.state.observations
+    log, revisions, sources = None, [], None
+    if options is None or options.scope == _scope(ids):  # a program has only logs of its scope
+        log = await part.aget(**ids)
+        revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
+        sources = await part.asources(chosen, message_range=1, **ids) if chosen else None
     return studio.page(
         request,
         "observations.html",
@@ -158,7 +160,7 @@ async def _observations(
         sources=sources,
         draft=draft,
         problem=problem,
-        scopes=get_args(Scope),
+        scope=options.scope if options else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from starlette.responses import StreamingResponse
 
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.items import StoreState, run_operations
 from langchain_workingmem.studio.site import Missing
 from langchain_workingmem.users import paths_of
@@ -27,10 +27,16 @@ ITEMS = 50
 COUNTED = 10_000  # threads, whose messages are counted before a deletion
 
 
-async def _run(studio: Studio, *operations: Any) -> list[Any]:
-    """Run operations of a LangGraph store on the Redis of memory."""
+async def _run(studio: Studio, operation: Any) -> Any:
+    """Run an operation of a LangGraph store on the Redis of memory. Without an index there are no items."""
     state = StoreState.of(studio.memory.core.state.keys, None, create=False)
-    return await studio.memory.core.arun(run_operations(state, operations))
+    try:
+        (reply,) = await studio.memory.core.arun(run_operations(state, [operation]))
+    except OptionError as error:
+        if isinstance(error.__cause__, RedisReplyError):  # no program has made the index
+            return []
+        raise
+    return reply
 
 
 def _allowed(studio: Studio, resource: str) -> list[tuple[str, ...]]:
@@ -60,12 +66,12 @@ async def items(studio: Studio, request: Request) -> Response:
     chosen, found = None, []
     if "namespace" in given:
         chosen = _namespace(studio, resource, given["namespace"])
-        (found,) = await _run(studio, SearchOp(chosen, limit=ITEMS + 1, offset=offset))
+        found = await _run(studio, SearchOp(chosen, limit=ITEMS + 1, offset=offset))
     paths = _allowed(studio, resource)
     listed: set[tuple[str, ...]] = set()
     for path in paths:
         conditions = (MatchCondition("prefix", path),) if path else None
-        (names,) = await _run(studio, ListNamespacesOp(conditions, limit=NAMESPACES))
+        names = await _run(studio, ListNamespacesOp(conditions, limit=NAMESPACES))
         listed.update(names)
     return studio.page(
         request,
@@ -93,7 +99,8 @@ async def data(studio: Studio, request: Request) -> Response:
     """Say what is stored for a resource, and offer its export and its deletion."""
     resource = studio.owner(request)
     page = await studio.memory.threads.alist(resource_id=resource, limit=COUNTED)
-    memory = studio.documents.get("resource")
+    memory, options = studio.documents.get("resource"), studio.memory.core.state.observations
+    scope = options and options.scope
     return studio.page(
         request,
         "data.html",
@@ -102,7 +109,7 @@ async def data(studio: Studio, request: Request) -> Response:
         messages=sum(thread.message_count for thread in page),
         is_counted=page.next_cursor is None,
         state=None if memory is None else await memory.working_memory.aget(resource_id=resource),
-        log=await studio.memory.observations.aget(resource_id=resource),
+        log=await studio.memory.observations.aget(resource_id=resource) if scope in (None, "resource") else (),
     )
 
 
