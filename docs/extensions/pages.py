@@ -10,7 +10,10 @@ import ast
 import json
 import re
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "langchain_workingmem"
 _HIDDEN = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)  # what only the tests need
@@ -148,5 +151,6 @@ def _function(lines: list[str], node: Function, twin: str | None) -> str:
 
 
 def _start(node: ast.AST) -> int:
+    """Return the index of its first line."""
     decorators = getattr(node, "decorator_list", [])
-    return min(one.lineno for one in (node, *decorators)) - 1
+    return int(min(one.lineno for one in (node, *decorators))) - 1

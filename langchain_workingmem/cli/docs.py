@@ -29,7 +29,8 @@ _LIST = "llms.txt"  # as https://llmstxt.org describes it
 _ENTRY = re.compile(r"^- \[(?P<title>.+?)\]\((?P<name>.+?)\.md\): (?P<about>.+)$|^## (?P<section>.+)$", re.MULTILINE)
 
 PageName = Annotated[
-    str | None, typer.Argument(metavar="[PAGE]", help="Such as recall or how-to/agent. Without it, all pages are listed.")
+    str | None,
+    typer.Argument(metavar="[PAGE]", help="Such as recall or how-to/agent. Without it, all pages are listed."),
 ]
 Words = Annotated[str | None, typer.Option("--search", metavar="WORDS", help="List the lines that hold all words.")]
 AsPath = Annotated[bool, typer.Option("--path", help="Print the path of the page, or of the folder, and nothing else.")]
@@ -147,12 +148,10 @@ def _chosen(pages: list[Page], wanted: str) -> Page:
 
 
 def _near(pages: list[Page], name: str) -> str:
-    """Name up to three pages whose names or titles are like this one."""
-    known: dict[str, str] = {}
-    for one in pages:
-        for word in (one.name, one.name.rpartition("/")[2], one.title.lower()):
-            known.setdefault(word, one.name)
-    near = [known[word] for word in (*get_close_matches(name, known), *(one for one in known if name in one))]
+    """Name up to three pages whose names are like this one."""
+    known = {one.name.rpartition("/")[2]: one.name for one in pages} | {one.name: one.name for one in pages}
+    near = [known[word] for word in known if name and word.startswith(name)]
+    near += [known[word] for word in get_close_matches(name, known)]
     return f"try {', '.join(list(dict.fromkeys(near))[:3])}; " if near else ""
 
 
@@ -201,8 +200,8 @@ def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
         show(found, as_json=True)
     elif not found:
         raise OptionError(f"no line holds {search!r}", remedy="pass fewer words, or see `workingmem docs`")
-    else:
-        typer.echo("\n".join(f"{one['page']}:{one['line']}: {one['text']}" for one in found))
+    for one in () if as_json else found:
+        typer.echo(f"{one['page']}:{one['line']}: {one['text']}")
 
 
 def _lines(page: Page) -> Iterator[tuple[int, str]]:

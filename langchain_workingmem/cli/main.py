@@ -10,7 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import chat, conversations, docs, evaluation, observations, servers, user_data, working_memory
+from langchain_workingmem.cli import (
+    chat,
+    conversations,
+    docs,
+    evaluation,
+    observations,
+    servers,
+    user_data,
+    working_memory,
+)
 from langchain_workingmem.cli.base import add_command, failing
 
 

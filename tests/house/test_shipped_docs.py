@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 import pytest
-from langchain_workingmem import __version__
 
+from langchain_workingmem import __version__
 from tests.applications.test_docs import FENCE, PARTS, PUBLIC
 
 ROOT = Path(__file__).parents[2]
