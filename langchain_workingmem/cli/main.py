@@ -10,7 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import chat, conversations, evaluation, observations, servers, user_data, working_memory
+from langchain_workingmem.cli import (
+    chat,
+    conversations,
+    docs,
+    evaluation,
+    observations,
+    servers,
+    user_data,
+    working_memory,
+)
 from langchain_workingmem.cli.base import add_command, failing
 
 
@@ -60,7 +69,7 @@ _logs = typer.Typer(
 )
 _facts = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
 for _app, _module in (
-    *((app, each) for each in (chat, servers, conversations, user_data, evaluation)),
+    *((app, each) for each in (chat, servers, conversations, user_data, evaluation, docs)),
     (_logs, observations),
     (_facts, working_memory),
 ):
