@@ -53,10 +53,11 @@ _SAME_USERS = (
 _NO_LOGIN = "Redis refused the login"  # how our error begins
 
 
-def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
+def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int = MOST_THREADS) -> Plan[Diagnosis]:
     """Run all checks: about ten round trips and, with recall, one call of the embedding model.
 
-    `open_for` is how many seconds the circuit breaker has been open, None if it is closed.
+    `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest
+    `most_threads` are checked for vectors: 1,000 take a third of a second.
     """
     findings: list[Finding] = []
     try:
@@ -69,7 +70,7 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
         else:
             findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
-            findings += yield from _vectors(state)
+            findings += yield from _vectors(state, most_threads)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
@@ -331,7 +332,7 @@ def _is_mended(name: str, key: bytes | None) -> Plan[bool]:
 # ---------------------------------------------------------------------- vectors and the model
 
 
-def _vectors(state: MemoryState) -> Plan[list[Finding]]:
+def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
     stored = yield from _ask("GET", state.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
         return [_unknown("vectors", stored)]
@@ -342,7 +343,7 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
     settings = json.loads(stored)
     index = yield from _index("vectors index", state.keys.vectors_index, settings)
     model = (yield from _model(state, settings)) if state.recall else []
-    return [*index, *model, *(yield from _coverage(state, settings))]
+    return [*index, *model, *(yield from _coverage(state, settings, most_threads))]
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
@@ -357,11 +358,11 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     return [_found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
 
 
-def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
+def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[list[Finding]]:
     """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
     name = state.keys.threads_index
     newest = sorted_search(
-        name, build_filter(), "updated_at", descending=True, limit=MOST_THREADS + 1, fields=["count"]
+        name, build_filter(), "updated_at", descending=True, limit=most_threads + 1, fields=["count"]
     )
     replies = yield from attempt(newest)
     yield from search_again(state, [newest], replies)
@@ -369,7 +370,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]
-    rows = found[:MOST_THREADS]
+    rows = found[:most_threads]
     roles = state.recall.roles if state.recall else ("human", "ai")
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
     calls = [COUNT_DIGESTS.call(state.keys.of(id).all, f",{','.join(roles)},", MOST_MESSAGES) for id in ids]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from starlette.responses import StreamingResponse
 
+from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.items import StoreState, run_operations
 from langchain_workingmem.studio.site import Missing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NAMESPACES = 200
 ITEMS = 50
+CHECKED = 100  # threads whose messages the doctor checks for vectors; ten times as many on the command line
 COUNTED = 10_000  # threads, whose messages are counted before a deletion
 
 
@@ -139,5 +141,6 @@ async def delete(studio: Studio, request: Request) -> Response:
 
 async def doctor(studio: Studio, request: Request) -> Response:
     """Show what the doctor finds. It concerns the server, not a resource."""
-    found = await studio.memory.adoctor()
+    core = studio.memory.core
+    found = await core.async_runner.run(diagnose(core.state, core.breaker.open_for, most_threads=CHECKED))
     return studio.page(request, "doctor.html", user=studio.resource_id, found=found)
