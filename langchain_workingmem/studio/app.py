@@ -6,7 +6,7 @@ import hmac
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -137,6 +137,8 @@ _REFUSED = PlainTextResponse("Open the address that `workingmem studio` has prin
 
 async def _answer(studio: Studio, page: Page, request: Request) -> Response:
     """Make a page; an error of memory becomes a page as well."""
+    if "of" in request.query_params:
+        return _unpacked(request)
     try:
         return await page(studio, request)
     except _MISSING:
@@ -149,6 +151,14 @@ async def _answer(studio: Studio, page: Page, request: Request) -> Response:
         return _failed(studio, request, 503, "Redis does not answer as it should", str(error))
     except WorkingMemError as error:
         return _failed(studio, request, 400, "This does not work", str(error))
+
+
+def _unpacked(request: Request) -> Response:
+    """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
+    given = [*request.query_params.multi_items()]
+    of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
+    rest = [(name, value) for name, value in given if name != "of" and value]
+    return RedirectResponse(f"{request.url.path}?{urlencode([*of, *rest])}", 303)
 
 
 async def _write(studio: Studio, page: Page, request: Request) -> Response:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.studio.reading import as_said, read_slice
-from langchain_workingmem.studio.site import Missing, at_least_one
+from langchain_workingmem.studio.site import Missing, is_confirmed, number, size
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,7 +32,7 @@ async def threads(studio: Studio, request: Request) -> Response:
     page = await studio.memory.threads.alist(
         resource_id=resource,
         metadata=metadata,
-        limit=SEARCHED if words else at_least_one(request, "limit", ROWS, MOST_ROWS),
+        limit=SEARCHED if words else size(request, "limit", ROWS, MOST_ROWS),
         cursor=None if words else given.get("cursor"),
         order_by=order,
     )
@@ -82,8 +82,8 @@ async def thread_of(studio: Studio, request: Request) -> Thread:
 async def thread(studio: Studio, request: Request) -> Response:
     """Show a part of a conversation: the newest messages, those around one, or those before or after one."""
     one, given = await thread_of(studio, request), request.query_params
-    limit = at_least_one(request, "limit", ROWS, MOST_ROWS)
-    at, below, above = (_position(given.get(name, "")) for name in ("at", "below", "above"))
+    limit = size(request, "limit", ROWS, MOST_ROWS)
+    at, below, above = (number(given.get(name, "")) for name in ("at", "below", "above"))
     if at is not None:
         below = at + limit // 2
     branches = given.get("branches") != "0"
@@ -104,15 +104,11 @@ async def thread(studio: Studio, request: Request) -> Response:
     )
 
 
-def _position(given: str) -> int | None:
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else None
-
-
 async def delete(studio: Studio, request: Request) -> Response:
     """Delete a thread, if its id was repeated."""
     one = await thread_of(studio, request)
     form = await request.form()
-    if form.get("confirm") != one.id:
+    if not is_confirmed(form.get("confirm"), one.id):
         raise OptionError("the thread was not deleted", remedy="write its id into the field to confirm the deletion")
     await studio.memory.threads.adelete(one.id, resource_id=one.resource_id)
     return studio.go("/", user=one.resource_id)

@@ -14,7 +14,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.studio.conversations import thread_of
-from langchain_workingmem.studio.site import Missing
+from langchain_workingmem.studio.site import Missing, number
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -60,8 +60,8 @@ async def _working_memory(
         revisions = await memory.working_memory.arevisions(limit=REVISIONS, **ids)
         state = revisions[0] if revisions else await memory.working_memory.aget(**ids)
         kept = {one.revision: one for one in revisions}
-        chosen = (_number(given.get(name, "")) for name in ("earlier", "later"))
-        earlier, later = (number if number in kept else None for number in chosen)
+        chosen = (number(given.get(name)) for name in ("earlier", "later"))
+        earlier, later = (one if one in kept else None for one in chosen)
         if revisions:
             last = kept[later] if later is not None else revisions[0]
             before = earlier if earlier is not None else max((one for one in kept if one < last.revision), default=0)
@@ -84,10 +84,6 @@ async def _working_memory(
     )
 
 
-def _number(given: str) -> int:
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else -1
-
-
 async def change_working_memory(studio: Studio, request: Request) -> Response:
     """Edit, clear or revert. What was typed is never lost: a refused text is shown again with the reason."""
     ids, form = await _ids(studio, request), await request.form()
@@ -100,9 +96,9 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
             case "clear":
                 await memory.working_memory.aclear(**ids)
             case "revert":
-                await memory.working_memory.arevert(_number(str(form.get("revision"))), **ids)
+                await memory.working_memory.arevert(number(form.get("revision")) or 0, **ids)
             case "edit":
-                await _edit(studio, memory, text, _number(str(form.get("revision"))), ids)
+                await _edit(studio, memory, text, number(form.get("revision")) or 0, ids)
             case other:
                 raise OptionError(f"action {other!r}", remedy="use the forms of the page")
     except (WorkingMemoryConflictError, WorkingMemoryValidationError, ReadOnlyError) as error:
@@ -177,7 +173,7 @@ async def change_observations(studio: Studio, request: Request) -> Response:
             case "clear":
                 await part.aclear(**ids)
             case "revert":
-                await part.arevert(_number(str(form.get("revision"))), **ids)
+                await part.arevert(number(form.get("revision")) or 0, **ids)
             case other:
                 raise OptionError(f"action {other!r}", remedy="use the forms of the page")
     except (ObservationConflictError, OptionError) as error:

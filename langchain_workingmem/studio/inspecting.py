@@ -13,7 +13,7 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import PARTS, Query, explain
 from langchain_workingmem.studio.conversations import thread_of
-from langchain_workingmem.studio.site import at_least_one
+from langchain_workingmem.studio.site import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ async def recall(studio: Studio, request: Request) -> Response:
     if question and is_on:
         options = studio.memory.core.state.recalling
         if one is None:
-            top_k = at_least_one(request, "top_k", options.top_k, MOST_HITS)
+            top_k = size(request, "top_k", options.top_k, MOST_HITS)
             query = Query.of(options, question, resource_id=resource, scope="resource", top_k=top_k)
         else:
             shown = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource, recall=False)

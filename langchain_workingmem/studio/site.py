@@ -110,7 +110,17 @@ def _minutes(at: datetime | None) -> str:
     return "" if at is None else minutes(at)
 
 
-def at_least_one(request: Request, name: str, default: int, most: int) -> int:
-    """Read a number of a query; anything else is the default."""
-    given = request.query_params.get(name, "")
-    return min(int(given), most) if given.isascii() and given.isdigit() and int(given[:9]) > 0 else default
+def number(given: object) -> int | None:
+    """Read a number of a query or a form; anything else is None."""
+    text = str(given)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def size(request: Request, name: str, default: int, most: int) -> int:
+    """Read how much a page shall show."""
+    return min(number(request.query_params.get(name, "")) or default, most)
+
+
+def is_confirmed(typed: object, id: str) -> bool:
+    """Tell whether an id was repeated: as it is, or as a page shows it, because a field cannot hold every character."""
+    return typed in (id, clean(id))

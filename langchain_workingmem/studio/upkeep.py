@@ -6,13 +6,13 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from langgraph.store.base import ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from starlette.responses import StreamingResponse
 
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.items import StoreState, run_operations
-from langchain_workingmem.studio.site import Missing
+from langchain_workingmem.studio.site import Missing, is_confirmed, number
 from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ COUNTED = 10_000  # threads, whose messages are counted before a deletion
 
 
 async def _run(studio: Studio, operation: Any) -> Any:
-    """Run an operation of a LangGraph store on the Redis of memory. Without an index there are no items."""
+    """Run an operation of a LangGraph store on the Redis of memory. Without an index, or below an odd label, are no items."""
     state = StoreState.of(studio.memory.core.state.keys, None, create=False)
     try:
         (reply,) = await studio.memory.core.arun(run_operations(state, [operation]))
@@ -38,6 +38,8 @@ async def _run(studio: Studio, operation: Any) -> Any:
         if isinstance(error.__cause__, RedisReplyError):  # no program has made the index
             return []
         raise
+    except InvalidNamespaceError:
+        return []
     return reply
 
 
@@ -64,7 +66,7 @@ def _namespace(studio: Studio, resource: str, given: str) -> tuple[str, ...]:
 async def items(studio: Studio, request: Request) -> Response:
     """List the namespaces of a resource, and the items of one."""
     resource, given = studio.owner(request), request.query_params
-    offset = int(given["offset"]) if given.get("offset", "").isdigit() and len(given["offset"]) < 9 else 0
+    offset = number(given.get("offset")) or 0
     chosen, found = None, []
     if "namespace" in given:
         chosen = _namespace(studio, resource, given["namespace"])
@@ -91,9 +93,9 @@ async def items(studio: Studio, request: Request) -> Response:
 
 async def delete_item(studio: Studio, request: Request) -> Response:
     """Delete an item of a store."""
-    resource, form = studio.owner(request), await request.form()
-    namespace = _namespace(studio, resource, request.query_params.get("namespace", ""))
-    await _run(studio, PutOp(namespace, str(form.get("key", "")), None))
+    resource, given = studio.owner(request), request.query_params
+    namespace = _namespace(studio, resource, given.get("namespace", ""))
+    await _run(studio, PutOp(namespace, given.get("key", ""), None))
     return studio.go("/store", user=resource, namespace=json.dumps(namespace))
 
 
@@ -132,7 +134,7 @@ async def export(studio: Studio, request: Request) -> Response:
 async def delete(studio: Studio, request: Request) -> Response:
     """Delete all data of a resource, if its id was repeated."""
     resource, form = studio.owner(request), await request.form()
-    if form.get("confirm") != resource:
+    if not is_confirmed(form.get("confirm"), resource):
         remedy = "write the id of the resource into the field to confirm the deletion"
         raise OptionError("nothing was deleted", remedy=remedy)
     report = await studio.memory.users.adelete(resource, namespaces=studio.namespaces)

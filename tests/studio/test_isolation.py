@@ -1,0 +1,123 @@
+"""A studio of one resource shows nothing of another one, whatever a request names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.odd_ids import NAMES
+from tests.helpers.types import Make
+from tests.studio.conftest import Open, Visitor
+
+SECRET = "Kestrel"
+GETS = ["/", "/thread", "/context", "/recall", "/working-memory", "/observations", "/store", "/data", "/export"]
+POSTS = ["/thread/delete", "/working-memory", "/observations", "/store/delete", "/delete"]
+
+
+@pytest.fixture
+def visitor(lived: Memory, make_store: Callable[..., RedisMemoryStore], open_studio: Open) -> Visitor:
+    """A visitor of Maya's studio; Jonas has a thread, working memory and items."""
+    lived.working_memory.update(f"# About\n- boat: {SECRET}\n", resource_id="jonas")
+    make_store().put(("memories", "jonas"), "boat", {"text": SECRET})
+    make_store().put(("memories", "maya"), "dog", {"text": "Nougat"})
+    return open_studio(lived, resource_id="maya", write=True, namespaces=[("memories", "{user_id}")])
+
+
+def attempts(path: str) -> list[str]:
+    """Write addresses that name Jonas in every way that a page knows."""
+    namespace = json.dumps(["memories", "jonas"])
+    rest = [
+        "user=jonas",
+        "user=maya&user=jonas",
+        "user=jonas&user=maya",
+        "of=user%3Djonas",
+        "of=%3Fuser%3Djonas%26thread%3Dboat",
+        "thread=boat",
+        "user=jonas&thread=boat",
+        "of=thread%3Dboat",
+        f"namespace={namespace}",
+        f"user=jonas&namespace={namespace}",
+        'namespace=["memories"]',
+        'namespace=["memories","maya","..","jonas"]',
+        "namespace=[]",
+        "resource_id=jonas&resource=jonas&owner=jonas",
+    ]
+    return [f"{path}?{one}&q={SECRET}+boat&key=boat&top_k=50&at=1" for one in rest]
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_no_address_shows_somebody_else(visitor: Visitor, path: str) -> None:
+    for address in attempts(path):
+        answer = visitor.client.get(address)
+        own_words = answer.text.replace(f"{SECRET} boat", "")  # the question, which the page repeats
+        assert SECRET not in own_words, address
+        if (
+            "user=jonas" in address
+            or "thread=boat" in address.replace("%3D", "=")
+            or "jonas" in answer.url.query.decode()
+        ):
+            assert "A fine name" not in answer.text, address
+
+
+@pytest.mark.parametrize("path", GETS)
+@pytest.mark.parametrize(
+    "name", ["x-user", "x-resource-id", "authorization", "x-forwarded-user", "x-original-url", "x-http-method-override"]
+)
+def test_no_header_shows_somebody_else(visitor: Visitor, path: str, name: str) -> None:
+    for value in ("jonas", "/thread?user=jonas&thread=boat", "DELETE"):
+        answer = visitor.client.get(f"{path}?q=boat", headers={name: value})
+        assert SECRET not in answer.text
+        assert "jonas" not in answer.text
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: str) -> None:
+    before = (lived.threads.get("boat"), lived.working_memory.get(resource_id="jonas"))
+    for address in attempts(path):
+        for confirm in ("boat", "jonas"):
+            for action in ("edit", "clear", "revert", "delete"):
+                data = {
+                    "confirm": confirm,
+                    "action": action,
+                    "text": "x",
+                    "revision": "1",
+                    "user": "jonas",
+                    "key": "boat",
+                }
+                visitor.client.post(address, data=data, headers={"origin": "http://127.0.0.1:8000"})
+    assert (lived.threads.get("boat"), lived.working_memory.get(resource_id="jonas")) == before
+    assert "Kestrel" in str(list(lived.export_resource("jonas", namespaces=[("memories", "{user_id}")])))
+
+
+@pytest.mark.parametrize("path", ["/thread", "/context", "/observations", "/working-memory", "/recall"])
+def test_a_foreign_thread_answers_like_a_missing_one(visitor: Visitor, path: str) -> None:
+    foreign, missing = (visitor.get(path, thread=name, q="boat") for name in ("boat", "none"))
+    assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)
+    assert foreign.status_code == 404
+
+
+def test_the_front_page_lists_only_the_own_threads(visitor: Visitor) -> None:
+    page = visitor.page("/")
+    assert "A trip" in page
+    assert "boat" not in page
+    assert "jonas" not in page
+    assert "memories / jonas" not in visitor.page("/store")
+    assert "Nougat" in visitor.page("/store", namespace='["memories", "maya"]')
+
+
+@pytest.mark.parametrize("name", NAMES[::5])
+def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, name: str) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions())
+    for other in {"a", "b", "ab", "a b", *NAMES[::9]} - {name}:
+        memory.save_turn([("user", SECRET)], thread_id=f"t{other}", resource_id=other)
+        memory.working_memory.update(f"# About\n- {SECRET}", resource_id=other)
+    memory.save_turn([("user", "my own")], thread_id="mine", resource_id=name)
+    visitor = open_studio(memory, resource_id=name)
+    assert visitor.page("/").count("<li data-item>") == 1
+    for path in ("/", "/thread", "/working-memory", "/data", "/export"):
+        assert SECRET not in visitor.get(path, thread="mine").text
+        assert SECRET not in visitor.get(path).text
