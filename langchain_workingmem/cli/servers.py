@@ -23,6 +23,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
+from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +79,8 @@ def studio(
     from langchain_workingmem.serving import listen, run
 
     _end_on_signals()
+    templates = as_namespaces(namespace)
+    paths_of(templates, resource or "any")  # checks them
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
         opened = target.of_program(program, embeddings, working_memory=plain["resource"])
@@ -93,7 +96,7 @@ def studio(
             token=secrets.token_urlsafe(24),
             resource_id=None if resource is None else check_id(resource, "resource"),
             write=write,
-            namespaces=as_namespaces(namespace),
+            namespaces=templates,
             documents=documents,
             is_program=program is not None,
             reword=worded,

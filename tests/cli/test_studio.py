@@ -1,0 +1,147 @@
+"""`studio`: how it starts and ends, and wrong calls."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from langchain_workingmem import Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.cli.conftest import Run, ended, started
+from tests.helpers.embedded import free_port, is_open, wait_until
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """Put back what `studio` sets in this process."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_line_is_the_address_and_a_signal_ends_it(
+    talked: Memory, server: EmbeddedRedis, prefix: str, number: signal.Signals
+) -> None:
+    program = started("studio", "--resource", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdout
+    assert program.stderr
+    address = program.stdout.readline().strip()
+    assert "only reads" in program.stderr.readline()
+    port = httpx.URL(address).port
+    with httpx.Client(follow_redirects=True) as browser:
+        assert "A dog" in browser.get(address).text
+        assert "boat" not in browser.get(f"http://127.0.0.1:{port}/").text
+        assert browser.get(f"http://127.0.0.1:{port}/recall", params={"q": "dog"}).status_code == 200
+        program.send_signal(number)
+        assert program.stdout.read() + program.stderr.read() == ""
+    assert ended(program) == 0
+    assert port is not None
+    assert not is_open(port)
+
+
+def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
+    place = scratch / "memory"
+    with Memory.embedded(place) as memory:
+        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+    port = free_port()
+    program = started("studio", "--dir", str(place), "--port", str(port), "--embeddings", "none")
+    assert program.stdout
+    assert program.stdout.readline().startswith(f"http://127.0.0.1:{port}/?token=")
+    program.terminate()
+    assert ended(program) == 0
+    wait_until(lambda: not (place / "redis.sock").exists())
+
+
+PROGRAM = """
+from langchain_workingmem import *
+
+memory = Memory({url!r}, key_prefix={prefix!r}, history=HistoryOptions(last_messages=2, step=1),
+    working_memory=WorkingMemoryOptions(schema={{"type": "object"}}))
+
+def make():
+    return memory
+
+number = 5
+
+def broken():
+    raise RuntimeError("no key")
+"""
+
+
+@pytest.fixture
+def program(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of a user's, in the present directory."""
+    name = f"program_{prefix}"
+    (tmp_path / f"{name}.py").write_text(PROGRAM.format(url=server.url, prefix=prefix))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+@pytest.mark.parametrize("name", ["memory", "make"])
+def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: str, name: str) -> None:
+    studio = started("studio", "--memory", f"{program}:{name}")
+    assert studio.stdout
+    address = studio.stdout.readline().strip()
+    with httpx.Client(follow_redirects=True) as browser:
+        browser.get(address)
+        page = browser.get(
+            address.partition("?")[0] + "context", params={"user": "maya", "thread": "dog", "q": "What is she called?"}
+        )
+    assert "It shows about 2 messages" in page.text.replace("(it shows", "It shows")
+    assert "&lt;working_memory&gt;" in page.text
+    studio.terminate()
+    assert ended(studio) == 0
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nothing_of_this_name:memory", "ModuleNotFoundError"),
+        ("{}:nothing", "AttributeError"),
+        ("{}:number", "is of type int"),
+        ("{}:broken", "RuntimeError: no key"),
+        ("{}", "names no module and object"),
+        (":memory", "names no module and object"),
+    ],
+)
+def test_a_memory_that_is_none_is_one_line(run: Run, program: str, name: str, reason: str) -> None:
+    found = run("studio", "--memory", name.format(program), REDIS_URL=None)
+    assert found.exit_code == 1
+    assert reason in found.stderr
+    assert "MODULE:NAME" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("_signals")
+def test_wrong_calls_are_one_line_each(run: Run, talked: Memory, program: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = run("studio", "--port", str(taken.getsockname()[1]))
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "pass another --port" in found.stderr
+    assert run("studio", "--port", "0").exit_code == 2
+    assert run("studio", "--dir", str(tmp_path), "--memory", f"{program}:memory").exit_code == 2
+    assert "there is no memory in" in run("studio", "--dir", str(tmp_path / "none"), REDIS_URL=None).stderr
+    assert "is empty" in run("studio", "--resource", "").stderr
+    assert "does not name the resource" in run("studio", "--namespace", "memories").stderr
+    away = run("studio", REDIS_URL=f"redis://127.0.0.1:{free_port()}")
+    assert away.exit_code == 1
+    assert away.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("_signals")
+def test_the_model_of_the_index_must_fit(run: Run, make_memory: Any, embeddings: Any) -> None:
+    make_memory(embeddings=embeddings).save_turn([("user", "hi")], thread_id="t", resource_id="maya")
+    found = run("studio")
+    assert found.exit_code == 1
+    assert "--embeddings" in found.stderr

@@ -1,0 +1,155 @@
+"""Why a search finds what it finds: the parts of a score, and the reasons of what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError
+from langchain_workingmem.recall import PARTS, Explanation, Query, explain
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.trips import Trips
+from tests.helpers.types import Make
+
+QUESTION = "when does the red boat sail?"
+
+
+def explained(memory: Memory, text: str = QUESTION, missed: int = 8, **arguments: Any) -> Explanation:
+    query = Query.of(memory.core.state.recalling, text, resource_id="maya", **arguments)
+    return memory.core.run(explain(memory.core.state, query, missed=missed))
+
+
+@pytest.fixture
+def talked(memory: Memory) -> Memory:
+    for thread, lines in {
+        "sea": ["the red boat sails at nine", "I shall be there", "the blue boat rests", "good"],
+        "land": ["a red house", "it is old", "the boat is sold", "what a pity"],
+    }.items():
+        turn = [AIMessage(line) if at % 2 else HumanMessage(line, name="maya") for at, line in enumerate(lines)]
+        memory.history.append(turn, thread_id=thread, resource_id="maya")
+    memory.save_turn([("user", "the red boat of jonas")], thread_id="other", resource_id="jonas")
+    return memory
+
+
+@pytest.mark.parametrize("arguments", [{}, {"top_k": 1}, {"top_k": 2, "message_range": 0}, {"max_tokens": 40}])
+def test_the_hits_are_those_of_the_search(talked: Memory, arguments: dict[str, Any]) -> None:
+    found = explained(talked, **arguments)
+    assert found.result == talked.recall.search(QUESTION, resource_id="maya", **arguments)
+    assert [one.hit for one in found.messages if one.hit] == found.result.hits
+
+
+def test_the_parts_of_a_score_add_up(talked: Memory) -> None:
+    found = explained(talked)
+    assert len(found.messages) > 4
+    for one in found.messages:
+        assert [*one.parts] == list(PARTS)
+        assert sum(one.parts.values()) == pytest.approx(one.score, abs=1e-9) or one.score in (0, 1)
+    best = found.messages[0]
+    assert best.parts["similarity"] > 0
+    assert best.parts["words"] > 0
+
+
+@pytest.mark.parametrize("search", ["semantic", "hybrid"])
+def test_each_kind_of_search_is_explained(make_memory: Make, embeddings: WordEmbeddings, search: Any) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(search=search))
+    memory.save_turn([("user", "the red boat sails"), ("assistant", "well")], thread_id="t", resource_id="maya")
+    (best, *_) = explained(memory).messages
+    assert (best.parts["words"] > 0) == (search == "hybrid")
+    assert sum(best.parts.values()) == pytest.approx(best.score, abs=1e-9)
+
+
+def test_length_names_and_times_have_their_parts(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(embeddings=embeddings)
+    for name in ("ada", "bob"):
+        long = HumanMessage(f"the red boat {'and the sea ' * 60}", name=name)
+        memory.history.append([long], thread_id="t", resource_id="maya")
+    explained(memory)  # now the authors are known
+    found = explained(
+        memory, "what did Ada say about the red boat today?", now=datetime.now(UTC) + timedelta(seconds=5)
+    )
+    parts = {one.message.name: one.parts for one in found.messages}
+    assert parts["ada"]["name"] > 0 == parts["bob"]["name"]
+    assert parts["ada"]["length"] < 0
+    assert parts["ada"]["time"] > 0
+
+
+def reasons(found: Explanation) -> dict[str, str]:
+    return {str(one.message.text): one.reason for one in found.messages if one.hit is None}
+
+
+def test_what_comes_after_the_best_is_named(talked: Memory) -> None:
+    found = reasons(explained(talked, top_k=1, message_range=(0, 1)))
+    assert found.pop("I shall be there") == "it is shown beside a hit"
+    assert set(found.values()) == {"the best 1 are taken"}
+
+
+def test_what_lies_below_a_threshold_is_named(talked: Memory) -> None:
+    found = explained(talked, threshold=0.5)
+    assert found.result == talked.recall.search(QUESTION, resource_id="maya", threshold=0.5)
+    assert "its similarity is below the threshold of 0.5" in reasons(found).values()
+
+
+def test_what_has_no_room_is_named(talked: Memory) -> None:
+    found = explained(talked, max_tokens=8, message_range=0)
+    assert "there is no room left in 8 tokens" in reasons(found).values()
+
+
+def test_the_floor_of_a_model_is_named(make_memory: Make) -> None:
+    memory = make_memory(embeddings="local")
+    memory.save_turn([("user", "Assam tea is nice"), ("assistant", "I agree")], thread_id="t", resource_id="maya")
+    query = Query.of_turn(memory.core.state.recalling, "Who painted the chapel?", "new", "maya", {})
+    found = memory.core.run(explain(memory.core.state, query, missed=5))
+    assert found.floor is not None
+    assert not found.result.hits
+    assert all("floor" in one for one in reasons(found).values())
+
+
+def test_a_repeated_question_is_replaced_by_its_answer(memory: Memory) -> None:
+    turn = [HumanMessage(QUESTION), AIMessage("At nine.")]
+    memory.save_turn(turn, thread_id="t", resource_id="maya")
+    query = Query.of_turn(memory.core.state.recalling, QUESTION, "new", "maya", {})
+    found = memory.core.run(explain(memory.core.state, query, missed=5))
+    assert [str(one.message.text) for one in found.messages if one.hit] == ["At nine."]
+    assert reasons(found)[QUESTION] == "it is the question itself, asked before"
+
+
+def test_a_reranker_is_named(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory = make_memory(
+        embeddings=embeddings, recall=RecallOptions(reranker=lambda query, documents: list(documents)[:1])
+    )
+    for number in range(3):
+        memory.save_turn([("user", f"red boat {number}")], thread_id=f"t{number}", resource_id="maya")
+    found = explained(memory, message_range=0)
+    assert len(found.result) == 1
+    assert set(reasons(found).values()) == {"the reranker has left it out, or placed it lower"}
+
+
+def test_nothing_of_others_is_a_candidate_and_a_foreign_thread_is_refused(talked: Memory) -> None:
+    found = explained(talked, "the red boat of jonas", missed=100)
+    assert "jonas" not in str([one.message for one in found.messages])
+    query = Query.of_turn(talked.core.state.recalling, QUESTION, "other", "maya", {})
+    with pytest.raises(ThreadOwnershipError):
+        talked.core.run(explain(talked.core.state, query, missed=1))
+
+
+def test_a_blank_question_has_no_explanation(memory: Memory) -> None:
+    assert explained(memory, " ") == Explanation()
+
+
+def test_an_explanation_takes_three_round_trips(talked: Memory, trips: Trips) -> None:
+    explained(talked)
+    assert trips.of(lambda: explained(talked)) == 3
+
+
+def test_a_search_that_is_not_explained_has_no_parts(talked: Memory) -> None:
+    from langchain_workingmem.recall import find_candidates
+
+    query = Query.of(talked.core.state.recalling, QUESTION, resource_id="maya")
+    ranked, _ = talked.core.run(find_candidates(talked.core.state, query, []))
+    assert {one.parts for one in ranked} == {()}
+    ranked, _ = talked.core.run(find_candidates(talked.core.state, replace(query, explained=True), []))
+    assert all(len(one.parts) == len(PARTS) for one in ranked)
