@@ -69,7 +69,7 @@ def test_length_names_and_times_have_their_parts(make_memory: Make, embeddings: 
         memory.history.append([long], thread_id="t", resource_id="maya")
     explained(memory)  # now the authors are known
     found = explained(
-        memory, "what did Ada say about the red boat today?", now=datetime.now(UTC) + timedelta(seconds=5)
+        memory, "what did Ada say about the red boat yesterday?", now=datetime.now(UTC) + timedelta(days=1)
     )
     parts = {one.message.name: one.parts for one in found.messages}
     assert parts["ada"]["name"] > 0 == parts["bob"]["name"]
