@@ -1,0 +1,105 @@
+"""The server over standard input and output, as clients start it: ends with its input, or on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from concurrent.futures import CancelledError as Cancelled
+from contextlib import suppress
+from io import TextIOWrapper
+from threading import Thread
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import anyio
+from mcp import types
+from mcp.server.stdio import stdio_server
+from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp.server.lowlevel import Server
+
+_WAITING = 16  # lines that are read ahead
+
+
+def run_stdio(server: Server[Any, Any]) -> None:
+    """Serve the client that has started this process, until it closes standard input, or SIGINT or SIGTERM comes.
+
+    Only the protocol goes to standard output: what the program prints meanwhile goes to standard error. To be called once, in
+    the main thread. The handlers of the two signals are put back.
+    """
+    sys.stdout.flush()
+    with os.fdopen(os.dup(0), "rb") as source, os.fdopen(os.dup(1), "wb") as sink:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            asyncio.run(_serve(server, source, sink))
+        finally:
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+
+
+async def _serve(server: Server[Any, Any], source: BinaryIO, sink: BinaryIO) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # noqa: S101 - for mypy
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
+    output = anyio.wrap_file(TextIOWrapper(sink, encoding="utf-8", errors="replace"))
+    lines: Any = _valid(_lines(source), output)
+    with suppress(asyncio.CancelledError):
+        try:
+            async with stdio_server(lines, output) as (read, write):
+                await server.run(read, write, server.create_initialization_options())
+        except* (BrokenPipeError, anyio.BrokenResourceError):
+            pass  # the client is gone
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[str]:
+    """Read lines in a thread that ends with the process: a read that waits for input cannot be interrupted."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+
+    def read() -> None:
+        with suppress(RuntimeError, Cancelled, ValueError, OSError):  # the loop or the file is closed: this is the end
+            for line in source:
+                asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
+            asyncio.run_coroutine_threadsafe(waiting.put(b""), loop).result()
+
+    Thread(target=read, name="workingmem-stdin", daemon=True).start()
+    while line := await waiting.get():
+        yield line.decode(errors="replace")
+
+
+async def _valid(lines: AsyncIterator[str], output: anyio.AsyncFile[str]) -> AsyncIterator[str]:
+    """Answer what is no message of the protocol: the SDK would leave the client waiting."""
+    async for line in lines:
+        if not line.strip():
+            continue
+        try:
+            types.JSONRPCMessage.model_validate_json(line)
+        except ValidationError as error:
+            await output.write(f"{_parse_error(line, error)}\n")
+            await output.flush()
+        else:
+            yield line
+
+
+def _parse_error(line: str, error: ValidationError) -> str:
+    try:
+        sent = json.loads(line)
+    except (ValueError, RecursionError):
+        sent = None
+    found = sent.get("id") if isinstance(sent, dict) else None
+    why = error.errors(include_url=False, include_input=False)[0]["msg"]
+    refusal = {
+        "code": types.PARSE_ERROR,
+        "message": f"This is no message of the protocol ({why[:200]}), so nothing was done.",
+    }
+    return json.dumps({"jsonrpc": "2.0", "id": found if isinstance(found, str | int) else None, "error": refusal})
