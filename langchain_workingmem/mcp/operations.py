@@ -91,7 +91,7 @@ class Operations:
         self._memory = memory
         state = memory.core.state
         self.working_memory = state.working_memory
-        offered = [*self._for_working_memory(), *self._for_threads()]
+        offered = [*self._for_working_memory(), *self._for_recall(), *self._for_threads()]
         self.tools = {tool.name: tool for tool in offered if not (read_only and tool.writes)}
 
     @property
@@ -99,16 +99,21 @@ class Operations:
         """Tell whether each thread has a working memory of its own."""
         return self.working_memory is not None and self.working_memory.scope == "thread"
 
-    def _for_threads(self) -> list[Tool]:
-        recall = self._memory.core.state.recall
-        search = Tool(
-            name="search_memory",
-            description=MAKERS["search_memory"](self._memory.core)[0],
-            arguments=with_more(SearchMemory, thread=recall is not None and recall.scope == "thread"),
-            run=self.search,
-        )
+    def _for_recall(self) -> list[Tool]:
+        core = self._memory.core
+        if core.state.recall is None:
+            return []
         return [
-            *([search] if recall is not None else []),
+            Tool(
+                name="search_memory",
+                description=MAKERS["search_memory"](core)[0],
+                arguments=with_more(SearchMemory, thread=core.state.recall.scope == "thread"),
+                run=self.search,
+            )
+        ]
+
+    def _for_threads(self) -> list[Tool]:
+        return [
             Tool(
                 name="list_threads",
                 description="List the conversations with this user that are stored, the latest first.",

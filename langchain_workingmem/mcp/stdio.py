@@ -9,9 +9,8 @@ import signal
 import sys
 from concurrent.futures import CancelledError as Cancelled
 from contextlib import suppress
-from io import TextIOWrapper
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 from mcp import types
@@ -33,25 +32,26 @@ def run_stdio(server: Server[Any, Any]) -> None:
     the main thread. The handlers of the two signals are put back.
     """
     sys.stdout.flush()
-    with os.fdopen(os.dup(0), "rb") as source, os.fdopen(os.dup(1), "wb") as sink:
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
-        os.dup2(2, 1)
-        kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+    source, sink = os.dup(0), os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", newline="\n")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with suppress(BrokenPipeError), sink:  # the client may be gone
             asyncio.run(_serve(server, source, sink))
-        finally:
-            for number, handler in kept.items():
-                signal.signal(number, handler)
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
-async def _serve(server: Server[Any, Any], source: BinaryIO, sink: BinaryIO) -> None:
+async def _serve(server: Server[Any, Any], source: int, sink: TextIO) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # noqa: S101 - for mypy
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
-    output = anyio.wrap_file(TextIOWrapper(sink, encoding="utf-8", errors="replace"))
+    output = anyio.wrap_file(sink)
     lines: Any = _valid(_lines(source), output)
     with suppress(asyncio.CancelledError):
         try:
@@ -61,14 +61,14 @@ async def _serve(server: Server[Any, Any], source: BinaryIO, sink: BinaryIO) -> 
             pass  # the client is gone
 
 
-async def _lines(source: BinaryIO) -> AsyncIterator[str]:
+async def _lines(source: int) -> AsyncIterator[str]:
     """Read lines in a thread that ends with the process: a read that waits for input cannot be interrupted."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
 
     def read() -> None:
-        with suppress(RuntimeError, Cancelled, ValueError, OSError):  # the loop or the file is closed: this is the end
-            for line in source:
+        with suppress(RuntimeError, Cancelled, OSError), os.fdopen(source, "rb") as file:  # the loop may be closed
+            for line in file:
                 asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
             asyncio.run_coroutine_threadsafe(waiting.put(b""), loop).result()
 

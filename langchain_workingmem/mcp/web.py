@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from hmac import compare_digest
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[!-~]+")
 _RESOURCE = "langchain_workingmem.resource"  # in the scope of a request
+_MOST_BYTES = 32 * 2**20  # of a request: what is too large for a tool gets an answer that says so
+# newer versions of the SDK limit requests to 4 MiB, older ones have no limit
+_LIMIT = "max_request_body_size"
+_OPTIONS: dict[str, Any] = {_LIMIT: _MOST_BYTES} if _LIMIT in signature(StreamableHTTPSessionManager).parameters else {}
 _MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
 
 
@@ -74,7 +79,7 @@ class _Application:
         elif scope["method"] != "POST":  # there is no stream to open and no session to end
             await PlainTextResponse("Use POST.\n", 405, {"Allow": "POST"})(scope, receive, send)
         else:
-            manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True)
+            manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
             async with manager.run():
                 await manager.handle_request({**scope, _RESOURCE: resource}, receive, send)
 
