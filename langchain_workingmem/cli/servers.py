@@ -102,18 +102,19 @@ def mcp(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     try:
-        from langchain_workingmem.mcp import application, run_stdio, server
+        from langchain_workingmem.mcp import application, protocol_streams, run_stdio, server
     except ImportError as error:
         raise OptionError(str(error)) from error
     known = None if tokens is None else _tokens(tokens)
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
-    with target.of_program(program, embeddings, make=not read_only, working_memory=options) as memory:
-        if not http:
-            run_stdio(server(memory, resource_id=resource or "", read_only=read_only))
-            return
-        _listen(
-            application(memory, resource_id=resource, tokens=known, read_only=read_only), port, open_to_all=not known
-        )
+    opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
+    if http:
+        with opened as memory:
+            app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
+            _listen(app, port, open_to_all=not known)
+        return
+    with protocol_streams() as streams, opened as memory:
+        run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
 
 
 def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:
@@ -122,11 +123,11 @@ def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:
 
     from langchain_workingmem.serving import listen, run
 
-    listener = listen(port)
-    typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
-    if open_to_all:
-        tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
-    run(Starlette(routes=[Route("/mcp", app)]), listener)
+    with listen(port) as listener:
+        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        if open_to_all:
+            tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
+        run(Starlette(routes=[Route("/mcp", app)]), listener)
 
 
 def _tokens(path: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_workingmem.mcp.protocol import server
-from langchain_workingmem.mcp.stdio import run_stdio
+from langchain_workingmem.mcp.stdio import protocol_streams, run_stdio
 from langchain_workingmem.mcp.web import application
 
-__all__ = ["application", "run_stdio", "server"]
+__all__ = ["application", "protocol_streams", "run_stdio", "server"]

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from concurrent.futures import CancelledError as Cancelled
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,29 +18,34 @@ from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from mcp.server.lowlevel import Server
 
 _WAITING = 16  # lines that are read ahead
 
 
-def run_stdio(server: Server[Any, Any]) -> None:
-    """Serve the client that has started this process, until it closes standard input, or SIGINT or SIGTERM comes.
-
-    Only the protocol goes to standard output: what the program prints meanwhile goes to standard error. To be called once, in
-    the main thread. The handlers of the two signals are put back.
-    """
+@contextmanager
+def protocol_streams() -> Iterator[tuple[int, TextIO]]:
+    """Take standard input and output for the protocol: what the process prints goes to standard error from now on."""
     sys.stdout.flush()
     source, sink = os.dup(0), os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", newline="\n")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    with suppress(BrokenPipeError), sink:  # the client may be gone
+        yield source, sink
+
+
+def run_stdio(server: Server[Any, Any], source: int, sink: TextIO) -> None:
+    """Serve the client that has started this process, until it closes standard input, or SIGINT or SIGTERM comes.
+
+    To be called in the main thread. The handlers of the two signals are put back.
+    """
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with suppress(BrokenPipeError), sink:  # the client may be gone
-            asyncio.run(_serve(server, source, sink))
+        asyncio.run(_serve(server, source, sink))
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)

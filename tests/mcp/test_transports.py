@@ -47,7 +47,8 @@ async def test_pages_lead_through_a_thread_from_either_end(connect: Connect) -> 
     async with connect() as client:
         await client.save(*"abcde", thread_id="t")
         for start, expected in (("newest", ["de", "bc", "a"]), ("oldest", ["ab", "cd", "e"])):
-            pages, cursor = [], None
+            pages: list[str] = []
+            cursor = None
             while not pages or cursor:
                 page = await client.data("read_thread", thread_id="t", start=start, limit=2, cursor=cursor)
                 pages.append("".join(one["text"] for one in page["messages"]))
