@@ -35,22 +35,22 @@ async def all_that_is_shown(client: Client) -> list[Any]:
 
 @pytest.fixture
 def shared(make_memory: Make) -> Memory:
-    """A memory of all names, each with a thread whose id is the name of the next one."""
+    """A memory of all names, each with the secret and the thread that has the name of the next one."""
     memory = make_memory(
         embeddings=WordEmbeddings(), recall=RecallOptions(threshold=0), working_memory=WorkingMemoryOptions(template="")
     )
-    for name in ODD:
-        tell(memory, name)
-        memory.working_memory.update(f"knows {secret(name)}", resource_id=name)
+    for resource, name in NEXT.items():
+        tell(memory, name, resource=resource)
+        memory.working_memory.update(f"knows {secret(name)}", resource_id=resource)
     return memory
 
 
-ODD = NAMES[::3]
+NEXT = dict(zip(NAMES[::3], [*NAMES[3::3], NAMES[0]], strict=True))
 
 
 async def test_a_client_sees_what_is_its_own_and_nothing_else(shared: Memory) -> None:
-    for name in ODD:
-        async with inside(shared, name) as client:
+    for resource, name in NEXT.items():
+        async with inside(shared, resource) as client:
             assert secrets_in(*await all_that_is_shown(client)) == {name}
 
 
@@ -111,7 +111,6 @@ async def test_a_token_says_whose_memory_it_is(server: EmbeddedRedis, prefix: st
             for sent in (
                 "",
                 "Bearer",
-                "Bearer ",
                 "Bearer no-such-token-0123",
                 f"Basic {MAYA}",
                 f"Bearer {MAYA}x",
