@@ -56,7 +56,7 @@ def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
 
 
 def _end(*_: Any) -> None:
-    raise typer.Exit
+    raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def mcp(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     try:
-        from langchain_workingmem.mcp import application, protocol_streams, run_stdio, server
+        from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
     except ImportError as error:
         raise OptionError(str(error)) from error
     known = None if tokens is None else _tokens(tokens)
@@ -111,23 +111,20 @@ def mcp(
     if http:
         with opened as memory:
             app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
-            _listen(app, port, open_to_all=not known)
+            _listen(at_path("/mcp", app), port, open_to_all=not known)
         return
     with protocol_streams() as streams, opened as memory:
         run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
 
 
 def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:
-    from starlette.applications import Starlette
-    from starlette.routing import Route
-
     from langchain_workingmem.serving import listen, run
 
     with listen(port) as listener:
         typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
         if open_to_all:
             tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
-        run(Starlette(routes=[Route("/mcp", app)]), listener)
+        run(app, listener)
 
 
 def _tokens(path: Path) -> dict[str, str]:

@@ -12,6 +12,6 @@ except ImportError as error:
 
 from langchain_workingmem.mcp.protocol import server
 from langchain_workingmem.mcp.stdio import protocol_streams, run_stdio
-from langchain_workingmem.mcp.web import application
+from langchain_workingmem.mcp.web import application, at_path
 
-__all__ = ["application", "protocol_streams", "run_stdio", "server"]
+__all__ = ["application", "at_path", "protocol_streams", "run_stdio", "server"]

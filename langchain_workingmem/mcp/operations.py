@@ -297,9 +297,9 @@ class Operations:
         """Return the text at a revision."""
         if revision in (0, state.revision):
             return state.text if revision else ""
-        behind = max(1, state.revision - revision + 1)
+        newer = max(1, state.revision - revision + 1)
         kept = await self._memory.working_memory.arevisions(
-            limit=min(behind, 1000), thread_id=thread_id, resource_id=resource
+            limit=min(newer, 1000), thread_id=thread_id, resource_id=resource
         )
         found = next((one.text for one in kept if one.revision == revision), None)
         if found is None:

@@ -9,7 +9,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
@@ -87,6 +89,11 @@ class _Application:
 def _owner(server: Server[Any, Any]) -> str:
     request: Any = server.request_context.request
     return str(request.scope[_RESOURCE])
+
+
+def at_path(path: str, app: Application) -> Application:
+    """Serve an application at one path, and nothing else."""
+    return Starlette(routes=[Route(path, app)])
 
 
 def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
