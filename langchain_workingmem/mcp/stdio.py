@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
-import anyio
 from mcp import types
 from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
@@ -56,14 +55,26 @@ async def _serve(server: Server[Any, Any], source: int, sink: TextIO) -> None:
     assert task is not None  # noqa: S101 - for mypy
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
-    output = anyio.wrap_file(sink)
+    output: Any = _Output(sink)
     lines: Any = _valid(_lines(source), output)
     with suppress(asyncio.CancelledError):
-        try:
-            async with stdio_server(lines, output) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
-        except* (BrokenPipeError, anyio.BrokenResourceError):
-            pass  # the client is gone
+        async with stdio_server(lines, output) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+
+class _Output:
+    """Writes in threads. If the client has closed its end, nobody reads what is written."""
+
+    def __init__(self, sink: TextIO) -> None:
+        self._sink = sink
+
+    async def write(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            await asyncio.to_thread(self._sink.write, text)
+
+    async def flush(self) -> None:
+        with suppress(BrokenPipeError):
+            await asyncio.to_thread(self._sink.flush)
 
 
 async def _lines(source: int) -> AsyncIterator[str]:
@@ -82,7 +93,7 @@ async def _lines(source: int) -> AsyncIterator[str]:
         yield line.decode(errors="replace")
 
 
-async def _valid(lines: AsyncIterator[str], output: anyio.AsyncFile[str]) -> AsyncIterator[str]:
+async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[str]:
     """Answer what is no message of the protocol: the SDK would leave the client waiting."""
     async for line in lines:
         if not line.strip():

@@ -60,6 +60,20 @@ def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
     assert (program.returncode, out, errors) == (0, "", "")
 
 
+def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix: str) -> None:
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    greet(program)
+    assert program.stdin
+    assert program.stdout
+    assert program.stderr
+    program.stdout.close()
+    program.stdin.write('{"jsonrpc": "2.0", "id": 8, "method": "ping"}\n' * 3)
+    program.stdin.close()
+    assert program.stderr.read() == ""
+    assert program.wait(timeout=20) == 0
+    program.stderr.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -> None:
     port, place = free_port(), tmp_path / "data"
