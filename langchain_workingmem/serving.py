@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -76,7 +77,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def run(app: Application, listener: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; then the handlers of these signals that the program has set are called."""
+    """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -87,5 +88,16 @@ def run(app: Application, listener: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    with listener:
-        uvicorn.Server(config).run([listener])
+    server = uvicorn.Server(config)
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn hears signals only once its loop runs, and calls these handlers at the end
+    kept = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with listener:
+            server.run([listener])
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

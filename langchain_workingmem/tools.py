@@ -18,6 +18,7 @@ from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import inlined, without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
+from langchain_workingmem._redis.process_cache import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import message_text, unescape
 from langchain_workingmem._text.unicode import stored_quote, visible
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 # The parts of a tool: its description, the schema of its arguments, and its plan, which takes the ids and the step of the
-# graph (the same for all calls of one answer, None outside of a graph) before the arguments.
+# graph (the same for all calls of one answer; outside of a graph None, or what the caller has read) before the arguments.
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 WRITING = ("update_working_memory", "clear_working_memory")
@@ -70,7 +71,7 @@ CLEAR = (
 )
 AWAY = "Memory is not available at the moment; go on without it, and do not claim that something was remembered."
 # Errors that tell the model, or the program, what to do; all others come from servers and their clients.
-_FOR_THE_MODEL = (
+FOR_THE_MODEL = (
     IdError,
     ReadOnlyError,
     ResourceDeletedError,
@@ -134,8 +135,8 @@ def memory_tools(
     check_name(name)
     chosen = _default_names(core) if include is None else as_tuple(include, "include", "tool names")
     for one in chosen:
-        if one not in _MAKERS:
-            raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(_MAKERS)}")
+        if one not in MAKERS:
+            raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
         if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
@@ -160,7 +161,7 @@ def _default_names(core: Core) -> list[str]:
 
 def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[RunnableConfig], Ids]) -> BaseTool:
     name = f"{tool}_{memory}" if memory else tool
-    description, schema, make = _MAKERS[tool](core)
+    description, schema, make = MAKERS[tool](core)
 
     def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
         if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
@@ -175,7 +176,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
             ids = find_ids(config)
             step = (config.get("metadata") or {}).get("langgraph_step")
             return visible((yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)))
-        except _FOR_THE_MODEL as error:
+        except FOR_THE_MODEL as error:
             raise ToolException(visible(str(error))) from error
         except WorkingMemError as error:  # details of the server stay hidden from the model; other errors are bugs
             _log.warning("%s tells the model that memory is not available: %s", name, error)
@@ -195,11 +196,12 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
         args_schema=schema,
         infer_schema=False,
         handle_tool_error=True,
-        handle_validation_error=_describe_invalid,
+        handle_validation_error=describe_invalid,
     )
 
 
-def _describe_invalid(error: Any) -> str:
+def describe_invalid(error: Any) -> str:
+    """Say which arguments do not fit."""
     if not isinstance(error, ValidationError):
         return f"Nothing was done: {error}"
     problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
@@ -313,7 +315,7 @@ def _changed(
     state, thread_id = core.state, ids.thread_id
     options = check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
-    seen = state.shown_document(thread_id, scope_key.key, step)
+    seen = step.text if isinstance(step, ShownDocument) else state.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
@@ -321,7 +323,7 @@ def _changed(
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.format_for(after.template)
     known = state.document_after_step(thread_id, scope_key.key)
-    if known is not None and step is not None and form.default_mode == "replace":
+    if known is not None and isinstance(step, int) and form.default_mode == "replace":
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
@@ -360,10 +362,9 @@ def _search(core: Core) -> _Parts:
     options = core.state.recalling
 
     def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
-        thread_id = ids.thread_id
-        ids = scoped_ids(ids, options.scope)
+        thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
         shown = core.state.shown_messages(thread_id)
-        since, until = _in_utc(since), _in_utc(until)
+        since, until = in_utc(since), in_utc(until)
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)
         if shown is None:
             result = yield from search_as_run(core.state, asked)
@@ -380,7 +381,7 @@ def _search(core: Core) -> _Parts:
     )
 
 
-def _in_utc(at: datetime | None) -> datetime | None:
+def in_utc(at: datetime | None) -> datetime | None:
     """Return the time; one without a zone is in UTC, as the times that the model is shown."""
     return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
 
@@ -391,7 +392,7 @@ def _is_shown(row: StoredMessage, thread_id: str | None, shown: ShownMessages) -
     return bool(shown.question) and message_text(row.message).strip() == shown.question
 
 
-_MAKERS: dict[str, Callable[[Core], _Parts]] = {
+MAKERS: dict[str, Callable[[Core], _Parts]] = {
     "update_working_memory": _update,
     "get_working_memory": _get,
     "clear_working_memory": _clear,

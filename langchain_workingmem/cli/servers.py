@@ -1,9 +1,15 @@
-"""Programs that run until Ctrl-C, and `doctor`: `serve` runs a Redis, `studio` shows a memory on web pages."""
+"""Programs that run until Ctrl-C, and `doctor`.
+
+`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients; `doctor` checks a Redis.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import signal
+import stat
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,8 +21,8 @@ import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys, check_id
-from langchain_workingmem.cli.base import AsJson, Model, Program, Target, tell, worded
-from langchain_workingmem.cli.streams import show
+from langchain_workingmem.cli.base import AsJson, Model, Program, ResourceId, Target, misused, tell, worded
+from langchain_workingmem.cli.streams import reading, show
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 _CHECK_SECONDS = 1.0  # between two checks that the server runs
+_TOKENS = 'write a JSON object such as {"TOKEN": "RESOURCE"}'
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
 DataDirectory = Annotated[
@@ -117,7 +124,7 @@ def _end_on_signals() -> None:
 
 
 def _end(*_: Any) -> None:
-    raise typer.Exit
+    raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
 
 
 @contextmanager
@@ -134,6 +141,74 @@ def _port(directory: Path | None, port: int | None) -> Iterator[Callable[[], obj
     finally:
         if not was_open:
             close_port(directory)
+
+
+def mcp(
+    *,
+    resource: ResourceId = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve HTTP on 127.0.0.1; else standard input and output.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="With --http; default: a free one.")] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="With --http: a JSON object of token -> resource id.", metavar="FILE")
+    ] = None,
+    program: Program = None,
+    embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
+    target: Target,
+) -> None:
+    """Serve the memory of a user to an AI client, by the Model Context Protocol.
+
+    The client starts the command, and ends it. With --http it runs until Ctrl-C or SIGTERM, and the first line of the output is
+    its URL. Clients never choose whose memory it is: --resource says it, or the token that a client sends.
+    """
+    if not http and (tokens is not None or port is not None):
+        misused("--tokens and --port are for a server that listens: pass --http as well")
+    if (resource is None) == (tokens is None):
+        misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
+    _end_on_signals()
+    try:
+        from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
+    except ImportError as error:
+        raise OptionError(str(error)) from error
+    known = None if tokens is None else _tokens(tokens)
+    options = WorkingMemoryOptions(revisions=KEEP_ALL)
+    opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
+    if http:
+        with opened as memory:
+            app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
+            _listen(at_path("/mcp", app), port, open_to_all=not known)
+        return
+    with protocol_streams() as streams, opened as memory:
+        run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
+
+
+def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:
+    from langchain_workingmem.serving import listen, run
+
+    with listen(port) as listener:
+        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        if open_to_all:
+            tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
+        run(app, listener)
+
+
+def _tokens(path: Path) -> dict[str, str]:
+    """Read tokens and their resources; only the owner of the file may read it."""
+    with reading(str(path)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
+        try:
+            found = json.load(file, object_pairs_hook=list)
+        except (ValueError, RecursionError) as error:
+            raise OptionError(f"{path} is not JSON", remedy=_TOKENS) from error
+    if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
+        raise OptionError(f"{path} is no object of tokens", remedy=_TOKENS)
+    if len({token for token, _ in found}) < len(found):
+        raise OptionError(f"{path} holds a token twice", remedy="give each token one resource")
+    return dict(found)
 
 
 def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None:
@@ -162,4 +237,4 @@ def _users(keys: Keys) -> str:
 {set_user("workingmem", keys, create_index=False)}"""
 
 
-COMMANDS = (serve, studio, doctor)
+COMMANDS = (serve, studio, mcp, doctor)

@@ -145,6 +145,8 @@ PUBLIC = (
     "langchain_workingmem.importers.from_langchain",
     "langchain_workingmem.retriever.SemanticRecallRetriever",
     "langchain_workingmem.chat_history.RedisChatMessageHistory",
+    "langchain_workingmem.mcp.server",
+    "langchain_workingmem.mcp.application",
 )
 FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
 

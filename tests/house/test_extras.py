@@ -24,6 +24,8 @@ except (Exception, SystemExit) as error:
         ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         ("rich", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         ("platformdirs", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
+        ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
+        ("starlette", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",

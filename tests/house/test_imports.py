@@ -16,6 +16,7 @@ EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
     "local": {"wordllama"},
+    "mcp": {"mcp", "starlette"},
     "openai": {"langchain_openai"},
 }
 HEAVY = {"dateparser", "jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}

@@ -1,0 +1,17 @@
+"""The memory as a server of the Model Context Protocol (MCP): for desktop clients, coding agents and programs.
+
+Whose memory it is, the server decides: no argument of a tool names a resource.
+"""
+
+try:
+    import mcp  # noqa: F401
+    import starlette  # noqa: F401
+except ImportError as error:
+    msg = f"an MCP server needs its extra: pip install 'langchain-workingmem[mcp]' ({error})"
+    raise ImportError(msg) from error
+
+from langchain_workingmem.mcp.protocol import server
+from langchain_workingmem.mcp.stdio import protocol_streams, run_stdio
+from langchain_workingmem.mcp.web import application, at_path
+
+__all__ = ["application", "at_path", "protocol_streams", "run_stdio", "server"]

@@ -1,0 +1,130 @@
+"""What clients read: text for the model, without characters that a person would not see, and records for programs.
+
+Ids and cursors are exact, so that a client can send them back. A text quotes ids as JSON, with hidden characters escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.unicode import replace_hidden, visible
+from langchain_workingmem.display.pictures import minutes
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem.models import Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a tool or a resource."""
+
+    text: str
+    data: dict[str, Any] | None = None  # the same for programs; None: the text says all
+
+
+def quoted(value: Any) -> str:
+    """Write a value as JSON in which every character is visible."""
+    return replace_hidden(json.dumps(value, ensure_ascii=False), lambda one: json.dumps(one)[1:-1])
+
+
+def no_thread(thread_id: str) -> str:
+    """Tell that a thread does not exist; the same for a thread of somebody else."""
+    return f"There is no thread {quoted(thread_id)}. list_threads lists the threads."
+
+
+def of_threads(page: Page[Thread]) -> Answer:
+    """Describe threads."""
+    rows = [_of_thread(thread) for thread in page]
+    lines = [
+        f"{quoted(row['thread_id'])}: {row['title'] or '(no title)'}, {row['message_count']:,} messages, "
+        f"changed {minutes(thread.updated_at)} UTC"
+        for row, thread in zip(rows, page, strict=True)
+    ]
+    head = f"{len(rows):,} of {page.total:,} threads, the latest first:" if rows else "There are no threads here."
+    data = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
+    return Answer("\n".join([head, *lines, *_more(page)]), data)
+
+
+def _of_thread(thread: Thread) -> dict[str, Any]:
+    return {
+        "thread_id": thread.id,
+        "title": _cleaned(thread.title),
+        "message_count": thread.message_count,
+        "created_at": thread.created_at.isoformat(),
+        "updated_at": thread.updated_at.isoformat(),
+    }
+
+
+def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> Answer:
+    """Describe a page of a thread, its messages in their order."""
+    rows = page.items[::-1] if newest else page.items
+    found = [_of_message(row.message, row.stored_at) for row in rows]
+    head = f"<conversation thread_id='{escape(quoted(thread.id), quote=False)}' title=\"{escape(thread.title or '')}\">"
+    lines = [
+        f"<message id='{escape(quoted(one['id']), quote=False)}' role=\"{one['role']}\""
+        f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{minutes(row.stored_at)} UTC">'
+        f"{escape(one['text'], quote=False)}</message>"
+        for one, row in zip(found, rows, strict=True)
+    ]
+    count = f"{len(rows):,} of {page.total:,} messages:" if rows else "There are no messages here."
+    data = {"thread": _of_thread(thread), "messages": found, "total": page.total, "next_cursor": page.next_cursor}
+    return Answer("\n".join([count, head, *lines, "</conversation>", *_more(page)]), data)
+
+
+def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "role": ROLES.get(message.type, message.type),
+        "name": _cleaned(message.name),
+        "time": at.isoformat(),
+        "text": visible(message_text(message)),
+    }
+
+
+def of_hits(result: RecallResult) -> Answer:
+    """Describe what a search found; the text is that of the tool `search_memory` of agents, and where to read on."""
+    if not result.hits:
+        return Answer("Nothing was found.", {"hits": []})
+    hits = [
+        {
+            "thread_id": hit.thread_id,
+            "thread_title": _cleaned(hit.thread_title),
+            "similarity": round(hit.similarity, 3),
+            **_of_message(hit.message, hit.stored_at),
+            "before": [visible(message_text(one)) for one in hit.before],
+            "after": [visible(message_text(one)) for one in hit.after],
+            **({} if hit.observation is None else {"observation": visible(hit.observation.text)}),
+        }
+        for hit in result.hits
+    ]
+    threads = dict.fromkeys(quoted(hit.thread_id) for hit in result.hits)
+    return Answer(f"{result.as_text()}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits})
+
+
+def of_working_memory(state: WorkingMemoryState) -> Answer:
+    """Describe working memory."""
+    template = f" Its template:\n{state.template}" if state.template and state.template.strip() else ""
+    head = f"Working memory is empty.{template}" if state.is_empty else state.text
+    data = {
+        "text": "" if state.is_empty else visible(state.text),
+        "revision": state.revision,
+        "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
+        "template": _cleaned(state.template),
+    }
+    return Answer(f"{head}\n(revision {state.revision})", data)
+
+
+def _cleaned(text: str | None) -> str | None:
+    return None if text is None else visible(text)
+
+
+def _more(page: Page[Any]) -> list[str]:
+    return [] if page.next_cursor is None else [f"More with cursor {quoted(page.next_cursor)}."]

@@ -1,0 +1,126 @@
+"""The server over streamable HTTP: one request, one answer. There are no sessions, so there is none to take over."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from hmac import compare_digest
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.mcp.protocol import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mcp.server.lowlevel import Server
+    from starlette.types import Receive, Scope, Send
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.serving import Application
+
+SHORTEST = 16  # characters of a token
+_TOKEN = re.compile(r"[!-~]+")
+_RESOURCE = "langchain_workingmem.resource"  # in the scope of a request
+_MOST_BYTES = 32 * 2**20  # of a request: what is too large for a tool gets an answer that says so
+# newer versions of the SDK limit requests to 4 MiB, older ones have no limit
+_LIMIT = "max_request_body_size"
+_OPTIONS: dict[str, Any] = {_LIMIT: _MOST_BYTES} if _LIMIT in signature(StreamableHTTPSessionManager).parameters else {}
+_MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
+
+
+def application(
+    memory: Memory,
+    *,
+    resource_id: str | None = None,
+    tokens: Mapping[str, str] | None = None,
+    read_only: bool = False,
+) -> Application:
+    """Return an ASGI application that is an MCP server over streamable HTTP, to be mounted at a path of a program.
+
+    Either `resource_id`, the one resource of all requests, which then nothing protects. Or `tokens`: a dict of token ->
+    resource; a request says its token in the header `Authorization: Bearer <token>`, and gets 401 without a known one. The
+    rest is as `server` says. A request needs no other one before it: any process answers any request, and no lifespan has to
+    run. The hosts and origins that may call are the program's matter. Raises `OptionError` and `IdError`.
+    """
+    if (resource_id is None) == (tokens is None):
+        raise OptionError("an MCP server needs an owner", remedy="pass either resource_id=... or tokens={...}")
+    if resource_id is not None:
+        check_id(resource_id, "resource_id")
+    known = check_tokens(tokens.items()) if tokens is not None else None
+
+    return _Application(memory, resource_id, known, read_only=read_only)
+
+
+class _Application:
+    """Finds the resource of each request, and lets the server answer it."""
+
+    def __init__(
+        self, memory: Memory, resource_id: str | None, known: list[tuple[bytes, str]] | None, *, read_only: bool
+    ) -> None:
+        self._resource = resource_id
+        self._known = known
+        self._server = build(memory, _owner, read_only=read_only)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            msg = f"this application answers HTTP, not {scope['type']}"
+            raise RuntimeError(msg)
+        resource = self._resource if self._known is None else _resource_of(scope, self._known)
+        if resource is None:
+            refusal = PlainTextResponse("Refused: send a known token as `Authorization: Bearer TOKEN`.\n", 401)
+            refusal.headers["WWW-Authenticate"] = "Bearer"
+            await refusal(scope, receive, send)
+        elif scope["method"] != "POST":  # there is no stream to open and no session to end
+            await PlainTextResponse("Use POST.\n", 405, {"Allow": "POST"})(scope, receive, send)
+        else:
+            manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
+            async with manager.run():
+                await manager.handle_request({**scope, _RESOURCE: resource}, receive, send)
+
+
+def _owner(server: Server[Any, Any]) -> str:
+    request: Any = server.request_context.request
+    return str(request.scope[_RESOURCE])
+
+
+def at_path(path: str, app: Application) -> Application:
+    """Serve an application at one path, and nothing else."""
+    return Starlette(routes=[Route(path, app)])
+
+
+def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
+    """Return the digests of tokens with their resources. An error says which token is wrong, never the token itself."""
+    known: dict[bytes, str] = {}
+    for number, (token, resource) in enumerate(tokens, 1):
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
+            seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
+            raise OptionError(seen, remedy=_MAKE)
+        digest = _digest(token.encode())
+        if digest in known:
+            raise OptionError(f"token {number} stands there twice", remedy="give each token one resource")
+        known[digest] = check_id(resource, f"the resource of token {number}")
+    if not known:
+        raise OptionError("there is no token", remedy="pass an object such as {TOKEN: RESOURCE}")
+    return list(known.items())
+
+
+def _resource_of(scope: Scope, known: list[tuple[bytes, str]]) -> str | None:
+    sent = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+    scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    if scheme.lower() != b"bearer":
+        return None
+    digest = _digest(token.strip())
+    matching = [resource for one, resource in known if compare_digest(one, digest)]  # each is compared, in equal time
+    return matching[0] if matching else None
+
+
+def _digest(token: bytes) -> bytes:
+    return sha256(token).digest()

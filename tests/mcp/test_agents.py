@@ -1,0 +1,70 @@
+"""Agents of LangChain that have memory by langchain-mcp-adapters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from langchain_mcp_adapters.client import MultiServerMCPClient
+
+from langchain_workingmem import Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.models import Scripted, ask, calling
+from tests.mcp.conftest import TOKENS, running
+
+FIRST = "My dog is called Nougat."
+
+
+async def converse(connection: Any) -> list[str]:
+    """Let an agent save, search and update; return what its tools have answered."""
+    tools = await MultiServerMCPClient({"memory": connection}).get_tools()
+    model = Scripted.says(
+        calling(("save_messages", {"messages": [{"role": "user", "content": FIRST}], "thread_id": "t"}), id="a"),
+        calling(
+            ("search_memory", {"query": "What is my dog called?"}),
+            ("update_working_memory", {"memory": "- Has a dog called Nougat."}),
+            ("read_thread", {"thread_id": "nope"}),
+            id="b",
+        ),
+        "It is called Nougat.",
+    )
+    agent: Any = create_agent(model, tools)
+    done = await agent.ainvoke(ask("What is my dog called?"))
+    assert done["messages"][-1].text == "It is called Nougat."
+    return [message.text for message in done["messages"] if isinstance(message, ToolMessage)]
+
+
+def check(answers: list[str], memory: Memory) -> None:
+    saved, found, updated, missing = answers
+    assert saved == 'Saved 1 messages in thread "t".'
+    assert FIRST in found
+    assert "+ - Has a dog called Nougat." in updated
+    assert 'There is no thread "nope"' in missing
+    assert [message.text for message in memory.history.messages("t", resource_id="maya")] == [FIRST]
+
+
+@pytest.fixture
+def place(server: EmbeddedRedis, prefix: str) -> list[str]:
+    return ["--url", server.url, "--key-prefix", prefix]
+
+
+async def test_an_agent_over_standard_input_and_output(plain: Memory, place: list[str]) -> None:
+    words = ["-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *place]
+    connection = {"transport": "stdio", "command": sys.executable, "args": words, "env": {**os.environ}}
+    check(await converse(connection), plain)
+
+
+async def test_an_agent_over_http_with_a_token(plain: Memory, place: list[str], token_file: Path) -> None:
+    with running("--http", "--tokens", str(token_file), *place) as url:
+        (maya, _) = TOKENS
+        check(
+            await converse(
+                {"transport": "streamable_http", "url": url, "headers": {"Authorization": f"Bearer {maya}"}}
+            ),
+            plain,
+        )

@@ -1,0 +1,236 @@
+"""The command: how it begins and ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.cli.conftest import Run, ended, started
+from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
+from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
+from tests.mcp.conftest import over_stdio
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def greet(program: subprocess.Popen[str]) -> Any:
+    """Send the first message of the protocol, and return the answer."""
+    return ask(program, json.dumps(HELLO))
+
+
+def ask(program: subprocess.Popen[str], line: str) -> Any:
+    assert program.stdin
+    assert program.stdout
+    program.stdin.write(f"{line}\n")
+    program.stdin.flush()
+    return json.loads(program.stdout.readline())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--dir", str(tmp_path / "data"))
+    assert greet(program)["result"]["serverInfo"]["name"] == "workingmem"
+    program.send_signal(number)
+    assert program.wait(timeout=20) == 0
+    assert program.stdout
+    assert program.stderr
+    assert program.stdout.read() + program.stderr.read() == ""
+    ended(program)
+    wait_until(lambda: is_stopped(tmp_path / "data"))
+
+
+def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    greet(program)
+    out, errors = program.communicate(timeout=20)
+    assert (program.returncode, out, errors) == (0, "", "")
+
+
+def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix: str) -> None:
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    greet(program)
+    assert program.stdin
+    assert program.stdout
+    assert program.stderr
+    program.stdout.close()
+    program.stdin.write('{"jsonrpc": "2.0", "id": 8, "method": "ping"}\n' * 3)
+    program.stdin.close()
+    assert program.stderr.read() == ""
+    assert program.wait(timeout=20) == 0
+    program.stderr.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -> None:
+    port, place = free_port(), tmp_path / "data"
+    words = ("--resource", "maya", "--embeddings", "none", "--dir", str(place), "--port", str(port))
+    program = started("mcp", "--http", *words)
+    assert program.stdout
+    assert program.stderr
+    assert program.stdout.readline() == f"http://127.0.0.1:{port}/mcp\n"
+    assert "--tokens FILE asks each one for a token" in program.stderr.readline()
+    wait_until(lambda: is_open(port))
+    program.send_signal(number)
+    assert program.wait(timeout=20) == 0
+    assert program.stdout.read() + program.stderr.read() == ""
+    ended(program)
+    assert not is_open(port)
+    wait_until(lambda: is_stopped(place))
+
+
+def test_what_is_no_message_is_answered(server: EmbeddedRedis, prefix: str) -> None:
+    """A client that waits for an answer gets one, and the server goes on."""
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    greet(program)
+    surrogate = '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_threads\\ud800"}}'
+    for line, id in ((surrogate, 7), ("{", None), ('{"id": "x"}', "x")):
+        answer = ask(program, line)
+        assert (answer["id"], answer["error"]["code"]) == (id, -32700)
+        assert "nothing was done" in answer["error"]["message"]
+    assert ask(program, '{"jsonrpc": "2.0", "id": 8, "method": "ping"}') == {"jsonrpc": "2.0", "id": 8, "result": {}}
+    program.communicate(timeout=20)
+    assert program.returncode == 0
+
+
+PROGRAM = """\
+from langchain_workingmem import Memory, WorkingMemoryOptions
+
+print("starting")
+memory = Memory({url!r}, key_prefix={prefix!r}, working_memory=WorkingMemoryOptions(
+    schema={{"properties": {{"city": {{"type": "string"}}, "dog": {{"type": "string"}}}}}}, scope="thread"))
+"""
+
+
+async def test_the_memory_of_a_program_has_its_options(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
+    """And what the program prints does not disturb the protocol."""
+    (tmp_path / "app.py").write_text(PROGRAM.format(url=server.url, prefix=prefix).replace('print("starting")\n', ""))
+    words = ("--resource", "maya", "--memory", "app:memory")
+    async with over_stdio(*words, errors=tmp_path / "errors", PYTHONPATH=f"{Path.cwd()}:{tmp_path}") as client:
+        tools = {tool.name: tool.inputSchema for tool in (await client.session.list_tools()).tools}
+        assert "search_memory" not in tools
+        facts = tools["update_working_memory"]["properties"]["memory"]["anyOf"][0]["properties"]
+        assert {*facts} == {"city", "dog"}
+        assert tools["get_working_memory"]["required"] == ["thread_id"]
+        await client.save("Hello.", thread_id="t")
+        await client.text("update_working_memory", thread_id="t", memory={"city": "Porto"})
+        await client.text("update_working_memory", thread_id="t", memory={"dog": "Nougat"}, clear=["city"])
+        assert json.loads((await client.data("get_working_memory", thread_id="t"))["text"]) == {"dog": "Nougat"}
+        assert json.loads(await client.read("workingmem://threads/t/working-memory")) == {"dog": "Nougat"}
+
+
+def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(PROGRAM.format(url=server.url, prefix=prefix))
+    program = started("mcp", "--resource", "maya", "--memory", "app:memory", PYTHONPATH=f"{Path.cwd()}:{tmp_path}")
+    assert greet(program)["id"] == 1
+    assert program.communicate(timeout=20) == ("", "starting\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "pass --resource ID"),
+        (["--tokens", "f"], "pass --http as well"),
+        (["--port", "7000", "--resource", "maya"], "pass --http as well"),
+        (["--http"], "pass --resource ID"),
+        (["--http", "--tokens", "f", "--resource", "maya"], "only one of them"),
+        (["--resource", "maya", "--memory", "a:b", "--dir", "x"], "leave out --url and --dir"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_code_2(run: Run, words: list[str], expected: str) -> None:
+    found = run("mcp", *words)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert expected in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "expected"),
+    [
+        ('{"0123456789abcdef": "maya"}', 0o644, "chmod 600"),
+        ('{"0123456789abcdef": "maya"}', 0o640, "chmod 600"),
+        ('{"0123456789abcde": "maya"}', 0o600, "shorter than 16 characters"),
+        ('{"0123456789 abcdef": "maya"}', 0o600, "visible ASCII"),
+        ('{"0123456789abcdef": "maya", "0123456789abcdef": "jonas"}', 0o600, "twice"),
+        ('{"0123456789abcdef": ""}', 0o600, "the resource of token 1"),
+        ('{"0123456789abcdef": 5}', 0o600, "no object of tokens"),
+        ('["0123456789abcdef"]', 0o600, "no object of tokens"),
+        ("5", 0o600, "no object of tokens"),
+        ("{", 0o600, "is not JSON"),
+        ("{}", 0o600, "there is no token"),
+    ],
+)
+def test_tokens_that_cannot_protect_are_refused(
+    run: Run, tmp_path: Path, content: str, mode: int, expected: str
+) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(content)
+    path.chmod(mode)
+    found = run("mcp", "--http", "--tokens", str(path), "--embeddings", "none")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert expected in found.stderr
+    assert "0123456789" not in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_one_line(run: Run) -> None:
+    found = run("mcp", "--http", "--tokens", "nothing.json")
+    assert found.exit_code == 1
+    assert "nothing.json cannot be used" in found.stderr
+
+
+def test_reading_makes_no_memory(run: Run, tmp_path: Path) -> None:
+    found = run("mcp", "--resource", "maya", "--read-only", REDIS_URL=None)
+    assert found.exit_code == 1
+    assert "there is no memory in" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bad_resource_is_one_line(run: Run) -> None:
+    found = run("mcp", "--resource", "x" * 513, "--embeddings", "none")
+    assert found.exit_code == 1
+    assert "the limit is 512" in found.stderr
+
+
+def test_a_deletion_that_runs_refuses_writes(plain: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    plain.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
+    key = plain.core.state.keys.of_resource("maya")[0]
+    plain.core.runner.client.set(key, "someone")
+    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    greet(program)
+    assert program.stdin
+    program.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    for name, arguments in (
+        ("save_messages", {"messages": [{"role": "user", "content": "y"}], "thread_id": "t"}),
+        ("update_working_memory", {"memory": "- A fact."}),
+    ):
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        result = ask(program, json.dumps(call))["result"]
+        assert result["isError"]
+        assert "is being deleted" in result["content"][0]["text"]
+    program.communicate(timeout=20)
+    assert "y" not in [message.text for message in plain.history.messages("t")]
+
+
+def test_without_the_extra_the_remedy_is_named(server: EmbeddedRedis) -> None:
+    code = (
+        "import sys; sys.modules['mcp'] = None; from langchain_workingmem.cli import app; "
+        f"app(['mcp', '--resource', 'maya', '--url', {server.url!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'langchain-workingmem[mcp]'" in done.stderr
+    assert done.stderr.count("\n") == 1

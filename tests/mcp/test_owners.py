@@ -1,0 +1,160 @@
+"""Whose memory it is: no request, header, id or argument reaches that of another user."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.messages import HumanMessage
+from mcp import McpError
+
+from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.mcp import application
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.odd_ids import NAMES, secret, secrets_in, tell
+from tests.helpers.types import Make
+from tests.mcp.conftest import TOKENS, Client, inside, over_http, running
+
+MAYA, JONAS = TOKENS
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_threads", "arguments": {}}}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+async def all_that_is_shown(client: Client) -> list[Any]:
+    """Everything that a client can read."""
+    threads = await client.data("list_threads", limit=100)
+    resources = (await client.session.list_resources()).resources
+    found = [threads, resources, *[await client.read(str(one.uri)) for one in resources]]
+    found += [await client.text("get_working_memory"), await client.data("search_memory", query="the pin of mine")]
+    return found + [await client.data("read_thread", thread_id=one["thread_id"]) for one in threads["threads"]]
+
+
+@pytest.fixture
+def shared(make_memory: Make) -> Memory:
+    """A memory of all names, each with the secret and the thread that has the name of the next one."""
+    memory = make_memory(
+        embeddings=WordEmbeddings(), recall=RecallOptions(threshold=0), working_memory=WorkingMemoryOptions(template="")
+    )
+    for resource, name in NEXT.items():
+        tell(memory, name, resource=resource)
+        memory.working_memory.update(f"knows {secret(name)}", resource_id=resource)
+    return memory
+
+
+NEXT = dict(zip(NAMES[::3], [*NAMES[3::3], NAMES[0]], strict=True))
+
+
+async def test_a_client_sees_what_is_its_own_and_nothing_else(shared: Memory) -> None:
+    for resource, name in NEXT.items():
+        async with inside(shared, resource) as client:
+            assert secrets_in(*await all_that_is_shown(client)) == {name}
+
+
+async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Make) -> None:
+    options: Any = {"scope": "thread"}
+    memory = make_memory(
+        embeddings=WordEmbeddings(), recall=RecallOptions(**options), working_memory=WorkingMemoryOptions(**options)
+    )
+    memory.history.append([HumanMessage("a secret")], thread_id="theirs", resource_id="jonas")
+    memory.working_memory.update("# a secret", thread_id="theirs", resource_id="jonas")
+
+    async def told(client: Client, thread: str) -> list[str]:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("read_thread", {}),
+            ("search_memory", {"query": "secret"}),
+            ("get_working_memory", {}),
+            ("update_working_memory", {"memory": "mine"}),
+            ("update_working_memory", {"edits": [{"find": "secret", "replace": ""}], "revision": 1}),
+            ("clear_working_memory", {}),
+        ]
+        found = [await client.refusal(name, thread_id=thread, **more) for name, more in calls]
+        for end in ("", "/working-memory"):
+            with pytest.raises(McpError) as unread:
+                await client.read(f"workingmem://threads/{thread}{end}")
+            found.append(str(unread.value))
+        return [one.replace(thread, "ID") for one in found]
+
+    async with inside(memory, "maya") as client:
+        foreign = await told(client, "theirs")
+        assert foreign == await told(client, "nothere")
+        assert {*foreign} == {'There is no thread "ID". list_threads lists the threads.'}
+    assert memory.working_memory.get(thread_id="theirs").text == "# a secret"
+    assert memory.threads.get("nothere") is None
+
+
+async def test_a_token_says_whose_memory_it_is(server: EmbeddedRedis, prefix: str, token_file: Path) -> None:
+    words = ("--embeddings", "none", "--url", server.url, "--key-prefix", prefix, "--tokens", str(token_file))
+    with running("--http", *words) as url:
+        async with over_http(url, MAYA) as maya, over_http(url, JONAS) as jonas:
+            await maya.save("the pin is secretmaya", thread_id="t|{maya}")
+            await maya.text("update_working_memory", memory="- secretmaya")
+            await jonas.save("the pin is secretjonas", thread_id="t|{jonas}")
+            assert "secretmaya" not in str(await jonas.data("list_threads"))
+            assert "There is no thread" in await jonas.refusal("read_thread", thread_id="t|{maya}")
+            assert "empty" in await jonas.text("get_working_memory")
+            assert [one["thread_id"] for one in (await maya.data("list_threads"))["threads"]] == ["t|{maya}"]
+        async with httpx.AsyncClient(headers=ACCEPT) as client:
+            # there are no sessions: an id of one changes nothing, and the answer is for the token
+            answer = await client.post(
+                url, json=CALL, headers={"Authorization": f"bearer {JONAS}", "Mcp-Session-Id": "1"}
+            )
+            assert "mcp-session-id" not in answer.headers
+            assert "t|{jonas}" in answer.text
+            assert "t|{maya}" not in answer.text
+            for name in ("X-Resource-Id", "X-User-Id", "Mcp-User", "langchain_workingmem.resource"):
+                other = await client.post(url, json=CALL, headers={"Authorization": f"Bearer {JONAS}", name: "maya"})
+                assert other.json() == answer.json()
+            for sent in (
+                "",
+                "Bearer",
+                "Bearer no-such-token-0123",
+                f"Basic {MAYA}",
+                f"Bearer {MAYA}x",
+                MAYA,
+            ):
+                refused = await client.post(url, json=CALL, headers={"Authorization": sent})
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            twice = [("Authorization", f"Bearer {MAYA}"), ("Authorization", f"Bearer {JONAS}")]
+            assert (await client.post(url, json=CALL, headers=twice)).status_code == 401
+            assert (await client.post(url, json=CALL)).status_code == 401
+            for method in ("GET", "DELETE", "PUT"):
+                known = await client.request(method, url, headers={"Authorization": f"Bearer {MAYA}"})
+                assert (known.status_code, known.headers["allow"]) == (405, "POST")
+            for header, value in (("Host", "evil.example"), ("Origin", "https://evil.example"), ("Origin", "null")):
+                foreign = {"Authorization": f"Bearer {MAYA}", header: value}
+                assert (await client.post(url, json=CALL, headers=foreign)).status_code == 403
+
+
+async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make) -> None:
+    """Without a lifespan of its own, in a program that has other pages."""
+    from fastapi import FastAPI
+
+    memory = make_memory()
+    app = FastAPI()
+    app.mount("/memory", application(memory, tokens=TOKENS))
+    memory.history.append([HumanMessage("x")], thread_id="mine", resource_id="maya")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here", headers=ACCEPT) as client:
+        answer = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {MAYA}"})
+        assert json.loads(answer.text)["result"]["structuredContent"]["threads"][0]["thread_id"] == "mine"
+        other = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {JONAS}"})
+        assert json.loads(other.text)["result"]["structuredContent"]["threads"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, OptionError),
+        ({"resource_id": "maya", "tokens": TOKENS}, OptionError),
+        ({"tokens": {}}, OptionError),
+        ({"tokens": {"short": "maya"}}, OptionError),
+        ({"tokens": {"0123456789abcdef": ""}}, IdError),
+        ({"resource_id": ""}, IdError),
+    ],
+)
+def test_an_application_without_one_owner_is_refused(plain: Memory, options: Any, expected: type[Exception]) -> None:
+    with pytest.raises(expected):
+        application(plain, **options)
