@@ -80,9 +80,7 @@ def studio(
     try:
         from langchain_workingmem.studio import Studio, application
     except ImportError as error:
-        raise OptionError(
-            f"workingmem studio needs its extra ({error})", remedy="pip install 'langchain-workingmem[studio]'"
-        ) from error
+        raise OptionError(str(error)) from error
     from langchain_workingmem.serving import listen, run
 
     _end_on_signals()

@@ -4,6 +4,15 @@
 conversations. The pages are made on the server, from `templates`; nothing that was stored becomes markup.
 """
 
+try:
+    import jinja2  # noqa: F401
+    import python_multipart  # noqa: F401 - starlette reads forms with it
+    import starlette  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    msg = f"the studio needs its extra: pip install 'langchain-workingmem[studio]' ({error})"
+    raise ImportError(msg) from error
+
 from langchain_workingmem.studio.app import application
 from langchain_workingmem.studio.site import Studio
 

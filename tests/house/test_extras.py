@@ -24,6 +24,10 @@ except (Exception, SystemExit) as error:
         ("typer", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         ("rich", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
         ("platformdirs", "import langchain_workingmem.cli", "pip install 'langchain-workingmem[cli]'"),
+        *(
+            (missing, "import langchain_workingmem.studio", "pip install 'langchain-workingmem[studio]'")
+            for missing in ("jinja2", "python_multipart", "starlette", "uvicorn")
+        ),
         ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         ("starlette", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         (

@@ -16,7 +16,8 @@ EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
     "local": {"wordllama"},
-    "mcp": {"mcp", "starlette"},
+    "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
+    "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "openai": {"langchain_openai"},
 }
 HEAVY = {"dateparser", "jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}

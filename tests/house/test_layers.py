@@ -84,7 +84,8 @@ ONLY = {  # outside packages, and who may import them
     "rich": {"cli", "display"},
     "typer": {"cli"},
     "starlette": {"studio", "mcp"},
-    "uvicorn": {"serving"},
+    "uvicorn": {"serving", "studio"},
+    "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},
 }
