@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tests/engine/test_connections.py \
 	tests/engine/test_replies.py tests/faces/test_nodes.py tests/faces/test_retriever.py tests/house/test_both_faces.py \
-	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/tools/test_tools.py
+	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/studio/test_pages.py tests/tools/test_tools.py
 # what an engine decides, without what mostly computes or waits for processes
 COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py redis/test_codec.py redis/test_fuzz.py \
 	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py

@@ -114,9 +114,9 @@ def report(browser: httpx.Client, root: str, server: EmbeddedRedis, threads: int
         times["bare PING"].append(time.perf_counter() - start)
     client.close()
     print(environment(server.url or ""))
-    print(f"{'page':32} {'median':>9} {'p95':>9}")
+    print("| page | median | p95 |\n|---|---|---|")
     for name, found in times.items():
-        print(f"{name:32} {1000 * median(found):6.1f} ms {1000 * quantiles(found, n=20)[-1]:6.1f} ms")
+        print(f"| {name} | {1000 * median(found):.1f} ms | {1000 * quantiles(found, n=20)[-1]:.1f} ms |")
 
 
 if __name__ == "__main__":

@@ -170,6 +170,13 @@ def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) ->
         assert Path(image).read_text().count("<polyline") in {10, 2}
 
 
+def test_each_page_of_the_studio_is_timed(run: Run) -> None:
+    table = rows(run("studio.py", "--messages", 1000, "--rounds", 2))
+    pages = {name: cells for name, cells in table.items() if "/" in name}
+    assert len(pages) == 12
+    assert all(float(cell.removesuffix(" ms")) > 0 for cells in pages.values() for cell in cells)
+
+
 def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     table = rows(run("imports.py", "--rounds", 1))
     ours = table["`from langchain_workingmem import Memory`"]
