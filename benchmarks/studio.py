@@ -66,17 +66,15 @@ def main() -> None:
         with memory() as made:
             threads = fill(made, asked.messages, words)
         command = [sys.executable, "-m", "langchain_workingmem.cli", "studio", "--memory", "studio:memory"]
-        studio = subprocess.Popen(
-            command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        try:
+        quiet, place = subprocess.DEVNULL, Path(__file__).parent
+        with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=quiet, text=True) as studio:
             address = studio.stdout.readline().strip() if studio.stdout else ""
-            with httpx.Client(follow_redirects=True) as browser:
-                browser.get(address).raise_for_status()
-                report(browser, address.partition("/?")[0], server, threads, words, asked.rounds)
-        finally:
-            studio.terminate()
-            studio.wait()
+            try:
+                with httpx.Client(follow_redirects=True) as browser:
+                    browser.get(address).raise_for_status()
+                    report(browser, address.partition("/?")[0], server, threads, words, asked.rounds)
+            finally:
+                studio.terminate()
 
 
 def report(browser: httpx.Client, root: str, server: EmbeddedRedis, threads: int, words: Words, rounds: int) -> None:

@@ -264,6 +264,17 @@ def test_recall_of_a_turn_leaves_out_what_its_history_shows(lived: Memory, open_
     assert "How is the weather in Bern?" not in page.split("Just missed")[0]
 
 
+def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studio: Open) -> None:
+    for number in range(15):
+        turn = [("user", f"hut {number} near the lake of Bern"), ("assistant", f"weather is fine at hut {number}")]
+        lived.save_turn(turn, thread_id=f"hut {number % 4}", resource_id="maya")
+    visitor = open_studio(lived)
+    for question in ("weather in Bern", "which hut is near the lake?", "is hut 12 booked"):
+        page = visitor.text("/recall", **TRIP, q=question)
+        found = lived.context(question, thread_id="trip", resource_id="maya").recalled
+        assert shown(page.split("Just missed")[0]) == [str(hit.message.text) for hit in found]
+
+
 def test_without_recall_the_inspector_says_what_helps(plain: Memory, open_studio: Open) -> None:
     plain.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
     visitor = open_studio(plain)
