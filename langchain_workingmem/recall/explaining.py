@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._text.rendering import words_in
-from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.operations import fetch_hits, fetch_windows, find_candidates
+from langchain_workingmem.recall.operations import fetch_windows, find_candidates
 from langchain_workingmem.recall.ranking import PARTS, floor_of, reaches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import RecallHit
+    from langchain_workingmem.models import RecallHit, RecallResult
+    from langchain_workingmem.recall.hits import Fetched
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
@@ -41,19 +42,20 @@ class ExplainedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A search with the reasons of its result."""
+    """The reasons of the result of a search."""
 
-    result: RecallResult = field(default_factory=RecallResult)
-    messages: list[ExplainedMessage] = field(
-        default_factory=list
-    )  # the hits, then what just missed, each the best first
+    # the hits, then what just missed, each the best first
+    messages: list[ExplainedMessage] = field(default_factory=list)
     floor: Floor | None = None  # of similarity, below which a turn recalls nothing
 
 
-def explain(state: MemoryState, query: Query, *, missed: int) -> Plan[Explanation]:
-    """Search, and say of each hit and of the `missed` best other candidates why. Three round trips.
+def explain(
+    state: MemoryState, query: Query, result: RecallResult, *, missed: int, shown: Collection[str] = ()
+) -> Plan[Explanation]:
+    """Say of each hit of a search, and of the `missed` best other candidates, why. Two round trips.
 
-    The query names a resource. Its threshold is applied here, so that what lies below it can be shown.
+    `shown` are the ids of messages that the history of a turn shows. The search is repeated with deeper lists and without its
+    threshold, so that what has missed can be shown; the result stays the one that is passed. The query names a resource.
     """
     if not query.text.strip():
         return Explanation()
@@ -61,42 +63,14 @@ def explain(state: MemoryState, query: Query, *, missed: int) -> Plan[Explanatio
     if query.thread_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     asked = replace(query, explained=True, threshold=None)
-    ranked, replies = yield from find_candidates(state, asked, checks, spare=missed)
+    ranked, replies = yield from find_candidates(state, asked, checks, spare=missed + len(shown))
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
-    least = query.threshold or 0.0
-    near = [one for one in ranked if one.similarity >= least]
-    result = yield from fetch_hits(state, query, near, spare=missed)
-    first = ranked[: query.top_k + missed]
-    page, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), first)
-
-    floor = floor_of(state.model) if query.turn and query.threshold is None else None
+    page, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), ranked)
+    reason_of = _reasons(state, query, result, [one for one in ranked if one[:2] in page.rows], page, shown)
     hits = {(hit.thread_id, hit.message.id): hit for hit in result.hits}
-    beside = {(row.thread_id, row.message.id) for row in result.rows}
-    texts = {(hit.message.type, words_in(hit.message).strip()) for hit in result.hits}
-    is_low = not reaches(near, floor, hybrid=state.recalling.search == "hybrid")
-
-    def reason_of(one: Ranked, message: BaseMessage, key: tuple[str, str | None]) -> str:
-        if one.similarity < least:
-            return f"its similarity is below the threshold of {least:g}"
-        if query.turn and message.type == "human" and words_in(message).strip() == query.text.strip():
-            return "it is the question itself, asked before"
-        if key in beside:
-            return "it is shown beside a hit"
-        if query.turn and (message.type, words_in(message).strip()) in texts:
-            return "a hit has the same text"
-        if is_low:
-            return "no similarity reaches the floor of this embedding model, so only messages with the question's words count"
-        if state.recalling.reranker is not None:
-            return "the reranker has left it out, or placed it lower"
-        if len(result.hits) >= query.keep:
-            return f"the best {query.keep} are taken"
-        if query.max_tokens is not None:
-            return f"there is no room left in {query.max_tokens:,} tokens"
-        return "it is not among the best"
-
     found: dict[tuple[str, str | None], ExplainedMessage] = {}
-    for one in first:
+    for one in ranked:
         row = page.rows.get(one[:2])
         if row is None:  # it is gone
             continue
@@ -111,11 +85,61 @@ def explain(state: MemoryState, query: Query, *, missed: int) -> Plan[Explanatio
             similarity=one.similarity,
             parts=dict(zip(PARTS, one.parts, strict=True)),
             hit=hits.get(key),
-            reason="" if key in hits else reason_of(one, row.message, key),
+            reason="" if key in hits else reason_of(one),
         )
     others = [one for one in found.values() if one.hit is None]
     own = [found.get(key) or _answer(hit, result) for key, hit in hits.items()]
-    return Explanation(result=result, messages=[*own, *others[:missed]], floor=floor)
+    return Explanation(messages=[*own, *others[:missed]], floor=_floor(state, query))
+
+
+def _floor(state: MemoryState, query: Query) -> Floor | None:
+    return floor_of(state.model) if query.turn and query.threshold is None else None
+
+
+def _reasons(
+    state: MemoryState,
+    query: Query,
+    result: RecallResult,
+    ranked: Sequence[Ranked],
+    page: Fetched,
+    shown: Collection[str],
+) -> Callable[[Ranked], str]:
+    """Return what says why a candidate is not a hit. The first reason that holds counts, as in the search."""
+    least = query.threshold or 0.0
+    beside = {(row.thread_id, row.message.id) for row in result.rows}
+    texts = {(hit.message.type, words_in(hit.message).strip()) for hit in result.hits}
+
+    def is_in_history(one: Ranked) -> bool:
+        row = page.rows[one[:2]]
+        return row.thread_id == query.thread_id and row.message.id in shown
+
+    fresh = [one for one in ranked if one.similarity >= least and not is_in_history(one)]
+    is_low = not reaches(fresh, _floor(state, query), hybrid=state.recalling.search == "hybrid")
+
+    def reason_of(one: Ranked) -> str:
+        row = page.rows[one[:2]]
+        text = (row.message.type, words_in(row.message).strip())
+        if one.similarity < least:
+            return f"its similarity is below the threshold of {least:g}"
+        if is_in_history(one):
+            return "the history of the turn shows it"
+        if query.turn and text == ("human", query.text.strip()):
+            return "it is the question itself, asked before"
+        if (row.thread_id, row.message.id) in beside:
+            return "it is shown beside a hit"
+        if query.turn and text in texts:
+            return "a hit has the same text"
+        if is_low:
+            return "no similarity reaches the floor of this embedding model, so only messages with the question's words count"
+        if state.recalling.reranker is not None:
+            return "the reranker has left it out, or placed it lower"
+        if len(result.hits) >= query.keep:
+            return f"the best {query.keep} are taken"
+        if query.max_tokens is not None:
+            return f"there is no room left in {query.max_tokens:,} tokens"
+        return "it is not among the best"
+
+    return reason_of
 
 
 def _answer(hit: RecallHit, result: RecallResult) -> ExplainedMessage:

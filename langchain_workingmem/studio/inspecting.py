@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.options import RecallArguments
     from langchain_workingmem.recall import ExplainedMessage
     from langchain_workingmem.studio.site import Studio
 
@@ -92,12 +93,15 @@ async def recall(studio: Studio, request: Request) -> Response:
         options = studio.memory.core.state.recalling
         if one is None:
             top_k = size(request, "top_k", options.top_k, MOST_HITS)
-            query = Query.of(options, question, resource_id=resource, scope="resource", top_k=top_k)
+            asked: RecallArguments = {"scope": "resource", "top_k": top_k}
+            query = Query.of(options, question, resource_id=resource, **asked)
+            found, shown = await studio.memory.recall.asearch(question, resource_id=resource, **asked), []
         else:
-            shown = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource, recall=False)
-            ids = [message.id for message in shown.messages[:-1] if message.id]
-            query = Query.of_turn(options, question, one.id, resource, {"exclude_message_ids": ids})
-        explained = await studio.memory.core.arun(explain(studio.memory.core.state, query, missed=MISSED))
+            query = Query.of_turn(options, question, one.id, resource, {})
+            turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
+            found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
+        core = studio.memory.core
+        explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown))
     elif question:
         raise OptionError(
             "recall is off here",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError
+from langchain_workingmem import Memory, MemoryContext, RecallOptions, RecallResult, ThreadOwnershipError
 from langchain_workingmem.recall import PARTS, Explanation, Query, explain
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
@@ -20,7 +20,16 @@ QUESTION = "when does the red boat sail?"
 
 def explained(memory: Memory, text: str = QUESTION, missed: int = 8, **arguments: Any) -> Explanation:
     query = Query.of(memory.core.state.recalling, text, resource_id="maya", **arguments)
-    return memory.core.run(explain(memory.core.state, query, missed=missed))
+    result = memory.recall.search(text, resource_id="maya", **arguments)
+    return memory.core.run(explain(memory.core.state, query, result, missed=missed))
+
+
+def explained_turn(memory: Memory, text: str, thread_id: str, missed: int = 5) -> tuple[MemoryContext, Explanation]:
+    query = Query.of_turn(memory.core.state.recalling, text, thread_id, "maya", {})
+    context = memory.context(text, thread_id=thread_id, resource_id="maya")
+    shown = [message.id for message in context.messages[:-1] if message.id]
+    plan = explain(memory.core.state, query, context.recalled, missed=missed, shown=shown)
+    return context, memory.core.run(plan)
 
 
 @pytest.fixture
@@ -38,8 +47,9 @@ def talked(memory: Memory) -> Memory:
 @pytest.mark.parametrize("arguments", [{}, {"top_k": 1}, {"top_k": 2, "message_range": 0}, {"max_tokens": 40}])
 def test_the_hits_are_those_of_the_search(talked: Memory, arguments: dict[str, Any]) -> None:
     found = explained(talked, **arguments)
-    assert found.result == talked.recall.search(QUESTION, resource_id="maya", **arguments)
-    assert [one.hit for one in found.messages if one.hit] == found.result.hits
+    hits = talked.recall.search(QUESTION, resource_id="maya", **arguments).hits
+    assert [one.hit for one in found.messages if one.hit] == hits
+    assert [one.hit for one in found.messages][: len(hits)] == hits
 
 
 def test_the_parts_of_a_score_add_up(talked: Memory) -> None:
@@ -89,7 +99,7 @@ def test_what_comes_after_the_best_is_named(talked: Memory) -> None:
 
 def test_what_lies_below_a_threshold_is_named(talked: Memory) -> None:
     found = explained(talked, threshold=0.5)
-    assert found.result == talked.recall.search(QUESTION, resource_id="maya", threshold=0.5)
+    assert all(one.similarity >= 0.5 for one in found.messages if one.hit)
     assert "its similarity is below the threshold of 0.5" in reasons(found).values()
 
 
@@ -101,18 +111,16 @@ def test_what_has_no_room_is_named(talked: Memory) -> None:
 def test_the_floor_of_a_model_is_named(make_memory: Make) -> None:
     memory = make_memory(embeddings="local")
     memory.save_turn([("user", "Assam tea is nice"), ("assistant", "I agree")], thread_id="t", resource_id="maya")
-    query = Query.of_turn(memory.core.state.recalling, "Who painted the chapel?", "new", "maya", {})
-    found = memory.core.run(explain(memory.core.state, query, missed=5))
+    context, found = explained_turn(memory, "Who painted the chapel?", "new")
     assert found.floor is not None
-    assert not found.result.hits
+    assert not context.recalled.hits
     assert all("floor" in one for one in reasons(found).values())
 
 
 def test_a_repeated_question_is_replaced_by_its_answer(memory: Memory) -> None:
     turn = [HumanMessage(QUESTION), AIMessage("At nine.")]
     memory.save_turn(turn, thread_id="t", resource_id="maya")
-    query = Query.of_turn(memory.core.state.recalling, QUESTION, "new", "maya", {})
-    found = memory.core.run(explain(memory.core.state, query, missed=5))
+    _, found = explained_turn(memory, QUESTION, "new")
     assert [str(one.message.text) for one in found.messages if one.hit] == ["At nine."]
     assert reasons(found)[QUESTION] == "it is the question itself, asked before"
 
@@ -124,7 +132,7 @@ def test_a_reranker_is_named(make_memory: Make, embeddings: WordEmbeddings) -> N
     for number in range(3):
         memory.save_turn([("user", f"red boat {number}")], thread_id=f"t{number}", resource_id="maya")
     found = explained(memory, message_range=0)
-    assert len(found.result) == 1
+    assert len([one for one in found.messages if one.hit]) == 1
     assert set(reasons(found).values()) == {"the reranker has left it out, or placed it lower"}
 
 
@@ -133,16 +141,22 @@ def test_nothing_of_others_is_a_candidate_and_a_foreign_thread_is_refused(talked
     assert "jonas" not in str([one.message for one in found.messages])
     query = Query.of_turn(talked.core.state.recalling, QUESTION, "other", "maya", {})
     with pytest.raises(ThreadOwnershipError):
-        talked.core.run(explain(talked.core.state, query, missed=1))
+        talked.core.run(explain(talked.core.state, query, RecallResult(), missed=1))
 
 
 def test_a_blank_question_has_no_explanation(memory: Memory) -> None:
     assert explained(memory, " ") == Explanation()
 
 
-def test_an_explanation_takes_three_round_trips(talked: Memory, trips: Trips) -> None:
+def test_what_the_history_shows_is_named(talked: Memory) -> None:
+    context, found = explained_turn(talked, QUESTION, "sea")
+    assert "the history of the turn shows it" in reasons(found).values()
+    assert [one.hit for one in found.messages if one.hit] == context.recalled.hits
+
+
+def test_an_explanation_takes_two_round_trips_after_the_search(talked: Memory, trips: Trips) -> None:
     explained(talked)
-    assert trips.of(lambda: explained(talked)) == 3
+    assert trips.of(lambda: explained(talked)) == 4
 
 
 def test_a_search_that_is_not_explained_has_no_parts(talked: Memory) -> None:
