@@ -183,3 +183,7 @@ def spans(text: Text, y: int) -> str:
         words = escape(one.plain, quote=False)
         parts.append(f'<tspan class="{names}">{words}</tspan>' if names else words)
     return f'<text x="{X}" y="{y}" xml:space="preserve">{"".join(parts)}</text>' if text.plain.strip() else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(record())
