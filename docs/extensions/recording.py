@@ -60,6 +60,7 @@ class Line(NamedTuple):
     text: Text
     seconds: float
     typed: int = 0  # characters at the end that a person types
+    begin: float = 0  # when the person begins
 
 
 def record() -> str:
@@ -111,16 +112,16 @@ def until(terminal: int, prompt: str) -> str:
 
 def timed(session: Iterator[tuple[str, str]]) -> Iterator[Line]:
     """Give each line its time."""
-    now, prompt = 0.5, SHELL
+    now, prompt = 0.0, SHELL
     for (typed, printed), (_, after) in zip(session, SESSION, strict=True):
-        yield Line(Text.assemble(prompt, (typed, "typed")), now, len(typed))
-        now += KEY * len(typed) + THINK
+        yield Line(Text.assemble(prompt, (typed, "typed")), now, len(typed), now + READ)
+        now += READ + KEY * len(typed) + THINK
         for text in map(AnsiDecoder().decode_line, printed.splitlines()):
             for row in text.divide(range(COLUMNS, len(text), COLUMNS)):
                 row.rstrip()
                 yield Line(row, now)
                 now += LINE
-        now, prompt = now + READ, after
+        prompt = after
     yield Line(Text(prompt), now)
 
 
@@ -139,14 +140,14 @@ def drawn(lines: Sequence[Line]) -> str:
         rules.append(f"@keyframes l{number}{{0%{{opacity:0}}{at(line.seconds)},to{{opacity:1}}}}")
         rows.append(f'<g class="l" style="animation-name:l{number}">{spans(line.text, Y + HIGH * number)}</g>')
         if line.typed:
-            begin, end = at(line.seconds), at(line.seconds + KEY * line.typed)
+            begin, end = at(line.begin), at(line.begin + KEY * line.typed)
             x, width = X + WIDE * (len(line.text) - line.typed), WIDE * line.typed + 2
             rules.append(
                 f"@keyframes k{number}{{0%,{begin}{{transform:none;animation-timing-function:steps({line.typed})}}"
                 f"{end},to{{transform:translateX({width:.0f}px)}}}}"
             )
             rows.append(
-                f'<rect class="k" x="{x:.1f}" y="{HIGH * number}" width="{width:.0f}" height="{HIGH}" '
+                f'<rect class="k" x="{x - 1:.1f}" y="{HIGH * number}" width="{width:.0f}" height="{HIGH}" '
                 f'style="animation-name:k{number}"/>'
             )
     last = HIGH * max(0, len(lines) - ROWS)
@@ -182,7 +183,8 @@ def spans(text: Text, y: int) -> str:
         names = " ".join(name for name in ("dim", "bold", "italic", "typed") if name in styles)
         words = escape(one.plain, quote=False)
         parts.append(f'<tspan class="{names}">{words}</tspan>' if names else words)
-    return f'<text x="{X}" y="{y}" xml:space="preserve">{"".join(parts)}</text>' if text.plain.strip() else ""
+    size = f'textLength="{WIDE * len(text):.1f}" lengthAdjust="spacingAndGlyphs"'  # fonts differ in width
+    return f'<text x="{X}" y="{y}" {size} xml:space="preserve">{"".join(parts)}</text>' if text.plain.strip() else ""
 
 
 if __name__ == "__main__":
