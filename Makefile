@@ -13,7 +13,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py tests/cli/test_doctor.py \
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
-.PHONY: quickstart chat test coverage test-engines test-lowest nightly check lint type docs docs-serve format notebooks dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest nightly check lint type docs docs-serve format notebooks pictures dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -60,6 +60,9 @@ format: $(VENV)/.dev
 
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
+
+pictures: $(VENV)/.dev  ## the picture of the studio and the recording of the chat, in docs/images; wants a Chromium
+	$(BIN)/python docs/extensions/pictures.py
 
 dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist

@@ -1,4 +1,7 @@
-"""Puts the documentation into the wheel, as the folder `docs` of the package. An editable install has it in the checkout."""
+"""Puts the documentation into the wheel, as the folder `docs` of the package. An editable install has it in the checkout.
+
+The README becomes the description that a package index shows.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class Documentation(BuildHookInterface):  # type: ignore[type-arg]
@@ -19,7 +23,7 @@ class Documentation(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         root = Path(self.root)
-        pages = runpy.run_path(str(root / "docs/extensions/pages.py"))
+        pages = _pages(root)
         for name in pages["names"](root):
             path = Path(self.folder.name, name)
             path.parent.mkdir(exist_ok=True)
@@ -29,3 +33,16 @@ class Documentation(BuildHookInterface):  # type: ignore[type-arg]
     def finalize(self, *_: Any) -> None:
         """Remove the temporary folder."""
         self.folder.cleanup()
+
+
+class Description(MetadataHookInterface):
+    """Makes the description of the README."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add the description to the metadata."""
+        root = Path(self.root)
+        metadata["readme"] = {"content-type": "text/markdown", "text": _pages(root)["description"](root)}
+
+
+def _pages(root: Path) -> dict[str, Any]:
+    return runpy.run_path(str(root / "docs/extensions/pages.py"))

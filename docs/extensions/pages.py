@@ -1,6 +1,6 @@
 """The folder `docs` of a wheel: the pages as plain Markdown, which needs no site, no tests and no network.
 
-The build writes them into the wheel (hatch_build.py), and `workingmem docs` of a checkout shows them as they are now.
+The build writes them into the wheel (hatch_build.py), with the README as its description, and `workingmem docs` of a checkout shows them as they are now.
 It needs nothing but Python, because a build has nothing else.
 """
 
@@ -19,6 +19,7 @@ NAME = "langchain_workingmem"
 _HIDDEN = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)  # what only the tests need
 _PICTURE = re.compile(r"!\[([^\]]*)\]\([^)]*\)")
 _DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n?)*)", re.MULTILINE)
+_LINK = re.compile(r"\[([^\[\]]+)\]\((?!https?:)[^)]*\)")
 _NAMED = re.compile(r"\[([^\]]+)\]\[langchain_workingmem[^\]]*\]")
 _ANCHOR = re.compile(r"\.md#langchain_workingmem[^)]*\)")
 _REMARK = re.compile(r"\s+# (?:noqa|type:).*$", re.MULTILINE)
@@ -39,6 +40,12 @@ def content(root: Path, name: str) -> str:
         return _PICTURE.sub(r"*Picture: \1*", _HIDDEN.sub("", text))
     text = _ANCHOR.sub(".md)", _NAMED.sub(r"\1", text))
     return _DIRECTIVE.sub(lambda found: _entry(root, found[1], found[2]), text)
+
+
+def description(root: Path) -> str:
+    """Return the README for a package index, where relative links and pictures lead nowhere."""
+    text = _HIDDEN.sub("", (root / "README.md").read_text(encoding="utf-8"))
+    return _LINK.sub(r"\1", _PICTURE.sub(r"*Picture: \1*", text))
 
 
 def _entry(root: Path, name: str, options: str) -> str:
