@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
+_SHORT = 4  # letters
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 
 
@@ -149,5 +151,10 @@ def _row(one: ExplainedMessage, words: list[str]) -> Row:
     text = message_text(one.message).casefold()
     before = [("before", message) for message in (one.hit.before if one.hit else ())]
     after = [("after", message) for message in (one.hit.after if one.hit else ())]
-    shared = [word for word in dict.fromkeys(words) if word.casefold()[: max(3, len(word) - 2)] in text]
+    shared = [word for word in dict.fromkeys(words) if re.search(_pattern(word.casefold()), text)]
     return Row(one, bars, shared, count_tokens(text), [*before, *after])
+
+
+def _pattern(word: str) -> str:
+    """Match a word at its beginning, because the search also finds other endings; a short word as a whole."""
+    return rf"\b{re.escape(word)}\b" if len(word) <= _SHORT else rf"\b{re.escape(word[: max(_SHORT, len(word) - 2)])}"
