@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -69,7 +70,9 @@ def read_slice(
         positions = [float(seq) for seq in reply[2::3]]
         is_cut = len(left) > MOST_SUPERSEDED
         pairs = zip(positions, left, strict=True)
-        found += [(at, replace(row, superseded=True)) for at, row in [*pairs][:MOST_SUPERSEDED]]
+        # the older version of a message that the next page begins with belongs there
+        end = below - 1 if below is not None else last if has_newer and last is not None else inf
+        found += [(at, replace(row, superseded=True)) for at, row in [*pairs][:MOST_SUPERSEDED] if at <= end]
         found.sort(key=lambda one: one[0])
     return Slice(
         rows=[row for _, row in found],

@@ -190,6 +190,36 @@ def test_an_edited_question_stands_beside_its_older_version(make_memory: Make) -
     assert current == ["other words", "two"]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_every_version_is_on_one_page(make_memory: Make, limit: int) -> None:
+    memory = make_memory()
+    ids: Any = {"thread_id": "t", "resource_id": "maya"}
+    for number in range(4):
+        for version in "abc":
+            turn = [HumanMessage(f"q{number}{version}", id=f"q{number}"), AIMessage(f"a{number}{version}")]
+            memory.context(turn[:1], **ids)
+            memory.save_turn(turn, **ids)
+    state = memory.core.state
+    whole = memory.core.run(read_slice(state, "t", "maya", limit=100)).rows
+    assert {str(row.message.text) for row in whole} >= {f"{what}{n}c" for what in "qa" for n in range(4)}
+    backwards: list[Any] = []
+    below = None
+    while True:
+        part = memory.core.run(read_slice(state, "t", "maya", limit=limit, below=below))
+        backwards = [*part.rows, *backwards]
+        below = part.first
+        if not part.has_older:
+            break
+    forwards: list[Any] = []
+    above: int | None = -1
+    while above is not None:
+        part = memory.core.run(read_slice(state, "t", "maya", limit=limit, above=above))
+        forwards += part.rows
+        above = part.last if part.has_newer else None
+    assert backwards == whole
+    assert forwards == whole
+
+
 def test_a_result_without_its_call_stands_by_itself(make_memory: Make) -> None:
     memory = make_memory()
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
