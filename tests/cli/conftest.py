@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -64,6 +65,15 @@ def talked(outside: Memory) -> Memory:
         messages = [HumanMessage(question, id=f"{thread_id}-q"), AIMessage(answer, id=f"{thread_id}-a")]
         outside.save_turn(messages, thread_id=thread_id, resource_id=resource_id)
     return outside
+
+
+@pytest.fixture
+def kept_signals() -> Iterator[None]:
+    """Put back what a server sets in this process."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 PROGRAM = """

