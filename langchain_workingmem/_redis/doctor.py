@@ -57,7 +57,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
     """Run all checks: about ten round trips and, with recall, one call of the embedding model.
 
     `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest
-    `most_threads` are checked for vectors: 1,000 take a third of a second.
+    `most_threads` are checked for vectors, by default of 1,000, which takes a third of a second.
     """
     findings: list[Finding] = []
     try:
@@ -70,7 +70,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
         else:
             findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
-            findings += yield from _vectors(state, most_threads)
+            findings += yield from _vectors(state, most_threads or MOST_THREADS)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
