@@ -53,7 +53,7 @@ _SAME_USERS = (
 _NO_LOGIN = "Redis refused the login"  # how our error begins
 
 
-def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int = MOST_THREADS) -> Plan[Diagnosis]:
+def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int | None = None) -> Plan[Diagnosis]:
     """Run all checks: about ten round trips and, with recall, one call of the embedding model.
 
     `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest

@@ -248,6 +248,9 @@ def _imported(program: str) -> Memory:
     try:
         found = reduce(getattr, name.split("."), import_module(module))
         memory = found() if callable(found) else found
+    except ModuleNotFoundError as error:
+        where = f"start this in the folder of {module}, or set PYTHONPATH; {remedy}"
+        raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
     except Exception as error:  # of the program, which may do anything
         raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
     if not isinstance(memory, Memory):

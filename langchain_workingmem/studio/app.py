@@ -177,4 +177,8 @@ async def _http_error(studio: Studio, request: Request, error: HTTPException) ->
 
 
 def _failed(studio: Studio, request: Request, status: int, title: str, message: str) -> Response:
-    return studio.page(request, "error.html", status=status, title=title, message=studio.reword(message))
+    back = None
+    if request.method == "POST" and status == 400:  # the page of the form
+        path = "/data" if request.url.path == "/delete" else request.url.path.removesuffix("/delete")
+        back = f"{path}?{request.url.query}"
+    return studio.page(request, "error.html", status=status, title=title, message=studio.reword(message), back=back)

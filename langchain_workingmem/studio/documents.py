@@ -77,6 +77,7 @@ async def _working_memory(
         text=pretty(state.text) if state else "",
         draft=draft,
         problem=problem,
+        is_conflict=status == 409,
         revisions=revisions,
         diff=diff,
         can_write=studio.write and memory is not None and not memory.core.state.remembering.read_only,
@@ -102,8 +103,10 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
             case other:
                 raise OptionError(f"action {other!r}", remedy="use the forms of the page")
     except (WorkingMemoryConflictError, WorkingMemoryValidationError, ReadOnlyError) as error:
-        status = 409 if isinstance(error, WorkingMemoryConflictError) else 422
-        return await _working_memory(studio, request, status=status, draft=text, problem=studio.reword(str(error)))
+        if isinstance(error, WorkingMemoryConflictError):
+            late = "Somebody has written since you opened the form."
+            return await _working_memory(studio, request, status=409, draft=text, problem=late)
+        return await _working_memory(studio, request, status=422, draft=text, problem=studio.reword(str(error)))
     return studio.go("/working-memory", **_place(ids))
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 _SHORT = 4  # letters
+_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations)[ >])")
+_BLOCK_NAME = re.compile(r"<(\w+)")
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 
 
@@ -40,6 +42,7 @@ class Item(NamedTuple):
     role: str
     source: str  # what wrote it
     text: str
+    is_question: bool = False  # it belongs to the question, which the next turn shows without memory
 
     @property
     def tokens(self) -> int:
@@ -56,7 +59,8 @@ async def context(studio: Studio, request: Request) -> Response:
         found = await ask(question)
         items = [*_items(found)]
         other = _items(await ask(OTHER, recall=False))
-        stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(items, other, strict=False)))
+        pairs = zip(items, other, strict=False)
+        stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
     return studio.page(
         request,
         "context.html",
@@ -75,13 +79,20 @@ async def context(studio: Studio, request: Request) -> Response:
 def _items(found: MemoryContext) -> Iterator[Item]:
     """Yield the blocks for the system prompt, then the messages, divided into memory's text and their own."""
     for block in found.system:
-        yield Item("system", "memory, after your system prompt", block)
+        yield Item("system", f"{_name(block)}, after your system prompt", block)
     for message in found.messages:
         role, own = ROLES.get(message.type, message.type), without_memory(message)
         words, whole = message_text(own), message_text(message)
-        if own is not message and (front := whole.removesuffix(words).strip("\n")):
-            yield Item(role, "memory, before the words of the user", front)
-        yield Item(role, message.name or "", words)
+        is_question = message is found.messages[-1]
+        if own is not message:
+            for block in _BLOCK.split(whole.removesuffix(words).strip("\n")):
+                yield Item(role, f"{_name(block)}, before the words of the user", block, is_question)
+        yield Item(role, message.name or "", words, is_question)
+
+
+def _name(block: str) -> str:
+    """Name a block of memory by its tag. What was stored is escaped, so it holds no tags."""
+    return (_BLOCK_NAME.match(block) or ["", "memory"])[1].replace("_", " ")
 
 
 async def recall(studio: Studio, request: Request) -> Response:

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.rendering import ROLES
+from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import clean, cut
 
@@ -87,6 +87,7 @@ class Studio:
             "minutes": _minutes,
             "number": "{:,}".format,
             "tokens": count_tokens,
+            "said": message_text,
             "role": lambda kind: ROLES.get(kind, kind),
         }
         found.filters |= filters

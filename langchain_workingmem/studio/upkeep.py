@@ -113,7 +113,7 @@ async def data(studio: Studio, request: Request) -> Response:
         messages=sum(thread.message_count for thread in page),
         is_counted=page.next_cursor is None,
         state=None if memory is None else await memory.working_memory.aget(resource_id=resource),
-        log=await studio.memory.observations.aget(resource_id=resource) if scope in (None, "resource") else (),
+        log=await studio.memory.observations.aget(resource_id=resource) if scope in (None, "resource") else None,
     )
 
 

@@ -97,7 +97,7 @@ def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: st
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("nothing_of_this_name:memory", "ModuleNotFoundError"),
+        ("nothing_of_this_name:memory", "set PYTHONPATH"),
         ("{}:nothing", "AttributeError"),
         ("{}:number", "is of type int"),
         ("{}:broken", "RuntimeError: no key"),

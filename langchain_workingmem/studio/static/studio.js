@@ -12,6 +12,7 @@ function startLive(part) {
     if (isBusy()) return;
     const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
     part.classList.remove("away");
+    if (answer.status === 404) location.reload(); // it was deleted
     if (answer.status !== 200) return;
     const known = tag;
     tag = answer.headers.get("ETag") || "";
@@ -49,7 +50,7 @@ document.addEventListener("keydown", (event) => {
     "/": () => document.querySelector("[data-search]")?.focus(),
     j: () => step(1),
     k: () => step(-1),
-    Enter: () => event.target.matches("[data-item]") && event.target.querySelector("summary, a")?.click(),
+    Enter: () => event.target.matches("[data-item]") && (event.target.querySelector("summary") || event.target.querySelector("a"))?.click(),
   };
   if (!keys[event.key]) return;
   if (event.key !== "Enter" || event.target.matches("[data-item]")) event.preventDefault();
