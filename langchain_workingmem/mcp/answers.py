@@ -37,7 +37,7 @@ def quoted(value: Any) -> str:
 
 def no_thread(thread_id: str) -> str:
     """Tell that a thread does not exist; the same for a thread of somebody else."""
-    return f"There is no thread {quoted(thread_id)}. list_threads lists the threads."
+    return f"There is no thread {quoted(thread_id)}. list_threads lists the threads, and save_messages begins one."
 
 
 def of_threads(page: Page[Thread]) -> Answer:
@@ -67,9 +67,9 @@ def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> A
     """Describe a page of a thread, its messages in their order."""
     rows = page.items[::-1] if newest else page.items
     found = [_of_message(row.message, row.stored_at) for row in rows]
-    head = f"<conversation thread_id='{escape(quoted(thread.id), quote=False)}' title=\"{escape(thread.title or '')}\">"
+    head = f'<conversation thread_id={_attribute(thread.id)} title="{escape(thread.title or "")}">'
     lines = [
-        f"<message id='{escape(quoted(one['id']), quote=False)}' role=\"{one['role']}\""
+        f'<message id={_attribute(one["id"])} role="{one["role"]}"'
         f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{minutes(row.stored_at)} UTC">'
         f"{escape(one['text'], quote=False)}</message>"
         for one, row in zip(found, rows, strict=True)
@@ -77,6 +77,12 @@ def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> A
     count = f"{len(rows):,} of {page.total:,} messages:" if rows else "There are no messages here."
     data = {"thread": _of_thread(thread), "messages": found, "total": page.total, "next_cursor": page.next_cursor}
     return Answer("\n".join([count, head, *lines, "</conversation>", *_more(page)]), data)
+
+
+def _attribute(id: Any) -> str:
+    """Write an id as it is, and one with characters that an attribute or a reader would lose as JSON in single quotes."""
+    plain = f'"{id}"'
+    return plain if plain == escape(quoted(id), quote=False) else f"'{escape(quoted(id), quote=False)}'"
 
 
 def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from langchain_workingmem._documents.merging import append_text
 from langchain_workingmem._redis.process_cache import ShownDocument
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import (
     OptionError,
     ReadOnlyError,
-    RevisionNotFoundError,
     ThreadNotFoundError,
     ThreadOwnershipError,
     WorkingMemError,
@@ -54,7 +54,12 @@ WIDEST = 4_000  # characters of an error
 OBJECT = (
     "working memory is a JSON object of a program, whose schema is not known here; it is shown, and nothing was changed"
 )
-_REPLIES: tuple[type[WorkingMemError], ...] = (*FOR_THE_MODEL, OptionError, RevisionNotFoundError)
+# The tool of agents replaces the text; an MCP client may not have read it.
+ADDS = (
+    "Remember facts, or correct them. `memory` is added to what is there, and with the `revision` that you have read it replaces "
+    "it; `edits` correct or delete single places without a revision. Keep the form of the template, if there is one."
+)
+_REPLIES: tuple[type[WorkingMemError], ...] = (*FOR_THE_MODEL, OptionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +150,8 @@ class Operations:
         core, thread = self._memory.core, self.is_per_thread
         about, arguments, _ = MAKERS["update_working_memory"](core)
         revision = options.format.default_mode == "replace"
+        if revision and isinstance(options.format, TextFormat):
+            about = ADDS
         tools = [
             Tool(
                 name="get_working_memory",
@@ -230,6 +237,13 @@ class Operations:
                 f"{size:,} characters of at most {MOST_CHARACTERS:,}, so nothing was saved",
                 remedy="save them in several calls",
             )
+        ids = [message.id for message in messages if message.id is not None]
+        if len({*ids}) < len(ids):
+            raise OptionError(
+                "two of the messages have the same id, so nothing was saved", remedy="give each message one of its own"
+            )
+        if any(not message.content.strip() for message in messages):
+            raise OptionError("a message is empty, so nothing was saved", remedy="leave it out")
         core = self._memory.core
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
@@ -244,7 +258,7 @@ class Operations:
             ) from error
         if title is not None:
             await self._memory.threads.aupdate(thread_id, resource_id=resource, title=title)
-        text = f"Saved {len(stored):,} messages in thread {quoted(thread_id)}."
+        text = f"Saved {counted(len(stored), 'message')} in thread {quoted(thread_id)}."
         return Answer(text, {"thread_id": thread_id, "message_ids": [message.id for message in stored]})
 
     # ---------------------------------------------------------- working memory
@@ -266,11 +280,14 @@ class Operations:
         state = await self._writable(resource, thread_id)
         form = self._form(state)
         seen = "" if revision is None else await self._at(state, revision, resource, thread_id)
-        memory = change.get("memory")
+        memory, hint = change.get("memory"), ""
         if revision is None and isinstance(form, TextFormat) and isinstance(memory, str) and not change.get("edits"):
             change["memory"], seen = _added(form, state.text, memory)
+            hint = " It only added; to replace older lines, use `edits`, or pass this revision."
         _, _, make = MAKERS["update_working_memory"](self._memory.core)
-        return await self._run(make(Ids(thread_id, resource), ShownDocument(seen), **change))
+        answer = await self._run(make(Ids(thread_id, resource), ShownDocument(seen), **change))
+        after = await self.read(resource, thread_id)
+        return Answer(f"{answer.text}\n(revision {after.revision}){hint}", {"revision": after.revision})
 
     async def clear(self, resource: str, thread_id: str | None = None) -> Answer:
         """Empty working memory."""
@@ -303,7 +320,7 @@ class Operations:
         )
         found = next((one.text for one in kept if one.revision == revision), None)
         if found is None:
-            raise RevisionNotFoundError(revision, "get_working_memory")
+            raise OptionError(f"revision {revision} is not kept", remedy="read the present one with get_working_memory")
         return found
 
 

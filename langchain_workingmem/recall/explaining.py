@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
 
+DEEP = 300  # candidates among which a message is looked for
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedMessage:
     """A candidate of a search, or a hit that stands for one."""
@@ -47,15 +50,23 @@ class Explanation:
 
     # the hits, then what just missed, each the best first
     messages: list[ExplainedMessage] = field(default_factory=list)
+    asked: ExplainedMessage | None = None  # the message that was asked about; None: it is no candidate
     floor: Floor | None = None  # of similarity, below which a turn recalls nothing
 
 
 def explain(
-    state: MemoryState, query: Query, result: RecallResult, *, missed: int, shown: Collection[str] = ()
+    state: MemoryState,
+    query: Query,
+    result: RecallResult,
+    *,
+    missed: int,
+    shown: Collection[str] = (),
+    about: tuple[str, int] | None = None,
 ) -> Plan[Explanation]:
     """Say of each hit of a search, and of the `missed` best other candidates, why. Two round trips.
 
-    `shown` are the ids of messages that the history of a turn shows. The search is repeated with deeper lists and without its
+    `shown` are the ids of messages that the history of a turn shows; `about` is a thread and the position of a message that is
+    asked about, and looked for among the `DEEP` best. The search is repeated with deeper lists and without its
     threshold, so that what has missed can be shown; the result stays the one that is passed. The query names a resource.
     """
     if not query.text.strip():
@@ -64,7 +75,9 @@ def explain(
     if query.thread_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     asked = replace(query, explained=True, threshold=None)
-    ranked, replies = yield from find_candidates(state, asked, checks, spare=missed + len(shown))
+    ranked, replies = yield from find_candidates(
+        state, asked, checks, spare=max(missed + len(shown), DEEP if about else 0)
+    )
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     page, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), ranked)
@@ -91,7 +104,8 @@ def explain(
         )
     others = [one for one in found.values() if one.hit is None]
     own = [found.get(key) or _answer(hit, result) for key, hit in hits.items()]
-    return Explanation(messages=[*own, *others[:missed]], floor=_floor(state, query))
+    asked_about = next((one for one in [*own, *others] if (one.thread_id, one.seq) == about), None)
+    return Explanation(messages=[*own, *others[:missed]], asked=asked_about, floor=_floor(state, query))
 
 
 def _floor(state: MemoryState, query: Query) -> Floor | None:

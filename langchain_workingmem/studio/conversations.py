@@ -99,6 +99,7 @@ async def thread(studio: Studio, request: Request) -> Response:
         part=part,
         said=as_said(part.rows),
         branches=branches,
+        can_recall=studio.memory.core.state.recall is not None,
         at=at,
         is_newest=not part.has_newer and above is None,
     )

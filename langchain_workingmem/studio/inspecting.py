@@ -7,14 +7,16 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.recall import PARTS, Query, explain
+from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import thread_of
-from langchain_workingmem.studio.site import size
+from langchain_workingmem.studio.reading import read_slice
+from langchain_workingmem.studio.site import number, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +103,8 @@ async def recall(studio: Studio, request: Request) -> Response:
     one = await thread_of(studio, request) if given.get("thread") else None
     resource = studio.owner(request)
     question, is_on = given.get("q", "").strip(), studio.memory.core.state.recall is not None
+    at = number(given.get("about"))
+    about = None if at is None else (given.get("of_thread", ""), at)
     explained = None
     if question and is_on:
         options = studio.memory.core.state.recalling
@@ -114,7 +118,7 @@ async def recall(studio: Studio, request: Request) -> Response:
             turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
             found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
         core = studio.memory.core
-        explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown))
+        explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
     elif question:
         raise OptionError(
             "recall is off here",
@@ -130,8 +134,29 @@ async def recall(studio: Studio, request: Request) -> Response:
         is_on=is_on,
         found=explained,
         rows=[_row(message, words) for message in explained.messages] if explained else [],
+        about=about,
+        asked=None if explained is None or explained.asked is None else _row(explained.asked, words),
+        why_not=await _why_not(studio, resource, about) if about and explained and explained.asked is None else "",
         parts=PARTS,
     )
+
+
+async def _why_not(studio: Studio, resource: str, about: tuple[str, int]) -> str:
+    """Say why a message is no candidate of any search, or not of this one."""
+    thread_id, at = about
+    memory = studio.memory
+    plan = read_slice(
+        memory.core.state, check_id(thread_id, "thread"), resource, limit=1, below=at + 1, superseded=False
+    )
+    rows = (await memory.core.arun(plan)).rows
+    if not rows or rows[0].seq != at:
+        return "It is not on the current branch of its thread: superseded messages are not searched."
+    roles = memory.core.state.recalling.roles
+    if rows[0].message.type not in roles:
+        return "Messages of this role are not searched."
+    if not message_text(rows[0].message).strip():
+        return "It has no text."
+    return f"It is not among the {DEEP} nearest messages. If it has no vector, `workingmem reindex` makes one."
 
 
 class Bar(NamedTuple):

@@ -67,7 +67,7 @@ class Studio:
         """Write an address. Ids stand in the query, where every character can be written."""
         if self.resource_id is not None:
             parameters.pop("user", None)
-        given = {name: value for name, value in parameters.items() if value not in (None, "", False)}
+        given = {name: value for name, value in parameters.items() if value is not None and value != ""}
         return f"{path}?{urlencode(given)}" if given else path
 
     @cached_property

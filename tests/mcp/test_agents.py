@@ -41,7 +41,7 @@ async def converse(connection: Any) -> list[str]:
 
 def check(answers: list[str], memory: Memory) -> None:
     saved, found, updated, missing = answers
-    assert saved == 'Saved 1 messages in thread "t".'
+    assert saved == 'Saved 1 message in thread "t".'
     assert FIRST in found
     assert "+ - Has a dog called Nougat." in updated
     assert 'There is no thread "nope"' in missing

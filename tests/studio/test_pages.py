@@ -305,6 +305,30 @@ def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studi
         assert shown(page.split("Just missed")[0]) == [str(hit.message.text) for hit in found]
 
 
+def test_a_message_can_be_asked_about(lived: Memory, open_studio: Open) -> None:
+    visitor = open_studio(lived)
+    link = re.search(r'href="(/recall\?[^"]+about=0)"', visitor.page("/thread", **TRIP))
+    assert link
+    assert "Type the question" in visitor.client.get(link[1].replace("&amp;", "&")).text
+    asked = {"user": "maya", "q": "weather in Bern", "of_thread": "trip"}
+
+    def answer(at: int) -> str:
+        page = visitor.text("/recall", **asked, about=str(at))
+        return page.split("The message that you ask about")[1].split("<h2>Recalled")[0]
+
+    assert "How is the weather in Bern?" in answer(0)
+    assert "superseded messages are not searched" in answer(3)
+    assert "superseded messages are not searched" in answer(99)
+    lived.history.append(
+        [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c9"}])], thread_id="trip", resource_id="maya"
+    )
+    lived.history.append([ToolMessage("done", tool_call_id="c9")], thread_id="trip", resource_id="maya")
+    last = lived.history.page("trip", descending=True, limit=1).items[0].seq
+    assert "Messages of this role are not searched" in answer(last)
+    foreign = visitor.get("/recall", **{**asked, "of_thread": "boat"}, about="0")
+    assert (foreign.status_code, "Kestrel" in foreign.text) == (404, False)
+
+
 def test_without_recall_the_inspector_says_what_helps(plain: Memory, open_studio: Open) -> None:
     plain.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
     visitor = open_studio(plain)
