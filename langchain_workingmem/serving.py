@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import socket
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -76,6 +79,18 @@ def listen(port: int | None) -> socket.socket:
     return listener
 
 
+def leave_soon(*, at_once: bool = False) -> None:
+    """End the process within a few seconds, even if a thread waits for a model; `at_once`: the user has asked twice.
+
+    Python waits for its threads at the end of a program. A private Redis ends without its users, too.
+    """
+    if at_once:
+        os._exit(0)
+    timer = Timer(2 * _GRACE_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
+
+
 def run(app: Application, listener: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
     import uvicorn
@@ -91,9 +106,12 @@ def run(app: Application, listener: socket.socket) -> None:
     server = uvicorn.Server(config)
 
     def end(*_: object) -> None:
+        leave_soon(at_once=server.should_exit)
         server.should_exit = True
+        logging.getLogger("uvicorn.error").disabled = True  # it would report the requests that are cut off
 
-    # uvicorn hears signals only once its loop runs, and calls these handlers at the end
+    # uvicorn hears signals only once its loop runs, and would call the handlers of others at the end
+    server.handle_exit = end  # type: ignore[assignment, method-assign]
     kept = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with listener:

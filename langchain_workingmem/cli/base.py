@@ -7,11 +7,11 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce, wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, iscoroutinefunction, signature
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -170,6 +170,8 @@ class Target:
         if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
+        if not make:
+            memory.core.state.create = False  # whatever its options say: who looks changes nothing
         try:
             yield memory
         finally:
@@ -246,12 +248,14 @@ def _imported(program: str) -> Memory:
         raise OptionError(f"--memory {program} names no module and object", remedy=remedy)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
-        found = reduce(getattr, name.split("."), import_module(module))
-        memory = found() if callable(found) else found
+        with redirect_stdout(sys.stderr):  # the output of a server has a form
+            found = reduce(getattr, name.split("."), import_module(module))
+            is_async = iscoroutinefunction(found)
+            memory = found() if callable(found) and not is_async else found
     except ModuleNotFoundError as error:
         where = f"start this in the folder of {module}, or set PYTHONPATH; {remedy}"
         raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
-    except Exception as error:  # of the program, which may do anything
+    except (Exception, SystemExit) as error:  # of the program, which may do anything
         raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
     if not isinstance(memory, Memory):
         raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)

@@ -83,7 +83,7 @@ def studio(
         raise OptionError(str(error)) from error
     from langchain_workingmem.serving import listen, run
 
-    _end_on_signals()
+    _end_on_signals(_end_soon)
     templates = as_namespaces(namespace)
     paths_of(templates, resource or "any")  # checks them
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
@@ -106,7 +106,7 @@ def studio(
             is_program=program is not None,
             reword=worded,
         )
-        memory.threads.list(limit=1)  # fails now if there is no Redis or no memory
+        _check_reached(memory)
         listener = listen(port)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}"
         typer.echo(address)
@@ -116,13 +116,21 @@ def studio(
         run(application(made), listener)
 
 
-def _end_on_signals() -> None:
+def _end_on_signals(end: Callable[..., None] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+        signal.signal(number, end or _end)
 
 
 def _end(*_: Any) -> None:
     raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
+
+
+def _end_soon(*_: Any) -> None:
+    from langchain_workingmem.serving import leave_soon
+
+    leave_soon()
+    _end_on_signals(lambda *_: leave_soon(at_once=True))
+    _end()
 
 
 @contextmanager
@@ -165,7 +173,7 @@ def mcp(
         misused("--tokens and --port are for a server that listens: pass --http as well")
     if (resource is None) == (tokens is None):
         misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
-    _end_on_signals()
+    _end_on_signals(_end_soon)
     try:
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
     except ImportError as error:
@@ -175,11 +183,18 @@ def mcp(
     opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
     if http:
         with opened as memory:
+            _check_reached(memory)
             app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
             _listen(at_path("/mcp", app), port, open_to_all=not known)
         return
     with protocol_streams() as streams, opened as memory:
+        _check_reached(memory)
         run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
+
+
+def _check_reached(memory: Memory) -> None:
+    """Fail now, if there is no Redis or no memory."""
+    memory.threads.list(limit=1)
 
 
 def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:

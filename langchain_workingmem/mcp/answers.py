@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import minutes
+from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.models import Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
+
+
+LONGEST_TITLE = 200  # characters that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def of_threads(page: Page[Thread]) -> Answer:
     """Describe threads."""
     rows = [_of_thread(thread) for thread in page]
     lines = [
-        f"{quoted(row['thread_id'])}: {row['title'] or '(no title)'}, {row['message_count']:,} messages, "
+        f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {row['message_count']:,} messages, "
         f"changed {minutes(thread.updated_at)} UTC"
         for row, thread in zip(rows, page, strict=True)
     ]
@@ -56,7 +60,7 @@ def of_threads(page: Page[Thread]) -> Answer:
 def _of_thread(thread: Thread) -> dict[str, Any]:
     return {
         "thread_id": thread.id,
-        "title": _cleaned(thread.title),
+        "title": title_of(thread),
         "message_count": thread.message_count,
         "created_at": thread.created_at.isoformat(),
         "updated_at": thread.updated_at.isoformat(),
@@ -67,7 +71,7 @@ def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> A
     """Describe a page of a thread, its messages in their order."""
     rows = page.items[::-1] if newest else page.items
     found = [_of_message(row.message, row.stored_at) for row in rows]
-    head = f'<conversation thread_id={_attribute(thread.id)} title="{escape(thread.title or "")}">'
+    head = f"<conversation thread_id={_attribute(thread.id)} title={_attribute(title_of(thread) or '')}>"
     lines = [
         f'<message id={_attribute(one["id"])} role="{one["role"]}"'
         f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{minutes(row.stored_at)} UTC">'
@@ -80,9 +84,8 @@ def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> A
 
 
 def _attribute(id: Any) -> str:
-    """Write an id as it is, and one with characters that an attribute or a reader would lose as JSON in single quotes."""
-    plain = f'"{id}"'
-    return plain if plain == escape(quoted(id), quote=False) else f"'{escape(quoted(id), quote=False)}'"
+    """Write an id as an attribute: hidden characters and line ends as in JSON, the others escaped."""
+    return f'"{escape(quoted(id)[1:-1])}"'
 
 
 def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
@@ -118,14 +121,21 @@ def of_hits(result: RecallResult) -> Answer:
 def of_working_memory(state: WorkingMemoryState) -> Answer:
     """Describe working memory."""
     template = f" Its template:\n{state.template}" if state.template and state.template.strip() else ""
-    head = f"Working memory is empty.{template}" if state.is_empty else state.text
+    head = f"Working memory is empty (revision {state.revision}).{template}"
+    if not state.is_empty:
+        head = f"Working memory (revision {state.revision}):\n{state.text}"
     data = {
         "text": "" if state.is_empty else visible(state.text),
         "revision": state.revision,
         "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
         "template": _cleaned(state.template),
     }
-    return Answer(f"{head}\n(revision {state.revision})", data)
+    return Answer(head, data)
+
+
+def title_of(thread: Thread) -> str | None:
+    """Return the title in one line, shortened."""
+    return _cleaned(cut(" ".join(thread.title.split()), LONGEST_TITLE)) if thread.title else None
 
 
 def _cleaned(text: str | None) -> str | None:

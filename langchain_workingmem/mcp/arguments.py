@@ -38,7 +38,7 @@ class SaveMessages(BaseModel):
     thread_id: str | None = Field(
         None, description="The thread that goes on, or an id for a new one; leave it out for a new thread"
     )
-    title: str | None = Field(None, description="A short title for the thread")
+    title: str | None = Field(None, max_length=500, description="A short title for the thread")
 
 
 class ListThreads(BaseModel):

@@ -12,7 +12,7 @@ from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._documents.merging import append_text
 from langchain_workingmem._redis.process_cache import ShownDocument
 from langchain_workingmem._text.rendering import unescape
-from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import (
     OptionError,
@@ -244,6 +244,8 @@ class Operations:
             )
         if any(not message.content.strip() for message in messages):
             raise OptionError("a message is empty, so nothing was saved", remedy="leave it out")
+        if title is not None and not is_utf8(title):
+            raise OptionError("the title is no valid Unicode, so nothing was saved", remedy="send another one")
         core = self._memory.core
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]

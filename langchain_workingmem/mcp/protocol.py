@@ -13,7 +13,7 @@ from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import WorkingMemError
-from langchain_workingmem.mcp.answers import of_working_memory, quoted
+from langchain_workingmem.mcp.answers import of_working_memory, quoted, title_of
 from langchain_workingmem.mcp.arguments import json_schema
 from langchain_workingmem.mcp.operations import Operations, shorten_lines, worded
 from langchain_workingmem.tools import describe_invalid
@@ -147,7 +147,7 @@ async def _resources(operations: Operations, resource: str) -> list[types.Resour
         raise _unread(worded(error)) from error
     for one in threads:
         about = f"{one.message_count:,} messages, changed {one.updated_at:%Y-%m-%d %H:%M} UTC"
-        found.append(_resource(thread_uri(one.id), visible(one.title or quoted(one.id)), about, "text/plain"))
+        found.append(_resource(thread_uri(one.id), title_of(one) or quoted(one.id), about, "text/plain"))
     return found
 
 

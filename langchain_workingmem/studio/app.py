@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -55,6 +55,7 @@ HEADERS = {
 }
 _MISSING = (Missing, ThreadNotFoundError, ThreadOwnershipError)  # alike, so that nobody learns which threads exist
 _UNKNOWN = (MessageNotFoundError, ObservationNotFoundError, RevisionNotFoundError)
+_FORM = "application/x-www-form-urlencoded"
 _AWAY = (RedisConnectionError, RedisReplyError)
 
 
@@ -169,6 +170,12 @@ async def _write(studio: Studio, page: Page, request: Request) -> Response:
         )
     if "origin" not in request.headers:  # `LoopbackOnly` has compared it; browsers send it with every form
         return _failed(studio, request, 403, "Refused", "The request names no origin: send the form of the page.")
+    if not request.headers.get("content-type", _FORM).startswith(_FORM):
+        return _failed(studio, request, 415, "Refused", "Send the form of the page.")
+    try:
+        await request.body()
+    except ClientDisconnect:  # nobody waits for an answer
+        return PlainTextResponse("", 400)
     return await _answer(studio, page, request)
 
 

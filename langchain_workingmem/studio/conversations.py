@@ -64,7 +64,7 @@ def _metadata(given: str) -> dict[str, Any] | None:
         raise OptionError(f"metadata {given!r}", remedy="write key=value, such as topic=travel or stars=5")
     try:
         return {key.strip(): json.loads(value)}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {key.strip(): value.strip()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -118,6 +119,8 @@ async def recall(studio: Studio, request: Request) -> Response:
             turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
             found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
         core = studio.memory.core
+        if one is not None and core.state.observations is not None:  # the turn shows the log of its scope
+            query = replace(query, observed="others" if core.state.observations.scope == "thread" else "none")
         explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
     elif question:
         raise OptionError(

@@ -106,11 +106,12 @@ class Said:
 def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
     """Put tool results below their calls; a result whose call is not here stands by itself."""
     found: list[Said] = []
-    waiting: dict[tuple[str, bool], Call] = {}
+    waiting: dict[tuple[str, bool], list[Call]] = {}
     for row in rows:
         message = row.message
-        call = waiting.pop((message.tool_call_id, row.superseded), None) if isinstance(message, ToolMessage) else None
-        if isinstance(message, ToolMessage) and call is not None:
+        calls = waiting.get((message.tool_call_id, row.superseded)) if isinstance(message, ToolMessage) else None
+        if isinstance(message, ToolMessage) and calls:
+            call = calls.pop(0)
             call.result, call.is_error = "\n".join(text for _, text in parts_of(message)), message.status == "error"
             continue
         said = Said(row=row, parts=parts_of(message))
@@ -118,7 +119,11 @@ def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
             call = Call(made["name"], _json(made["args"]))
             said.calls.append(call)
             if made["id"]:
-                waiting[made["id"], row.superseded] = call
+                waiting.setdefault((made["id"], row.superseded), []).append(call)
+        for wrong in message.invalid_tool_calls if isinstance(message, AIMessage) else ():
+            said.calls.append(
+                Call(str(wrong["name"]), str(wrong["args"]), str(wrong["error"] or "invalid"), is_error=True)
+            )
         found.append(said)
     return found
 

@@ -82,8 +82,8 @@ class Studio:
         )
         found.globals |= {"studio": self, "url": self.url}
         filters: dict[str, Callable[..., object]] = {
-            "shown": lambda text: cut(clean(str(text)), **MOST),
-            "label": lambda text: cut(clean(str(text)), 80),
+            "shown": lambda text: clean(cut(str(text), **MOST)),
+            "label": lambda text: clean(cut(str(text), 80)),
             "minutes": _minutes,
             "number": "{:,}".format,
             "tokens": count_tokens,
@@ -124,4 +124,8 @@ def size(request: Request, name: str, default: int, most: int) -> int:
 
 def is_confirmed(typed: object, id: str) -> bool:
     """Tell whether an id was repeated: as it is, or as a page shows it, because a field cannot hold every character."""
-    return typed in (id, clean(id))
+    return typed is not None and _in_one_line(str(typed)) in {_in_one_line(id), _in_one_line(clean(id))}
+
+
+def _in_one_line(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")

@@ -76,7 +76,7 @@ async def items(studio: Studio, request: Request) -> Response:
     for path in paths:
         conditions = (MatchCondition("prefix", path),) if path else None
         names = await _run(studio, ListNamespacesOp(conditions, limit=NAMESPACES))
-        listed.update(names)
+        listed.update(name for name in names if name[: len(path)] == path)  # a label * stands for any other
     return studio.page(
         request,
         "store.html",
@@ -122,9 +122,14 @@ async def export(studio: Studio, request: Request) -> Response:
     resource = studio.owner(request)
     vectors = request.query_params.get("vectors") == "1"
 
+    records = studio.memory.users.aexport(resource, vectors=vectors, namespaces=studio.namespaces)
+    first = [await anext(records), await anext(records, None)]  # an error is a page, until the file has begun
+
     async def lines() -> AsyncIterator[str]:
-        async for record in studio.memory.users.aexport(resource, vectors=vectors, namespaces=studio.namespaces):
-            yield json.dumps(record) + "\n"
+        for record in first:
+            yield f"{json.dumps(record)}\n" if record else ""
+        async for record in records:
+            yield f"{json.dumps(record)}\n"
 
     name = f"memory-{datetime.now(UTC):%Y-%m-%d}.jsonl"
     headers = {"content-disposition": f'attachment; filename="{name}"'}

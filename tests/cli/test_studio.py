@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,27 @@ number = 5
 
 def broken():
     raise RuntimeError("no key")
+
+def leaving():
+    raise SystemExit(3)
+
+async def later():
+    return memory
+"""
+
+SLOW = """
+import time
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_workingmem import *
+
+print("a program may print")
+
+class Slow(DeterministicFakeEmbedding):
+    def embed_query(self, text):
+        time.sleep(60)
+        return super().embed_query(text)
+
+memory = Memory({url!r}, key_prefix={prefix!r}, embeddings=Slow(size=8))
 """
 
 
@@ -93,6 +116,61 @@ def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: st
     assert ended(studio) == 0
 
 
+@pytest.fixture
+def slow(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A program whose model takes a minute, in the present directory, with a thread."""
+    (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix))
+    monkeypatch.chdir(tmp_path)
+    with Memory(server.url, key_prefix=prefix) as memory:
+        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+        yield f"slow_{prefix}:memory"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_model_that_does_not_answer_keeps_no_studio_alive(slow: str, times: int) -> None:
+    studio = started("studio", "--memory", slow)
+    assert studio.stdout
+    assert studio.stderr
+    address = studio.stdout.readline().strip()
+    assert address.startswith("http://127.0.0.1:")
+    url = httpx.URL(address)
+    with httpx.Client(follow_redirects=True) as browser, socket.create_connection(("127.0.0.1", url.port or 0)) as line:
+        browser.get(address).raise_for_status()
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        head = f"GET /recall?user=maya&q=x HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
+        line.sendall(head.encode())
+        time.sleep(0.5)  # until the request waits for its model
+        for _ in range(times):
+            studio.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert ended_with(studio) == ""
+
+
+def ended_with(program: Any) -> str:
+    """Wait for the end, and return what the program said after its first line of errors."""
+    program.wait(timeout=20)
+    said = program.stdout.read() + "".join(program.stderr.read().splitlines(keepends=True)[2:])
+    assert ended(program) == 0
+    return str(said)
+
+
+def test_who_looks_makes_no_index(slow: str, raw: Any, prefix: str) -> None:
+    before = {*raw.scan_iter(f"{prefix}*")}
+    studio = started("studio", "--memory", slow)
+    assert studio.stdout
+    address = studio.stdout.readline().strip()
+    with httpx.Client(follow_redirects=True) as browser:
+        browser.get(address).raise_for_status()
+        browser.get(address.partition("?")[0] + "store", params={"user": "maya"}).raise_for_status()
+        browser.get(address.partition("?")[0] + "doctor").raise_for_status()
+    studio.terminate()
+    studio.wait(timeout=20)
+    ended(studio)
+    assert {*raw.scan_iter(f"{prefix}*")} == before
+    indexes = raw.execute_command("FT._LIST")
+    assert f"{prefix}:vectors".encode() not in indexes
+
+
 @pytest.mark.usefixtures("kept_signals")
 @pytest.mark.parametrize(
     ("name", "reason"),
@@ -101,6 +179,8 @@ def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: st
         ("{}:nothing", "AttributeError"),
         ("{}:number", "is of type int"),
         ("{}:broken", "RuntimeError: no key"),
+        ("{}:leaving", "SystemExit: 3"),
+        ("{}:later", "is of type function"),
         ("{}", "names no module and object"),
         (":memory", "names no module and object"),
     ],

@@ -81,7 +81,7 @@ async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Ma
     async with inside(memory, "maya") as client:
         foreign = await told(client, "theirs")
         assert foreign == await told(client, "nothere")
-        assert {*foreign} == {'There is no thread "ID". list_threads lists the threads.'}
+        assert {*foreign} == {'There is no thread "ID". list_threads lists the threads, and save_messages begins one.'}
     assert memory.working_memory.get(thread_id="theirs").text == "# a secret"
     assert memory.threads.get("nothere") is None
 

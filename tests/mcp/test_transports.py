@@ -68,7 +68,7 @@ async def test_messages_with_ids_are_stored_once(connect: Connect) -> None:
 
 async def test_working_memory_is_read_changed_and_cleared(connect: Connect) -> None:
     async with connect() as client:
-        assert "Working memory is empty. Its template:" in await client.text("get_working_memory")
+        assert "Working memory is empty (revision 0). Its template:" in await client.text("get_working_memory")
         assert "+ - Has a dog." in await client.text("update_working_memory", memory="- Has a dog.")
         edits = [{"find": "a dog", "replace": "two dogs"}]
         assert "- Has two dogs." in await client.text("update_working_memory", edits=edits)
@@ -120,7 +120,7 @@ async def test_read_only_offers_and_does_nothing_that_writes(connect: Connect, p
         for name in sorted({*ALL} - {*READING}):
             assert f'There is no tool "{name}"' in await client.refusal(name, memory="x")
         assert [one["thread_id"] for one in (await client.data("list_threads"))["threads"]] == ["t"]
-        assert "Working memory is empty." in await client.text("get_working_memory")
+        assert "Working memory is empty" in await client.text("get_working_memory")
 
 
 async def test_a_foreign_thread_is_like_a_missing_one(connect: Connect, plain: Memory) -> None:

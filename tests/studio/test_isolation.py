@@ -109,6 +109,14 @@ def test_the_front_page_lists_only_the_own_threads(visitor: Visitor) -> None:
     assert "Nougat" in visitor.page("/store", namespace='["memories", "maya"]')
 
 
+@pytest.mark.parametrize("name", ["*", "mem*", "{user_id}", "may", "maya2"])
+def test_namespaces_of_others_are_not_listed(visitor: Visitor, lived: Memory, open_studio: Open, name: str) -> None:
+    other = open_studio(lived, resource_id=name, namespaces=[("memories", "{user_id}")])
+    page = other.page("/store")
+    assert "jonas" not in page
+    assert "maya" not in page.replace(name, "")
+
+
 @pytest.mark.parametrize("name", NAMES[::5])
 def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, name: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())

@@ -18,7 +18,7 @@ from tests.helpers.observers import Echo
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-from tests.studio.conftest import EVIL, Open
+from tests.studio.conftest import EVIL, ROOT, Open
 
 TRIP = {"user": "maya", "thread": "trip"}
 PAGES = [
@@ -551,6 +551,48 @@ def test_numbers_that_are_none_are_left_out(lived: Memory, open_studio: Open) ->
             visitor.page("/thread", **TRIP, **{name: value})
     visitor.page("/working-memory", user="maya", earlier="x", later="-1")
     visitor.page("/store", user="maya", namespace='["a"]', offset="²")
+
+
+def test_calls_with_one_id_keep_their_order_and_wrong_ones_are_shown(make_memory: Make, open_studio: Open) -> None:
+    memory = make_memory()
+    calls: Any = [{"name": name, "args": {}, "id": "same"} for name in ("one", "two")]
+    results = [ToolMessage(f"result {number}", tool_call_id="same") for number in (1, 2)]
+    wrong: Any = [{"name": "broken", "args": "{", "id": "w", "error": "no JSON", "type": "invalid_tool_call"}]
+    turn = [HumanMessage("go"), AIMessage("", tool_calls=calls), *results, AIMessage("", invalid_tool_calls=wrong)]
+    memory.history.append(turn, thread_id="t", resource_id="maya")
+    rows = memory.core.run(read_slice(memory.core.state, "t", "maya", limit=10)).rows
+    found = [(call.name, call.result) for said in as_said(rows) for call in said.calls]
+    assert found == [("one", "result 1"), ("two", "result 2"), ("broken", "no JSON")]
+    assert "[nothing]" not in open_studio(memory).page("/thread", user="maya", thread="t")
+
+
+def test_hidden_characters_cost_no_time(make_memory: Make, open_studio: Open) -> None:
+    memory = make_memory()
+    memory.save_turn([("user", "\u200b\x01" * 500_000)], thread_id="t", resource_id="maya")
+    page = open_studio(memory).page("/thread", user="maya", thread="t")
+    assert len(page) < 500_000  # what is cut is not made visible before
+    assert "more]" in page
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"content-type": "multipart/form-data; boundary=x"}, b"--x--", 415),
+        ({"content-type": "application/json"}, b"{}", 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, b"%ff=%ed%a0%80&action=edit&text=%00", 409),
+    ],
+)
+def test_a_form_of_another_kind_is_refused(
+    lived: Memory, open_studio: Open, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    client = open_studio(lived, write=True).client
+    answer = client.post("/working-memory?user=maya", content=body, headers={**headers, "origin": ROOT})
+    assert answer.status_code == status
+    assert "Silk" in lived.working_memory.get(resource_id="maya").text
+
+
+def test_metadata_of_any_depth_is_a_filter(lived: Memory, open_studio: Open) -> None:
+    assert open_studio(lived).get("/", user="maya", metadata=f"a={'[' * 20_000}").status_code in {200, 400}
 
 
 def test_a_server_that_is_away_is_one_page(make_memory: Make, open_studio: Open, impatient: None) -> None:
