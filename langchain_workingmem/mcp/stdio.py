@@ -16,6 +16,8 @@ from mcp import types
 from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
 
+from langchain_workingmem.serving import leave_soon
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
@@ -40,26 +42,27 @@ def protocol_streams() -> Iterator[tuple[int, TextIO]]:
 def run_stdio(server: Server[Any, Any], source: int, sink: TextIO) -> None:
     """Serve the client that has started this process, until it closes standard input, or SIGINT or SIGTERM comes.
 
-    To be called in the main thread. The handlers of the two signals are put back.
+    To be called in the main thread, at the end of a program: the process ends soon after, whatever still waits for a model.
     """
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        asyncio.run(_serve(server, source, sink))
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+    asyncio.run(_serve(server, source, sink))
 
 
 async def _serve(server: Server[Any, Any], source: int, sink: TextIO) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # noqa: S101 - for mypy
+
+    def end(*_: object) -> None:
+        leave_soon(at_once=task.cancelling() > 0)
+        loop.call_soon_threadsafe(task.cancel)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
+        signal.signal(number, end)
     output: Any = _Output(sink)
     lines: Any = _valid(_lines(source), output)
     with suppress(asyncio.CancelledError):
         async with stdio_server(lines, output) as (read, write):
             await server.run(read, write, server.create_initialization_options())
+    leave_soon()
 
 
 class _Output:

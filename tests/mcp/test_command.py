@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,48 @@ def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Sig
     assert program.stdout.read() + program.stderr.read() == ""
     ended(program)
     wait_until(lambda: is_stopped(tmp_path / "data"))
+
+
+SLOW = """
+import time
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_workingmem import *
+
+class Slow(DeterministicFakeEmbedding):
+    def embed_query(self, text):
+        time.sleep(60)
+        return super().embed_query(text)
+
+memory = Memory({url!r}, key_prefix={prefix!r}, embeddings=Slow(size=8))
+"""
+
+
+@pytest.mark.parametrize("how", ["signal", "two signals", "end of input"])
+def test_a_model_that_does_not_answer_keeps_nothing_alive(
+    server: EmbeddedRedis, prefix: str, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix))
+    words = ("--resource", "maya", "--memory", f"slow_{prefix}:memory")
+    program = started("mcp", *words, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    greet(program)
+    assert program.stdin
+    assert program.stderr
+    call = {"name": "search_memory", "arguments": {"query": "x"}}
+    for message in (
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ):
+        program.stdin.write(f"{json.dumps(message)}\n")
+        program.stdin.flush()
+    time.sleep(0.5)  # until the call waits for its model
+    if how == "end of input":
+        program.stdin.close()
+    for _ in range({"signal": 1, "two signals": 2}.get(how, 0)):
+        program.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert program.wait(timeout=20) == 0
+    assert program.stderr.read() == ""
+    ended(program)
 
 
 def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
