@@ -231,7 +231,7 @@ def _update_json(core: Core, form: JsonFormat) -> _Parts:
             after = _apply_patch(form, text, patch, names)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
-        return (yield from _changed(core, ids, step, change, lambda before: form.absent(before, names)))
+        return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
 
     return f"Remember facts, or correct them. {UPDATE_RULES['json', form.default_mode]}", _json_arguments(form), make
 
@@ -306,9 +306,9 @@ def _changed(
     ids: Ids,
     step: Any,
     make: Callable[[Any, str, str | None], str],
-    remark: Callable[[str], str] = lambda _: "",
+    remark: Callable[[str, str], str] = lambda *_: "",
 ) -> Plan[str]:
-    """Change working memory, and describe the change; `remark` adds to it, given the document before.
+    """Change working memory, and describe the change; `remark` adds to it, given the document before and after.
 
     `make` takes the format, the document, and the document as the model was shown it.
     """
@@ -329,7 +329,7 @@ def _changed(
         except WorkingMemoryValidationError:
             known = after.text
         state.note_shown_document(thread_id, scope_key.key, known, step)
-    return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text))))
+    return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text, after.text))))
 
 
 def _get(core: Core) -> _Parts:

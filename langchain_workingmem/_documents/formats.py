@@ -27,7 +27,7 @@ from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._documents.schemas import Schema
 
@@ -174,6 +174,20 @@ class JsonFormat:
         # a single null deletes one field, which is fine unless the schema has only one
         several = count_leaves(patch) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
         return several and not count_leaves(after, null=False)
+
+    def remark(self, patch: Mapping[str, Any], names: Iterable[str], before: str, after: str) -> str:
+        """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
+        return "\n".join(filter(None, (self.absent(before, names), self._ignored(after, patch))))
+
+    def _ignored(self, after: str, patch: Mapping[str, Any]) -> str:
+        """Report fields of an update that the schema does not have, and that were left out; empty when there are none."""
+        fields = self.schema.json_schema.get("properties")
+        stored = parse_json(after) or {}
+        unknown = [repr(name) for name in patch if fields and name not in fields and name not in stored]
+        if not unknown:
+            return ""
+        known = shorten(", ".join(fields or ()))
+        return f"The schema has no {shorten(', '.join(unknown))}, so nothing was stored of it; its fields are {known}"
 
     def absent(self, current: str, names: Iterable[str]) -> str:
         """Report names of fields to clear that do not exist, and the fields that do; empty when all exist."""

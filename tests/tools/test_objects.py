@@ -271,3 +271,27 @@ def test_the_kinds_of_a_union_are_shown_in_words_that_strict_mode_knows(make_mem
     assert "oneOf" not in text
     assert "discriminator" not in text
     assert '"required": ["kind", "firm"]' in text
+
+
+class Place(BaseModel):
+    """The default of pydantic: a field that it does not have is left out."""
+
+    city: str | None = None
+    land: str | None = Field(None, alias="country")
+
+
+def test_a_field_that_the_schema_does_not_have_is_named(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, schema=Place)
+    update = update_tool(memory)
+    reply = invoke(update, {"memory": {"citty": "Bozen"}})
+    assert "The schema has no 'citty', so nothing was stored of it" in reply
+    assert "city, country" in reply
+    reply = invoke(update, {"memory": {"city": "Meran", "citty": "x"}})
+    assert known(memory) == {"city": "Meran"}
+    assert "'citty'" in reply
+    assert "The schema has no" not in invoke(update, {"memory": {"city": "Bozen", "country": "Italy"}})
+
+
+def test_a_schema_without_fields_takes_any(make_memory: Make, invoke: Invoke) -> None:
+    memory = with_memory(make_memory, schema={"type": "object"})
+    assert "The schema has no" not in invoke(update_tool(memory), {"memory": {"anything": 1}})
