@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem.history import READ, MessageSelection
 
 if TYPE_CHECKING:
@@ -143,11 +142,6 @@ def parts_of(message: BaseMessage) -> list[tuple[str, str]]:
         elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
             found.append((kind, _json({name: value for name, value in part.items() if name != "type"})))
     return found
-
-
-def title_of(message: BaseMessage) -> str:
-    """Return the first line of a message."""
-    return words_in(message).strip().split("\n", 1)[0]
 
 
 def _json(value: Any) -> str:
