@@ -284,7 +284,7 @@ class WorkingMemoryDiff(Shown):
 class Observation:
     """A line of a log: what the observer model wrote about a few messages."""
 
-    id: str  # stays when a person changes the text
+    id: str  # stays when a person changes the text; "" in a context until the log of a resource has the line
     text: str  # one line
     said_at: datetime  # of its first source
     priority: Priority

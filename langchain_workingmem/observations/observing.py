@@ -218,12 +218,16 @@ class _Run:
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
         """Observe a thread until nothing is left to observe; tell whether that succeeded."""
         tokens = stalls = 0
+        has_published = False
         while wait or not self.state.closing:
-            busy, opened = yield from self.open(thread_id, keep)
+            busy, is_unpublished, opened = yield from self.open(thread_id, keep)
             if busy and not wait:
                 return False
             if busy:
                 yield Pause(min(busy / 1000, POLL))
+            elif is_unpublished and not has_published:  # an observer committed, and ended before it told the log
+                yield from publish(self.state, thread_id)
+                has_published = True
             elif not opened or stalls == STALLS:
                 break
             elif (covered := (yield from self.observe(thread_id, opened))) is None:
@@ -237,11 +241,12 @@ class _Run:
             yield from recount(self.state, self.where, [thread_id])
         return True
 
-    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, list[Opened]]]:
+    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, bool, list[Opened]]]:
         """Take the lease and read the next messages. One round trip.
 
-        Returns how long another process has the lease (ms), and the messages of one call of the model: whole turns as far as
-        they fit into `batch_tokens`, else calls with their results.
+        Returns how long another process has the lease (ms), whether the log of the resource has something to learn of the
+        thread, and the messages of one call of the model: whole turns as far as they fit into `batch_tokens`, else calls with
+        their results.
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
@@ -249,12 +254,12 @@ class _Run:
         lease = self._lease(self._lease_ms)
         opening = OPEN.call(state.keys.of(thread_id).all, *arguments)
         (busy, _), reply = yield from run_script(thread_id, self.where.resource_id, lease, opening, in_order=True)
-        turn_begins, is_cut, *found = reply
+        is_unpublished, turn_begins, is_cut, *found = reply
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))
             for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
         ]
-        return int(busy), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
+        return int(busy), bool(is_unpublished), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
 
     def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.

@@ -1,7 +1,7 @@
 """The log of a resource lies in another slot than its threads, so it learns of their changes in a step of its own.
 
 What is covered is decided in the thread. The thread keeps what the log has yet to learn, until it has: each process that writes
-to the thread goes on with that. Before a message is deleted, the log forgets it.
+to the thread or observes it goes on with that. Before a message is deleted, the log forgets it.
 """
 
 from __future__ import annotations

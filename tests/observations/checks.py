@@ -203,7 +203,10 @@ def check_log(life: World, log: Any, thread: str, owner: str, *, is_whole: bool 
         for row in truth.rows
         if truth.owner == owner and (life.config.scope == "resource" or name == thread)
     }
-    numbers = [one.id for one in log.observations]
+    is_numbered = (
+        is_whole or life.config.scope == "thread"
+    )  # else a log may have to learn of some, which have no id yet
+    numbers = [one.id for one in log.observations if one.id or is_numbered]
     require(len(set(numbers)) == len(numbers), "ids of observations are unique", numbers)
     for one in log.observations:
         sources = [tuple(source) for source in one.sources]

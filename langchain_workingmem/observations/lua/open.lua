@@ -1,8 +1,9 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most
--- Reply sequence number of the question of the last turn (-1: none, or it may be observed as well), 1 if the next message
---       belongs to the last returned one, then id, seq and value of each message; WMOWNER.
+-- Reply 1 if the log of the resource has something to learn of the thread, sequence number of the question of the last turn (-1:
+--       none, or it may be observed as well), 1 if the next message belongs to the last returned one, then id, seq and value of
+--       each message; WMOWNER.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
@@ -50,7 +51,8 @@ if not keep and is_answered then
 elseif turn_tokens <= long then
   ends = math.min(ends, turn_begins)
 end
-local reply, taken, is_cut = {turn_begins == math.huge and -1 or turn_begins, 0}, 0, 0
+local is_unpublished = redis.call('HEXISTS', KEYS[10], 'unpublished')
+local reply, taken, is_cut = {is_unpublished, turn_begins == math.huge and -1 or turn_begins, 0}, 0, 0
 each_raw(function(id, seq, value, tokens)
   local rest = select(7, string.match(value, HEADER))
   local role = role_at(value, rest)
@@ -64,5 +66,5 @@ each_raw(function(id, seq, value, tokens)
   reply[#reply + 1] = as_integer(seq)
   reply[#reply + 1] = value
 end)
-reply[2] = is_cut
+reply[3] = is_cut
 return reply
