@@ -243,7 +243,7 @@ def _positions(state: MemoryState, parts: Sequence[Part], without: Collection[So
     for part in parts:
         for thread, id in [
             *((part.thread_id, id) for id in part.covered),
-            *(source for one in part.observations for source in one.sources),
+            *(source for one in part.observations for source in _told(one)),
         ]:
             if (thread, id) not in without:
                 wanted[thread][id] = None
@@ -263,16 +263,21 @@ def _positions(state: MemoryState, parts: Sequence[Part], without: Collection[So
     return found
 
 
+def _told(one: Observation) -> list[Source]:
+    """Return the messages that the text of an observation tells of."""
+    return [*one.sources, *((thread, id) for thread, id, _ in one.mentions)]
+
+
 class _Plan:
     """What can be written of a log: observations whose messages are all there, and messages whose observations all are."""
 
     def __init__(self, parts: Sequence[Part], positions: Mapping[Source, int]) -> None:
         lost = {
-            source for part in parts for one in part.observations for source in one.sources if source not in positions
+            source for part in parts for one in part.observations for source in _told(one) if source not in positions
         }
         waiting = [one for part in parts for one in part.observations]
         while True:
-            kept = [one for one in waiting if lost.isdisjoint(one.sources)]
+            kept = [one for one in waiting if lost.isdisjoint(_told(one))]
             if len(kept) == len(waiting):
                 break
             whole = {id(one) for one in kept}
@@ -290,7 +295,11 @@ class _Plan:
             ]
             first = len(self.observations) + 1
             self.observations += [
-                replace(one, positions=tuple((thread, positions[thread, id]) for thread, id in one.sources))
+                replace(
+                    one,
+                    positions=tuple((thread, positions[thread, id]) for thread, id in one.sources),
+                    mentions=tuple((thread, id, positions[thread, id]) for thread, id, _ in one.mentions),
+                )
                 for one in part.observations
                 if id(one) in whole
             ]

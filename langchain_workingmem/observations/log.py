@@ -52,7 +52,7 @@ def observation_count(present: bytes | None) -> int:
 def write_observation(observation: Observation) -> str:
     """Write an observation as scripts store it; without an id it gets its number as id."""
     by_thread: dict[str, list[str]] = {}
-    for thread_id, seq in observation.positions:
+    for thread_id, seq in (*observation.positions, *((thread, seq) for thread, _, seq in observation.mentions)):
         by_thread.setdefault(encode(thread_id), []).append(str(seq))
     sources = ";".join(f"{tag}:{','.join(seqs)}" for tag, seqs in by_thread.items())
     body = {
@@ -62,6 +62,7 @@ def write_observation(observation: Observation) -> str:
         "level": observation.level,
         "sources": [[thread, id] for thread, id in observation.sources],
         "seqs": [seq for _, seq in observation.positions],
+        **({"mentions": observation.mentions} if observation.mentions else {}),
     }
     return f"{observation.id}|{sources}|{json.dumps(body, ensure_ascii=False, separators=(',', ':'))}"
 
@@ -80,6 +81,7 @@ def read_observation(number: int, value: bytes) -> Observation:
         level=row["level"],
         number=number,
         positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
+        mentions=tuple((thread, message, seq) for thread, message, seq in row.get("mentions", ())),
     )
 
 

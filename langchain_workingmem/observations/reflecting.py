@@ -169,12 +169,17 @@ def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]
 
 
 def _condensed(line: Line, given: Sequence[Observation]) -> Iterator[Observation]:
-    """Yield the observation of a line, for each thread that it cites one: what hides it there must not hide it elsewhere."""
+    """Yield the observation of a line, for each thread that it cites one: what hides it there must not hide it elsewhere.
+
+    Each mentions what the text tells of the other threads: what is deleted there must not stay here.
+    """
     cited = [given[number - 1] for number in line.numbers]
     sources: dict[str, dict[tuple[tuple[str, str], tuple[str, int]], None]] = {}
     for one in cited:
         for source, position in zip(one.sources, one.positions, strict=True):
             sources.setdefault(position[0], {})[source, position] = None
+    told = {mention for one in cited for mention in one.mentions}
+    told |= {(*source, position[1]) for found in sources.values() for source, position in found}
     for thread_id, found in sources.items():
         yield Observation(
             id="",
@@ -184,6 +189,7 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Iterator[Observation
             sources=[source for source, _ in found],
             level=1 + max(one.level for one in cited),
             positions=tuple(position for _, position in found),
+            mentions=tuple(sorted(mention for mention in told if mention[0] != thread_id)),
         )
 
 

@@ -115,8 +115,9 @@ def _log_records(thread_id: str | None, parts: Sequence[Part]) -> list[Record]:
 
 def _observation(one: Observation) -> Record:
     names = ("id", "text", "priority", "level")
-    sources = [[thread, message] for thread, message in one.sources]
-    return {name: getattr(one, name) for name in names} | {"said_at": one.said_at.isoformat(), "sources": sources}
+    record: Record = {name: getattr(one, name) for name in names} | {"said_at": one.said_at.isoformat()}
+    mentions = [[thread, message] for thread, message, _ in one.mentions]
+    return record | {"sources": [list(source) for source in one.sources]} | ({"mentions": mentions} if mentions else {})
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -317,11 +317,7 @@ def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observ
     if not line or priority not in PRIORITIES:
         remedy = f"use a line of valid Unicode, and one of {', '.join(PRIORITIES)}"
         raise OptionError(f"text or priority of observation {id} is not valid", remedy=remedy)
-    sources = []
-    for source in _list(record["sources"], "sources"):
-        thread, message = _list(source, "a source")
-        known = check_id(thread, "thread_id") in threads
-        sources.append((thread, check_id(message, "message id") if known else ""))
+    sources, mentions = ([*_sources(record, name, threads)] for name in ("sources", "mentions"))
     if not sources:
         raise OptionError(f"observation {id} has no sources", remedy="leave it out")
     seen.add(id)
@@ -332,7 +328,15 @@ def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observ
         priority=priority,
         sources=list(dict.fromkeys(sources)),
         level=_level(record),
+        mentions=tuple((thread, message, 0) for thread, message in dict.fromkeys(mentions)),
     )
+
+
+def _sources(record: Mapping[str, Any], name: str, threads: Collection[str]) -> Iterator[tuple[str, str]]:
+    for source in _list(record.get(name, []) if name == "mentions" else record[name], name):
+        thread, message = _list(source, "a source")
+        known = check_id(thread, "thread_id") in threads
+        yield thread, check_id(message, "message id") if known else ""
 
 
 def _flag(record: Mapping[str, Any], name: str) -> bool:
