@@ -316,6 +316,7 @@ RECIPES: dict[str, Recipe] = {
         lambda: WHOLE.replace(written(t), written(t + "x"), "{}")
     ),
     "_documents.formats.JsonFormat.absent": lambda t: FIELDS.absent(written(t), ["by.0", t, f"by.{t}"]),
+    "_documents.formats.JsonFormat.remark": lambda t: FIELDS.remark({t: t}, [t], written(t), written(t)),
     "_documents.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
     "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
     "_documents.merging.shorten": merging.shorten,
