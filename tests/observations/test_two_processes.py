@@ -91,8 +91,8 @@ def check(life: Life, lines: list[list[str]]) -> None:
     checks.check_server(life)
     calls = [
         set(shown)
-        for kind, asked, shown, problems in (line for line in lines if line[0] == "call")
-        if asked == "observe"
+        for _, asked, shown, _, is_usable in (line for line in lines if line[0] == "call")
+        if asked == "observe" and is_usable
     ]
     problems = [line[3] for line in lines if line[0] == "call" and line[3]]
     assert not problems
@@ -103,5 +103,5 @@ def check(life: Life, lines: list[list[str]]) -> None:
         for shown in calls:
             again += any(seen[word] for word in shown)
             seen.update(shown)
-        assert again <= 3 * KILLS, "at most the calls that a killed process had under way are paid twice"
+        assert again <= 3 * KILLS, "at most the answers that a killed process had under way are paid twice"
     life.end()

@@ -46,7 +46,8 @@ class Journalling(Observer):
         time.sleep(random.uniform(0, 0.02))
         made = super()._generate(messages, *rest, **more)
         call = self.calls[-1]
-        self.journal.write("call", call.kind, sorted(call.canaries), call.problems)
+        is_usable = "[" in str(made.generations[0].text)  # else the same messages are shown again
+        self.journal.write("call", call.kind, sorted(call.canaries), call.problems, is_usable)
         return made
 
 
