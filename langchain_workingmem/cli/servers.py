@@ -116,13 +116,13 @@ def studio(
         run(application(made), listener)
 
 
-def _end_on_signals(end: Callable[..., None] | None = None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end or _end)
-
-
 def _end(*_: Any) -> None:
     raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
+
+
+def _end_on_signals(end: Callable[..., None] = _end) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def _end_soon(*_: Any) -> None:

@@ -288,7 +288,7 @@ class Operations:
             hint = " It only added; to replace older lines, use `edits`, or pass this revision."
         _, _, make = MAKERS["update_working_memory"](self._memory.core)
         answer = await self._run(make(Ids(thread_id, resource), ShownDocument(seen), **change))
-        after = await self.read(resource, thread_id)
+        after = await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource)
         return Answer(f"{answer.text}\n(revision {after.revision}){hint}", {"revision": after.revision})
 
     async def clear(self, resource: str, thread_id: str | None = None) -> Answer:

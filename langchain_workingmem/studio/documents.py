@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.diffs import pretty
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem.errors import (
     ObservationConflictError,
     OptionError,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import Scope
     from langchain_workingmem.studio.site import Studio
 
@@ -45,14 +44,10 @@ def _place(ids: dict[str, str]) -> dict[str, Any]:
     return {"user": ids["resource_id"], "thread": ids.get("thread_id")}
 
 
-async def working_memory(studio: Studio, request: Request) -> Response:
-    """Show working memory, its revisions, and what changed between two of them."""
-    return await _working_memory(studio, request)
-
-
-async def _working_memory(
+async def working_memory(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
+    """Show working memory, its revisions, and what changed between two of them; `draft` is a text that was refused."""
     ids, given = await _ids(studio, request), request.query_params
     memory = studio.documents.get(_scope(ids))
     state, revisions, diff = None, [], None
@@ -105,15 +100,15 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     except (WorkingMemoryConflictError, WorkingMemoryValidationError, ReadOnlyError) as error:
         if isinstance(error, WorkingMemoryConflictError):
             late = "Somebody has written since you opened the form."
-            return await _working_memory(studio, request, status=409, draft=text, problem=late)
-        return await _working_memory(studio, request, status=422, draft=text, problem=studio.reword(str(error)))
+            return await working_memory(studio, request, status=409, draft=text, problem=late)
+        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(str(error)))
     return studio.go("/working-memory", **_place(ids))
 
 
 async def _edit(studio: Studio, memory: Memory, text: str, revision: int, ids: dict[str, str]) -> None:
     if not studio.is_program:  # the options of the program are unknown: a document keeps its form
         state = await memory.working_memory.aget(**ids)
-        if state.text.strip() and _is_object(state) and not isinstance(_parsed(text), dict):
+        if isinstance(parse_json(state.text), dict) and not isinstance(parse_json(text), dict):
             raise WorkingMemoryValidationError(
                 "working memory holds a JSON object, and this text is none, which its program could not read",
                 remedy="write a JSON object, or clear working memory first",
@@ -121,25 +116,10 @@ async def _edit(studio: Studio, memory: Memory, text: str, revision: int, ids: d
     await memory.working_memory.aupdate(text, mode="replace", expected_revision=revision, **ids)
 
 
-def _is_object(state: WorkingMemoryState) -> bool:
-    return isinstance(_parsed(state.text), dict)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-async def observations(studio: Studio, request: Request) -> Response:
-    """Show the log of a thread or of a resource, the sources of one line, and the revisions."""
-    return await _observations(studio, request)
-
-
-async def _observations(
+async def observations(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
+    """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     ids, chosen = await _ids(studio, request), request.query_params.get("id")
     part, options = studio.memory.observations, studio.memory.core.state.observations
     log, revisions, sources = None, [], None
@@ -180,5 +160,5 @@ async def change_observations(studio: Studio, request: Request) -> Response:
             case other:
                 raise OptionError(f"action {other!r}", remedy="use the forms of the page")
     except (ObservationConflictError, OptionError) as error:
-        return await _observations(studio, request, status=409, draft=text, problem=studio.reword(str(error)))
+        return await observations(studio, request, status=409, draft=text, problem=studio.reword(str(error)))
     return studio.go("/observations", **_place(ids))

@@ -115,7 +115,7 @@ def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
             continue
         said = Said(row=row, parts=parts_of(message))
         for made in message.tool_calls if isinstance(message, AIMessage) else ():
-            call = Call(made["name"], _json(made["args"]))
+            call = Call(made["name"], as_json(made["args"]))
             said.calls.append(call)
             if made["id"]:
                 waiting.setdefault((made["id"], row.superseded), []).append(call)
@@ -140,11 +140,12 @@ def parts_of(message: BaseMessage) -> list[tuple[str, str]]:
         if kind == "text":
             found.append((kind, str(part.get("text") or "")))
         elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
-            found.append((kind, _json({name: value for name, value in part.items() if name != "type"})))
+            found.append((kind, as_json({name: value for name, value in part.items() if name != "type"})))
     return found
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Write a value as JSON, line by line; what JSON cannot hold is written as Python does."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=2, default=str)
     except (TypeError, ValueError, RecursionError):

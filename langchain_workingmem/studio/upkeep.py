@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.items import StoreState, run_operations
+from langchain_workingmem.studio.reading import as_json
 from langchain_workingmem.studio.site import Missing, is_confirmed, number
 from langchain_workingmem.users import paths_of
 
@@ -83,7 +84,7 @@ async def items(studio: Studio, request: Request) -> Response:
         user=resource,
         namespaces=[(name, json.dumps(name)) for name in sorted(listed)],
         chosen=chosen,
-        items=[(item, json.dumps(item.value, ensure_ascii=False, indent=2, default=str)) for item in found[:ITEMS]],
+        items=[(item, as_json(item.value)) for item in found[:ITEMS]],
         offset=offset,
         has_more=len(found) > ITEMS,
         paths=paths,

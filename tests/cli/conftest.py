@@ -76,6 +76,20 @@ def kept_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+# a program whose model takes a minute: format it with the url and the prefix
+SLOW = """
+import time
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_workingmem import *
+
+class Slow(DeterministicFakeEmbedding):
+    def embed_query(self, text):
+        time.sleep(60)
+        return super().embed_query(text)
+
+memory = Memory({url!r}, key_prefix={prefix!r}, embeddings=Slow(size=8))
+"""
+
 PROGRAM = """
 import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background

@@ -15,7 +15,7 @@ import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.cli.conftest import Run, ended, started
+from tests.cli.conftest import SLOW, Run, ended, started
 from tests.helpers.embedded import free_port, is_open, wait_until
 
 
@@ -74,21 +74,6 @@ async def later():
     return memory
 """
 
-SLOW = """
-import time
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_workingmem import *
-
-print("a program may print")
-
-class Slow(DeterministicFakeEmbedding):
-    def embed_query(self, text):
-        time.sleep(60)
-        return super().embed_query(text)
-
-memory = Memory({url!r}, key_prefix={prefix!r}, embeddings=Slow(size=8))
-"""
-
 
 @pytest.fixture
 def program(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -119,7 +104,9 @@ def test_a_program_lends_its_memory_with_its_options(talked: Memory, program: st
 @pytest.fixture
 def slow(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A program whose model takes a minute, in the present directory, with a thread."""
-    (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix))
+    (tmp_path / f"slow_{prefix}.py").write_text(
+        "print('a program may print')\n" + SLOW.format(url=server.url, prefix=prefix)
+    )
     monkeypatch.chdir(tmp_path)
     with Memory(server.url, key_prefix=prefix) as memory:
         memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")

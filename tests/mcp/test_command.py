@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.cli.conftest import Run, ended, started
+from tests.cli.conftest import SLOW, Run, ended, started
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
 from tests.mcp.conftest import over_stdio
@@ -53,20 +53,6 @@ def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Sig
     assert program.stdout.read() + program.stderr.read() == ""
     ended(program)
     wait_until(lambda: is_stopped(tmp_path / "data"))
-
-
-SLOW = """
-import time
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_workingmem import *
-
-class Slow(DeterministicFakeEmbedding):
-    def embed_query(self, text):
-        time.sleep(60)
-        return super().embed_query(text)
-
-memory = Memory({url!r}, key_prefix={prefix!r}, embeddings=Slow(size=8))
-"""
 
 
 @pytest.mark.parametrize("how", ["signal", "two signals", "end of input"])
