@@ -24,7 +24,7 @@ from langchain_workingmem.observations import removed_positions
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
-    covered_positions,
+    hidden_positions,
     note_branch,
     note_saved_branch,
     noted_branch,
@@ -75,7 +75,7 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
             return {into: context}
         own = {message.id for message in messages}
         shown = [message if message.id in own else from_memory(message) for message in context.messages]
-        if removed := removed_positions(before, covered_positions(found, messages)):
+        if removed := removed_positions(before, hidden_positions(found, messages)):
             # on two messages, because the caller may replace one
             kept = [at for at, message in enumerate(shown) if message.id in own and message.type != "system"]
             for at in {kept[0], kept[-1]} if kept else ():

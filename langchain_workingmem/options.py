@@ -75,7 +75,9 @@ class HistoryOptions:
     # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
     max_tokens: int | None = None
     token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
-    exclude_tools: bool | Sequence[str] = False  # True: every tool call and its result; or the tools' names
+    # Tool calls, with their results, that only their own turn shows: those of memory's tools; or also those of the named
+    # tools; True: of all tools; False: of none
+    exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
     roles: Sequence[str] | None = None  # message types to show, None: all
 
     def __post_init__(self) -> None:
@@ -85,8 +87,8 @@ class HistoryOptions:
         if self.token_counter != "approximate" and not callable(self.token_counter):
             remedy = "use 'approximate' or a function of a list of messages"
             raise OptionError(f"token_counter={shown(self.token_counter)}", remedy=remedy)
-        if not isinstance(self.exclude_tools, bool):
-            names = as_tuple(self.exclude_tools, "exclude_tools", "tool names, or a bool")
+        if not isinstance(self.exclude_tools, bool) and self.exclude_tools != "memory":
+            names = as_tuple(self.exclude_tools, "exclude_tools", "tool names, 'memory', or a bool")
             object.__setattr__(self, "exclude_tools", names)
         if self.roles is not None:
             object.__setattr__(self, "roles", check_roles(self.roles))

@@ -32,15 +32,15 @@ from pydantic import BaseModel, ValidationError
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
+from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
-from langchain_workingmem._text.rendering import words_in
-from langchain_workingmem._text.said import weight_of, words_of
+from langchain_workingmem._text.said import searched_text, weight_of, words_of
 from langchain_workingmem._text.unicode import is_utf8, to_utf8
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from langchain_core.messages import MessageLikeRepresentation
 
@@ -162,14 +162,20 @@ def _length(block: object) -> int:
     return sum(len(part) for part in parts if isinstance(part, str))
 
 
-def drafts(messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str]) -> list[Draft]:
-    """Prepare messages for `write`. Missing ids are set on the messages, so that saving them again is safe."""
+def drafts(
+    messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str], structured: Collection[int] = ()
+) -> list[Draft]:
+    """Prepare messages for `write`. Missing ids are set on the messages, so that saving them again is safe.
+
+    `structured` are the structured answers among them, as `structured_answers` returns them.
+    """
     prepared = []
     for given in filter(is_storable, messages):
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        prepared.append(_draft(_whole(with_given_name(given)), recall, numbered=numbered))
+        whole = _whole(with_given_name(given))
+        prepared.append(_draft(whole, recall, numbered=numbered, structured=id(given) in structured))
     return prepared
 
 
@@ -183,10 +189,13 @@ def _whole(message: BaseMessage) -> BaseMessage:
     return message
 
 
-def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool = False) -> Draft:
+def _draft(
+    message: BaseMessage, recall: RecallOptions | None, *, numbered: bool = False, structured: bool = False
+) -> Draft:
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
-    text = to_utf8(words_in(message))
-    embeddable = recall is not None and message.type in recall.roles
+    text = to_utf8(searched_text(message, structured=structured))
+    is_own = message.type == "tool" and is_memory_tool(message.name)
+    embeddable = recall is not None and message.type in recall.roles and not is_own
     name = to_utf8(message.name or "")
     author = author_tag(name)
     tokens = count_tokens(text)
@@ -198,7 +207,7 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
         name=name,
         labels=",".join(_labels(message, recall.filterable)) if recall else "",
         size=f"{tokens}~{author}" if author else str(tokens),
-        words=words_of(message),
+        words=words_of(message, structured=structured),
         weight=weight_of([message]),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
         numbered=numbered,
@@ -207,7 +216,8 @@ def _draft(message: BaseMessage, recall: RecallOptions | None, *, numbered: bool
 
 def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
     """Prepare a stored message for new vectors; the body stays the stored bytes."""
-    return replace(_draft(message, recall), body=value[value.index(b'"type":') :])
+    structured = message.type == "ai" and b'"said":"a' in value[: value.index(b'"type":')]
+    return replace(_draft(message, recall, structured=structured), body=value[value.index(b'"type":') :])
 
 
 def filters_of(message: BaseMessage, recall: RecallOptions) -> list[str]:

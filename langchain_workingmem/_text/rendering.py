@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
+from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import to_minute
 from langchain_workingmem._text.unicode import visible
 
@@ -39,10 +40,11 @@ def unescape(value: Any) -> Any:
     return [unescape(item) for item in value] if isinstance(value, list) else value
 
 
-def message_text(message: BaseMessage) -> str:
-    """Return the text of a message and its tool calls; unescaped."""
+def message_text(message: BaseMessage, *, whole: bool = False) -> str:
+    """Return the text of a message and its tool calls; unescaped. Those of memory's own tools are for people (`whole`)."""
     text = words_in(message)
-    calls = message.tool_calls if isinstance(message, AIMessage) else None
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
     if not calls:
         return text or ("[content without text]" if message.content else "")
     said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)

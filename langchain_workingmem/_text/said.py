@@ -1,5 +1,6 @@
 """Questions and answers: messages of the user, and answers of the model without tool calls. The rest is tool traffic.
 
+A structured answer is an answer as well: a tool call that ends a turn, as no call of the model follows.
 The history counts questions and answers, and recognises messages without ids by a digest of them.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import words_in
 
 if TYPE_CHECKING:
@@ -49,15 +51,53 @@ def function_call_id(name: str | None) -> str:
     return f"\0{name}"
 
 
-def words_of(message: BaseMessage) -> str:
+def structured_answers(messages: Iterable[BaseMessage], *, is_over: bool) -> set[int]:
+    """Return the Python `id` of each message that is a structured answer: its calls have results, and its turn is over.
+
+    `is_over` tells whether the last turn is. Memory's own calls answer nobody.
+    """
+    found: set[int] = set()
+    last: AIMessage | None = None
+    waiting: set[str] = set()
+    for message in messages:
+        if isinstance(message, AIMessage):
+            last = message if message.tool_calls or message.invalid_tool_calls else None
+            waiting = set(tool_call_ids(message)) if last else waiting
+        elif isinstance(message, ToolMessage):
+            waiting.discard(message.tool_call_id)
+        elif last is not None and isinstance(message, HumanMessage):
+            found |= {id(last)} if _is_answer(last, waiting) else set()
+            last = None
+    return found | {id(last)} if is_over and last is not None and _is_answer(last, waiting) else found
+
+
+def _is_answer(message: AIMessage, waiting: set[str]) -> bool:
+    return not waiting and any(not is_memory_tool(call["name"]) for call in message.tool_calls)
+
+
+def searched_text(message: BaseMessage, *, structured: bool = True) -> str:
+    """Return the text by which recall finds a message; of a structured answer also its arguments, a line for each."""
+    text = words_in(message)
+    if not structured or not isinstance(message, AIMessage) or not message.tool_calls:
+        return text
+    calls = (call["args"] for call in message.tool_calls if not is_memory_tool(call["name"]))
+    lines = (f"{name}: {_plain(value)}" for args in calls for name, value in args.items())
+    return "\n".join(filter(None, (text, *lines)))
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def words_of(message: BaseMessage, *, structured: bool = False) -> str:
     """Return q (question) or a (answer) and a digest of the text without outer blanks; empty for tool traffic.
 
     The digest includes a user's pictures and files, because "what is this?" may be asked about several.
     """
-    kind = _kind(message)
-    if not kind or not has_content(message):
+    kind = "a" if structured else _kind(message)
+    if not kind or not (structured or has_content(message)):
         return ""
-    text = words_in(message).strip()
+    text = searched_text(message, structured=structured).strip()
     if kind == "q" and not isinstance(message.content, str):
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
         if others:

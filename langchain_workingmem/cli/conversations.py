@@ -72,7 +72,7 @@ def _message(row: StoredMessage) -> None:
     role = ROLES.get(row.message.type, row.message.type)
     name = f" {row.message.name}" if row.message.name else ""
     head = text(f"\n{row.stored_at:%Y-%m-%d %H:%M}  {role}{name}  {row.message.id}", "dim")
-    Console(highlight=False).print(Text("\n").join([head, text(message_text(row.message))]), soft_wrap=True)
+    Console(highlight=False).print(Text("\n").join([head, text(message_text(row.message, whole=True))]), soft_wrap=True)
 
 
 def _point(page: Page[Any]) -> None:

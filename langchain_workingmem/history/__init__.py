@@ -3,7 +3,7 @@
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
-from langchain_workingmem.history.provider_valid import fit, history_slice, provider_valid, with_calls
+from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
 from langchain_workingmem.history.refusals import is_refusal
 from langchain_workingmem.history.rows import READ, MessageSelection, read_rows
 
@@ -16,6 +16,7 @@ __all__ = [
     "fit",
     "history_slice",
     "is_refusal",
+    "is_sliced",
     "provider_valid",
     "read_rows",
     "refuse_messages",

@@ -12,18 +12,29 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
 
 from langchain_workingmem._text.copies import NAME, from_memory
-from langchain_workingmem._text.names import acceptable_name
-from langchain_workingmem._text.said import function_call_id, has_content, is_said, tool_call_ids, weight_of
+from langchain_workingmem._text.names import acceptable_name, is_memory_tool
+from langchain_workingmem._text.said import (
+    function_call_id,
+    has_content,
+    is_said,
+    searched_text,
+    tool_call_ids,
+    weight_of,
+)
 from langchain_workingmem._text.unicode import to_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+    from typing import Any
 
     from langchain_workingmem.options import HistoryOptions
 
 _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
+# types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
+_CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
+_REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
 def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, list[BaseMessage]]]:
@@ -59,11 +70,12 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     return groups
 
 
-def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = ()) -> BaseMessage:
-    """Copy an answer with only these of its tool calls, and only the text of its content, whose blocks may hold the others."""
+def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None) -> BaseMessage:
+    """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": extras})
-    return from_memory(lean, tool_calls=list(calls), invalid_tool_calls=[], content=str(message.text))
+    content = str(message.text) if content is None else content
+    return from_memory(lean, tool_calls=list(calls), invalid_tool_calls=[], content=content)
 
 
 def provider_valid(
@@ -101,26 +113,38 @@ def sendable(message: BaseMessage) -> BaseMessage:
 
 
 def history_slice(
-    messages: Sequence[BaseMessage], options: HistoryOptions, new: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage],
+    options: HistoryOptions,
+    new: Sequence[BaseMessage] = (),
+    said: Container[str | None] = (),
 ) -> list[BaseMessage]:
     """Leave out roles and tools as the options say, whole groups at a time.
 
-    A stored call whose results are among the `new` messages belongs to the present turn, and always stays.
+    A stored call whose results are among the `new` messages belongs to the present turn, and always stays. `said` are ids of
+    questions and answers: a structured answer whose tool is left out is shown as text.
     """
+    excluded = options.exclude_tools
     fresh = {id(message) for message in new}
     present: list[BaseMessage] = []
     kept: list[list[BaseMessage]] = []
-    for head, group in headed_groups([*messages, *new]):
+    answered = [_as_answer(one, excluded) if one.id in said else one for one in messages]
+    for head, group in headed_groups([*answered, *new]):
         if id(head) in fresh:
             continue
         old = [message for message in group if id(message) not in fresh]
         if len(old) < len(group):
             present += old
         else:
-            kept += _without_tools(group, options.exclude_tools)
+            kept += _without_tools(group, excluded)
     if options.roles is not None:
         kept = [group for group in kept if all(message.type in options.roles for message in group)]
     return [*chain(*kept), *present]
+
+
+def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
+    """Tell whether `history_slice` may leave out any of these messages; usually it leaves out none."""
+    excluded = options.exclude_tools
+    return options.roles is not None or excluded is True or any(_is_lean(message, excluded) for message in messages)
 
 
 def fit(
@@ -146,7 +170,7 @@ def fit(
     grouped = [[message for message in group if id(message) not in fresh] for _, group in headed]
     wanted = {id(one) for _, group in together if fresh & set(map(id, group)) for one in group}
     sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
-    said = [at for at, (head, _) in enumerate(headed) if is_said(head)]
+    said = [at for at, (head, _) in enumerate(headed) if is_said(head) or (head.id or "") in uptos]
     begin = 0
     if said and (cut or sum(sizes[at] for at in said) > limit):
         begin = _begin(grouped, sizes, said, uptos, limit)
@@ -185,14 +209,48 @@ def _begin(
     return last if exact is None else exact
 
 
-def _without_tools(group: list[BaseMessage], names: bool | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
+def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001
     call, *results = group
-    if not results or not isinstance(call, AIMessage) or not names:
+    if not results or not isinstance(call, AIMessage):
         return [group]
-    if names is not True and not any(one["name"] in names for one in call.tool_calls):
+    kept = [one for one in call.tool_calls if not _is_excluded(one["name"], excluded)]
+    if len(kept) == len(call.tool_calls) and excluded is not True:
         return [group]
-    kept = [] if names is True else [one for one in call.tool_calls if one["name"] not in names]
+    if (kept or call.text.strip()) and excluded == "memory" and _is_signed(call):
+        return [group]  # providers refuse reasoning whose answer was changed
     ids = {one["id"] for one in kept}
-    lean = with_calls(call, kept)
+    content = None
+    if kept and isinstance(call.content, list):
+        content = [block for block in call.content if _calls_only(block, ids)]
+    lean = with_calls(call, kept, content)
     left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
     return [[lean, *left]] if kept or has_content(lean) else []
+
+
+def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
+    """Tell whether a history leaves out a tool call of the message."""
+    if excluded is False or not isinstance(message, AIMessage):
+        return False
+    return any(_is_excluded(one["name"], excluded) for one in message.tool_calls)
+
+
+def _as_answer(message: BaseMessage, excluded: bool | str | Sequence[str]) -> BaseMessage:  # noqa: FBT001
+    """Write a structured answer as text where its tool is left out."""
+    return with_calls(message, content=searched_text(message)) if _is_lean(message, excluded) else message
+
+
+def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
+    """Tell whether `HistoryOptions.exclude_tools` leaves out the calls of a tool in later turns."""
+    return excluded is True or is_memory_tool(tool) or (excluded != "memory" and tool in (excluded or ()))
+
+
+def _is_signed(message: AIMessage) -> bool:
+    """Tell whether a message has reasoning that the provider has signed, or refers to."""
+    return any(isinstance(block, dict) and block.get("type") in _REASONING for block in message.content) or any(
+        "signature" in key for key in message.additional_kwargs
+    )
+
+
+def _calls_only(block: str | dict[Any, Any], ids: Collection[str | None]) -> bool:
+    """Tell whether a content block is no tool call, or the call with one of these ids."""
+    return not isinstance(block, dict) or block.get("type") not in _CALLS or block.get("call_id", block.get("id")) in ids

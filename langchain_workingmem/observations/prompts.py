@@ -17,6 +17,7 @@ from langchain_core.messages import (
 )
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends
+from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import observed_text, to_minute, tokens_of
 from langchain_workingmem._text.rendering import message_text, opening_tag
 from langchain_workingmem._text.unicode import visible
@@ -122,8 +123,6 @@ _INSTRUCTIONS = "\n\n# What matters here in particular\n"
 _AGAIN = "Write the whole answer again, in the form that you were given."
 _NO_TEXT = "(no text)"  # providers refuse messages without content
 _LEFT_OUT = "[what memory answered is left out]"
-# Tools of this package; an agent with several memories adds their names.
-_OWN_TOOLS = re.compile(r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_.*)?", re.DOTALL)
 _MEDIA = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
 
 _KNOWN_TOKENS = 2000  # of the log, shown to the observer
@@ -207,7 +206,7 @@ def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
         text = "\n".join([*([text] if text != "[content without text]" else []), *media])
     if isinstance(message, ToolMessage):
         name = name or tools.get(message.tool_call_id)
-        if name and _OWN_TOOLS.fullmatch(name):  # it repeats what is stored already
+        if is_memory_tool(name):  # it repeats what is stored already
             text = _LEFT_OUT
         elif message.status == "error":
             name = f"{name or 'tool'} (failed)"

@@ -85,7 +85,7 @@ def _items(found: MemoryContext) -> Iterator[Item]:
         yield Item("system", f"{_name(block)}, after your system prompt", block)
     for message in found.messages:
         role, own = ROLES.get(message.type, message.type), without_memory(message)
-        words, whole = message_text(own), message_text(message)
+        words, whole = (message_text(one, whole=True) for one in (own, message))
         is_question = message is found.messages[-1]
         if own is not message:
             for block in _BLOCK.split(whole.removesuffix(words).strip("\n")):

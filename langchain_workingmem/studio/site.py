@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -87,7 +87,7 @@ class Studio:
             "minutes": _minutes,
             "number": "{:,}".format,
             "tokens": count_tokens,
-            "said": message_text,
+            "said": partial(message_text, whole=True),
             "role": lambda kind: ROLES.get(kind, kind),
         }
         found.filters |= filters

@@ -10,12 +10,12 @@ from langchain_workingmem.turn.messages import (
     turn_of,
     unsaved,
 )
-from langchain_workingmem.turn.operations import Gathered, covered_positions, read_history
+from langchain_workingmem.turn.operations import Gathered, hidden_positions, read_history
 
 __all__ = [
     "Gathered",
     "Turn",
-    "covered_positions",
+    "hidden_positions",
     "note_branch",
     "note_saved_branch",
     "noted_branch",

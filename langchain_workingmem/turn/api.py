@@ -18,7 +18,7 @@ from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import Branch, fit, provider_valid, save_messages
+from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.observations import log_block, removed_positions
 from langchain_workingmem.recall import Query, check_argument_names
@@ -149,8 +149,10 @@ class Turn:
             earlier = [one for one in earlier if id(one) not in covered]
             present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
         past = [message for message in gathered.stored if message.id not in given]
-        merged = in_order(past, gathered.seqs, earlier)
-        kept, omitted = fit(merged, present, gathered.uptos, self.history, gathered.cut)
+        recent = [message for message in earlier if not gathered.is_too_old(message)]
+        omitted = len(earlier) - len(recent)
+        merged = in_order(past, gathered.seqs, self._without_tools(recent, present, gathered.uptos))
+        kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut)
         own = {id(message) for message in rest}
 
         log = None if view is None else log_block(view.observations, name)
@@ -186,9 +188,16 @@ class Turn:
             system=system,
             recalled=recalled,
             working_memory=current,
-            omitted=omitted,
+            omitted=omitted + more,
             observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
+
+    def _without_tools(
+        self, earlier: list[BaseMessage], present: Sequence[BaseMessage], uptos: Mapping[str, int]
+    ) -> list[BaseMessage]:
+        """Leave out the tool calls of earlier turns of the caller's list as `exclude_tools` says; roles choose among stored ones."""
+        options = replace(self.history, roles=None) if self.history.roles else self.history
+        return history_slice(earlier, options, present, uptos) if is_sliced(earlier, options) else earlier
 
     def _show(self, log: str, shown: list[BaseMessage], system: list[str], name: str | None) -> None:
         """Put the log in front of the first message that is shown, in a copy, or of all blocks after the system prompt.

@@ -16,10 +16,10 @@ from langchain_workingmem._redis.scripts import VIEW, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.ranges import contains
-from langchain_workingmem._text.said import words_of
+from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history import Branch, fit, history_slice, read_rows
+from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, read_rows
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.observations import (
     NO_LOG,
@@ -62,10 +62,11 @@ class Gathered:
     recalled: RecallResult = field(default_factory=RecallResult)
     # by id, of the history and of the caller's list, whose messages also have their stored ids here
     seqs: Mapping[str, int] = field(default_factory=dict)
-    uptos: Mapping[str, int] = field(default_factory=dict)  # tokens of the thread up to the message
+    uptos: Mapping[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     cut: int = 0  # messages that the limit of tokens left in the store
     branch: Branch = field(default_factory=Branch)
     left_seqs: frozenset[int] = frozenset()  # of messages that the caller's list has left behind
+    begins: float = -inf  # sequence number where the history begins: it limits what is shown of a state, too
     end: float = inf  # sequence number of the question, where it is stored: later messages are not its history
     working_memory: WorkingMemoryState | None = None
     observed: list[Any] = field(default_factory=list)  # replies about observations, until `view` is read from them
@@ -80,10 +81,16 @@ class Gathered:
         }
 
 
-def covered_positions(gathered: Gathered, messages: Sequence[BaseMessage]) -> list[int]:
-    """Return the positions of those messages of the caller's list that the observations stand for."""
-    found = (gathered.seqs.get(message.id or "") for message in messages)
-    return [seq for seq in found if seq is not None and gathered.view is not None and gathered.view.covers(seq)]
+    def is_too_old(self, message: BaseMessage) -> bool:
+        """Tell whether a message of a state is stored, and lies before the history."""
+        return self.branch.kind != "list" and self.seqs.get(message.id or "", inf) < self.begins
+
+
+def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage]) -> list[int]:
+    """Return the positions of those messages of the caller's list that are left out: too old, or observations stand for them."""
+    view, seqs = gathered.view, gathered.seqs
+    found = ((message, seqs[message.id or ""]) for message in messages if message.id in seqs)
+    return [seq for message, seq in found if gathered.is_too_old(message) or (view is not None and view.covers(seq))]
 
 
 def gather(
@@ -108,8 +115,10 @@ def gather(
     arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised)]
     known = known_for(state, thread_id, resource_id)
     arguments += view_arguments(state, known, removed)
+    structured = structured_answers(entries, is_over=False)
     for entry in entries:
-        arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words_of(entry)]
+        words = words_of(entry, structured=id(entry) in structured)
+        arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
@@ -123,8 +132,8 @@ def gather(
         found = _gathered(reply, entries, kind, thread_id)
         given = {message.id for message in new} - found.branch.hidden
         stored = [message for message in found.stored if message.id not in given]
-        if history.exclude_tools or history.roles:
-            stored = history_slice(stored, history, new)
+        if is_sliced(stored, history):
+            stored = history_slice(stored, history, new, found.uptos)
         current = read_state(state, scope_key, rest) if scope_key else None
         return replace(found, stored=stored, working_memory=current, observed=[reply[12], *logs])
 
@@ -190,7 +199,8 @@ def _recall(
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
-    known = {*gathered.seqs.values(), *gathered.left_seqs}
+    begins = -inf if gathered.branch.kind == "list" else gathered.begins
+    known = {seq for seq in gathered.seqs.values() if seq >= begins} | gathered.left_seqs
     if covered:
         known = {seq for seq in known if not contains(covered, seq)} | gathered.left_seqs
 
@@ -213,7 +223,7 @@ def read_history(
     call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0, *NO_LOG)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     found = _gathered(reply, [], "part", thread_id)
-    return fit(history_slice(found.stored, history), (), found.uptos, history, found.cut)[0]
+    return fit(history_slice(found.stored, history, (), found.uptos), (), found.uptos, history, found.cut)[0]
 
 
 def _limits(history: HistoryOptions) -> list[Argument]:
@@ -237,7 +247,7 @@ def _size(reply: list[Any]) -> int:
 
 def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thread_id: str) -> Gathered:
     """Read the reply of `turn.lua` about the entries, the messages that were compared with the thread."""
-    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _ = reply
+    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _, begins = reply
     rows = read_rows(history, thread_id)
     ids = [message.id or "" for message in entries]
     names = {id: name.decode() for id, name in zip(ids, stored, strict=True) if name}
@@ -261,9 +271,10 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         thread_id,
         [row.message for row in rows],
         seqs={row.message.id or "": row.seq for row in rows} | {names[id]: known[id] for id in known} | known,
-        uptos={row.message.id or "": row.upto for row in rows} | {names[id]: tokens[id] for id in tokens} | tokens,
+        uptos={row.message.id or "": row.upto for row in rows if row.upto} | {names[id]: tokens[id] for id in tokens} | tokens,
         cut=cut,
         branch=branch,
         left_seqs=frozenset(left_seqs),
+        begins=float(begins),
         end=known.get(asked, inf),
     )

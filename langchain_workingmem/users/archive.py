@@ -144,6 +144,8 @@ def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[
         record["turn"] = True  # saved by a turn: a client that resends the conversation may supersede it
     if row.refused:
         record["refused"] = True
+    if row.upto and getattr(row.message, "tool_calls", None):
+        record["structured"] = True
     stored = [as_dict(vector) for vector in vectors or ()]
     digest = index_digest_of(value)
     if vectors is not None and digest and all(stored):  # an evicted vector is empty

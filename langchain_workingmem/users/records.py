@@ -182,10 +182,11 @@ class Reader:
 
     def _read_message(self, record: Mapping[str, Any]) -> MessageStep:
         thread_id = self._check_thread(record["thread_id"])
-        superseded, version, refused, turn = (
-            _flag(record, name) for name in ("superseded", "version", "refused", "turn")
+        superseded, version, refused, turn, structured = (
+            _flag(record, name) for name in ("superseded", "version", "refused", "turn", "structured")
         )
-        (draft,) = drafts(as_messages([_message(record["message"])]), self.state.recall, str)
+        messages = as_messages([_message(record["message"])])
+        (draft,) = drafts(messages, self.state.recall, str, {id(messages[0])} if structured else ())
         kind = OLDER if version else int(superseded)
         self.after_version = version
         index_digest, vectors = _vectors(record.get("vectors"))

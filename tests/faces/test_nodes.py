@@ -231,7 +231,9 @@ def test_a_message_in_the_state_is_not_recalled_beside_itself(
     graph = chat(remembering, model, checkpointer=InMemorySaver())
     for text in ("my dog is Nougat", "one", "two", "who is my dog"):
         invoke(graph, say(text), who())
-    assert spoken(model.seen[-1]).count("my dog is Nougat") == 1
+    assert spoken(model.seen[-2]) == ["one", "re: one", "two"]  # the state holds all of it, and the limit counts there, too
+    assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
+    assert remembered(model.seen[-1]).count("my dog is Nougat") == 1
 
 
 def test_the_window_of_the_history_is_that_of_the_options(make_memory: Make, model: Recording, invoke: Invoke) -> None:

@@ -11,7 +11,8 @@
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused; then id, seq, value of
 --       each message of the history that is not in the list, in order; with observations what they cover on the branch of the
 --       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...), the
---       tokens that are not covered ('': unknown) and coverage_version; WMOWNER.
+--       tokens that are not covered ('': unknown) and coverage_version; where the history begins (-inf, +inf, or a sequence
+--       number); WMOWNER.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
@@ -270,6 +271,10 @@ if shows and most then
   end
   if fits and (begins == '-inf' or fits > begins) then
     cut = redis.call('ZCOUNT', KEYS[2], begins, '(' .. fits)
+    for _, entry in ipairs(entries) do -- the caller counts its own
+      local is_own = entry.seq and not entry.back and entry.seq < fits and (begins == '-inf' or entry.seq >= begins)
+      if is_own and not (covered[1] and range_with(covered, entry.seq)) then cut = cut - 1 end
+    end
     for _, range in ipairs(covered) do
       cut = cut - redis.call('ZCOUNT', KEYS[2], range[1], math.min(range[2], fits - 1))
     end
@@ -362,4 +367,5 @@ for at, entry in ipairs(entries) do
 end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed}
+if not shows then begins = asked or '+inf' end
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed, begins}
