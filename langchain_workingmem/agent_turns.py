@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.process_cache import Recent
+from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
@@ -20,7 +23,7 @@ from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -34,6 +37,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 Key: TypeAlias = "tuple[Ids, str]"  # the second says which agent of a run
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
+LATEST = 60.0  # seconds in which the hooks after memory's last one have ended
 
 outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
@@ -48,6 +52,7 @@ class HookCall:
     limits: PerCall
     kind: Kind
     is_nested: bool  # the agent runs inside a tool of another agent
+    has_answer: bool = False  # the model has just given a structured answer
 
     @classmethod
     def of(
@@ -76,6 +81,19 @@ def _is_nested(namespace: str, config: RunnableConfig) -> bool:
     return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
 
 
+def _reader_of_the_end(config: RunnableConfig) -> Callable[[str], Any] | None:
+    """Return LangGraph's own function that reads the state of a run, if hooks of other middleware follow this last one.
+
+    Such middleware stands in front of memory. No hook of memory runs after its `after_agent`, but the channels of the run
+    hold the last state.
+    """
+    read = config.get("configurable", {}).get("__pregel_read")
+    channels = next((one for one in getattr(read, "args", ()) if isinstance(one, Mapping) and "messages" in one), {})
+    hooks = [name for name in channels if name.endswith(".after_agent")]
+    own = f"branch:to:{(config.get('metadata') or {}).get('langgraph_node')}"
+    return read if own in hooks[1:] else None
+
+
 @dataclass(frozen=True, slots=True)
 class AgentTurn:
     """What is known during one turn. It is no part of the agent's state, because all of a state is streamed to clients."""
@@ -84,7 +102,11 @@ class AgentTurn:
     gathered: Gathered
     begun: Sequence[BaseMessage]  # the messages with which the run began
     branch: Branch  # what is still to be written about the list that the run began with
-    saved: dict[str, BaseMessage] = field(default_factory=dict)  # by id, as they were saved
+    saved: dict[str, BaseMessage] = field(
+        default_factory=dict
+    )  # copies by id: a guardrail may change a message in place
+    structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers
+    others: frozenset[str] = frozenset()  # ids of messages of the turn that were there when this agent began
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
 
     @classmethod
@@ -101,16 +123,49 @@ class AgentTurn:
         begun = {message.id: message for message in self.begun}
         return [*(begun | self.saved | {message.id: message for message in messages if is_storable(message)}).values()]
 
-    def unsaved(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a state that the thread does not hold yet, under their id or another one."""
-        fresh = to_save(messages, self.branch, self.gathered.seqs)
-        return [message for message in fresh if self.saved.get(message.id or "") != message]
+    def unsaved(self, messages: Sequence[BaseMessage], structured: Collection[int] = ()) -> list[BaseMessage]:
+        """Return the messages of a state that the thread does not hold yet, under their id or another one.
 
-    def with_saved(self, messages: Sequence[BaseMessage]) -> AgentTurn:
+        `structured` are the structured answers among them.
+        """
+        fresh = to_save(messages, self.branch, self.gathered.seqs)
+        return [
+            one
+            for one in fresh
+            if self.saved.get(one.id or "") != one or (id(one) in structured) != (one.id in self.structured)
+        ]
+
+    def before(self, messages: Sequence[BaseMessage], fresh: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what a state holds before the messages to save, if the thread seems to be new."""
+        if self.gathered.seqs or self.saved:
+            return []
+        rest = {one.id for one in fresh} | ({one.id for one in turn_of(self.begun)} - {one.id for one in messages})
+        return [one for one in self.all_messages(messages) if one.id not in rest and is_storable(one)]
+
+    def taken_back(self, messages: Sequence[BaseMessage]) -> list[str]:
+        """Return the ids of saved messages that the state does not hold at the end of the run, as a guardrail took them back.
+
+        What is missing only in front of the state was trimmed.
+        """
+        kept = {one.id for one in messages}
+        order = [*dict.fromkeys([*(one.id for one in self.begun), *self.saved])]
+        begin = next((at for at, id in enumerate(order) if id in kept), None)
+        if begin is None and any(one.additional_kwargs.get("lc_source") for one in messages):
+            return []  # a summary stands for all of them
+        return [id for id in order[begin or 0 :] if id in self.saved and id not in kept]
+
+    def with_saved(
+        self, messages: Sequence[BaseMessage], structured: Collection[int], gone: Collection[str] = ()
+    ) -> AgentTurn:
         """Remember that messages and the branch are saved."""
-        known = {message.id: message for message in messages if message.id}
-        branch = replace(self.branch.without_changes(), question=self.branch.question or self.question or "")
-        return replace(self, branch=branch, saved={**self.saved, **known})
+        known = {one.id: one.model_copy(deep=not isinstance(one.content, str)) for one in messages if one.id}
+        answers = {one.id for one in messages if one.id and id(one) in structured}
+        return replace(
+            self,
+            branch=replace(self.branch.without_changes(), question=self.branch.question or self.question or ""),
+            saved={id: one for id, one in {**self.saved, **known}.items() if id not in gone},
+            structured=(self.structured - known.keys()) | answers,
+        )
 
 
 class AgentTurns:
@@ -143,10 +198,21 @@ class AgentTurns:
         """Drop the turn, and return what was known."""
         return self._turns.pop(call.key)
 
-    def end(self, call: HookCall) -> None:
-        """Drop the turn, and what the model was shown in it."""
-        self.forget(call)
+    def end(self, call: HookCall, config: RunnableConfig) -> None:
+        """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
+        turn = self.forget(call)
         self._core.state.forget_shown_messages(call.ids.thread_id)
+        read = _reader_of_the_end(config) if turn is not None and self.saves(call) else None
+        if turn is None or read is None:
+            return
+        clock = self._core.breaker.clock
+        until = clock() + LATEST
+
+        def catch_up() -> Plan[bool]:
+            last = yield from self._save(replace(call, messages=read("messages")), turn, "log", is_over=True)
+            return last is not turn or clock() > until
+
+        self._core.late.append(catch_up)
 
     def saves(self, call: HookCall) -> bool:
         """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
@@ -164,7 +230,8 @@ class AgentTurns:
             if before is not None:
                 refreshing = self._refresh(before, call)
                 return self.keep(call, (yield from self._core.with_breaker(refreshing, thread_id, "within")))
-            messages = self._begun.pop(call.key) or call.messages
+            begun = self._begun.pop(call.key)
+            messages = begun or call.messages
             gathering = call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind)
             part: Part = "within" if call.is_nested else "begins"
             gathered = yield from self._core.with_breaker(gathering, thread_id, part)
@@ -175,12 +242,15 @@ class AgentTurns:
                 raise
             _log.warning("the agent answers without memory: %s", error)
             return self.keep(call, before or AgentTurn.of(call))
-        return self.keep(call, AgentTurn.of(call, self._seen_by(call, gathered), messages))
+        turn = AgentTurn.of(call, self._seen_by(call, gathered), messages)
+        others = frozenset(one.id for one in turn_of(begun or ()) if one.id and one.id != turn.question)
+        return self.keep(call, replace(turn, others=others))
 
     def _seen_by(self, call: HookCall, gathered: Gathered) -> Gathered:
         """Leave out the outer conversation, which is not that of an agent in a tool, and the log that stands for it."""
         if not call.is_nested:
             return gathered
+        gathered = replace(gathered, begins=-inf)
         options = self._core.state.observations
         is_users = options is not None and options.scope == "resource"
         return replace(gathered, stored=[], view=gathered.view if is_users else None)
@@ -199,28 +269,44 @@ class AgentTurns:
         document = yield from read_working_memory(state, *ids)
         return replace(before, gathered=replace(found, working_memory=document))
 
-    def save(self, call: HookCall, *, on_error: OnError | None = None) -> Plan[None]:
-        """Save what is new; no round trip when nothing is."""
+    def save(self, call: HookCall, *, on_error: OnError | None = None, is_over: bool = False) -> Plan[None]:
+        """Save what is new, and at the end of the run supersede what was taken back; no round trip when nothing changed."""
         if not self.saves(call):
             return
-        before = self.find(call)
+        before = self._turns.get(call.key) if is_over else self.find(call)
         turn = before or AgentTurn.of(call)
-        fresh = turn.unsaved(call.messages)
-        if not fresh and not turn.branch.has_changes:
-            return
-        on_error = on_error or self._core.on_error
+        after = yield from self._save(call, turn, on_error or self._core.on_error, is_over=is_over)
+        if before is not None and after is not turn:
+            self._core.state.add_shown_messages(required_ids(call.ids)[0], after.saved)
+            self.keep(call, after)
+
+    def _save(self, call: HookCall, turn: AgentTurn, on_error: OnError, *, is_over: bool) -> Plan[AgentTurn]:
+        structured = structured_answers(call.messages, is_over=is_over or call.has_answer)
+        fresh = turn.unsaved(call.messages, structured)
+        gone = turn.taken_back(call.messages) if is_over else []
+        left = [*turn.branch.left, *(turn.branch.aliases.get(id, id) for id in gone)]
+        branch = replace(turn.branch, left=left) if gone else turn.branch
+        if not fresh and not branch.has_changes:
+            return turn
         try:
             ids = required_ids(call.ids)
-            plan = save_messages(self._core, fresh, *ids, on_error=on_error, branch=turn.branch, title_model=turn.model)
+            plan = save_messages(
+                self._core,
+                fresh,
+                *ids,
+                on_error=on_error,
+                branch=branch,
+                title_model=turn.model,
+                structured=structured,
+                earlier=turn.before(call.messages, fresh),
+            )
             yield from self._core.with_breaker(plan, ids[0], "within")
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
             _log.warning("the turn is not saved: %s", error)
-            return
-        if before is not None:
-            self._core.state.add_shown_messages(ids[0], [message.id for message in fresh if message.id])
-            self.keep(call, turn.with_saved(fresh))
+            return turn
+        return turn.with_saved(fresh, structured, gone)
 
     def save_question(self, call: HookCall) -> Plan[None]:
         """Save the user's message before it is answered; what fails here is tried again after the answer."""

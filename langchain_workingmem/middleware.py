@@ -209,20 +209,21 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         await self._core.arun(self._turns.save(self._call(state, runtime)))
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
-        """Save what came after the last answer of the model; no round trip when that is nothing."""
+        """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
         call = self._call(state, runtime)
-        self._core.run(self._turns.save(call))
-        self._turns.end(call)
+        self._core.run(self._turns.save(call, is_over=True))
+        self._turns.end(call, get_config())
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Async twin of `after_agent`."""
         call = self._call(state, runtime)
-        await self._core.arun(self._turns.save(call))
-        self._turns.end(call)
+        await self._core.arun(self._turns.save(call, is_over=True))
+        self._turns.end(call, get_config())
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
-        return HookCall.of(state["messages"], runtime, get_config(), trust_client_ids=self._trust_client_ids)
+        call = HookCall.of(state["messages"], runtime, get_config(), trust_client_ids=self._trust_client_ids)
+        return call if state.get("structured_response") is None else replace(call, has_answer=True)
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}

@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.copies import (
     covered_in,
     from_memory,
@@ -18,6 +19,7 @@ from langchain_workingmem._text.copies import (
     with_given_name,
     without_memory,
 )
+from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.history import Branch, Kind, save_messages
 from langchain_workingmem.ids import required_ids, resolve
 from langchain_workingmem.observations import removed_positions
@@ -96,7 +98,14 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
         asked = question(messages)
         branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind_of(config))
         branch = replace(branch, question=branch.question or (asked and asked.id) or "")
-        yield from save_messages(core, to_save(messages, branch), thread_id, resource_id, branch=branch)
+        fresh = to_save(messages, branch)
+        ids = {message.id for message in fresh}
+        # what the thread begins with is known where load_node has found messages of the list in it
+        earlier = [] if branch.anchor else [one for one in messages if one.id not in ids and is_storable(one)]
+        answers = structured_answers(messages, is_over=True)
+        yield from save_messages(
+            core, fresh, thread_id, resource_id, branch=branch, structured=answers, earlier=earlier
+        )
         note_saved_branch(core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:

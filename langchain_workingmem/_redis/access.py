@@ -106,6 +106,11 @@ def script_error(
                 f"the observations of thread {thread_id!r} have the scope {other!r}",
                 remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
             )
+        case "WMOLDER":
+            return OptionError(
+                f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
+                remedy="save only those that are new; an older conversation is stored whole if its thread is new to memory",
+            )
         case "WMNOTHREAD":
             return ThreadNotFoundError(thread_id)
         case "WMNOMESSAGE":

@@ -163,7 +163,10 @@ def _length(block: object) -> int:
 
 
 def drafts(
-    messages: Iterable[BaseMessage], recall: RecallOptions | None, new_id: Callable[[], str], structured: Collection[int] = ()
+    messages: Iterable[BaseMessage],
+    recall: RecallOptions | None,
+    new_id: Callable[[], str],
+    structured: Collection[int] = (),
 ) -> list[Draft]:
     """Prepare messages for `write`. Missing ids are set on the messages, so that saving them again is safe.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine.effects import with_few_repeats
@@ -37,14 +37,25 @@ class Core:
     new_id: Callable[[], str]
     on_error: OnError
     breaker: Breaker
+    # what agents have to look at again, before anything else is done: each tells whether it is done with it
+    late: list[Callable[[], Plan[bool]]] = field(default_factory=list)
 
     def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Run a plan now."""
-        return self.runner.run(with_layout(self.state, plan), progress)
+        return self.runner.run(with_layout(self.state, self._after_late(plan)), progress)
 
     async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
         """Run a plan in the running event loop."""
-        return await self.async_runner.run(with_layout(self.state, plan), progress)
+        return await self.async_runner.run(with_layout(self.state, self._after_late(plan)), progress)
+
+    def _after_late(self, plan: Plan[T]) -> Plan[T]:
+        return self._caught_up(plan) if self.late else plan
+
+    def _caught_up(self, plan: Plan[T]) -> Plan[T]:
+        for catch_up in [*self.late]:
+            if (yield from catch_up()) and catch_up in self.late:
+                self.late.remove(catch_up)
+        return (yield from plan)
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
         """Run a plan, and yield what it emits."""

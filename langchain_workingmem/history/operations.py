@@ -23,9 +23,10 @@ from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
+from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.history.branch import NO_BRANCH
+from langchain_workingmem.errors import IdError, OptionError, RedisReplyError
+from langchain_workingmem.history.branch import NO_BRANCH, Branch
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
@@ -39,7 +40,7 @@ from langchain_workingmem.observations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.history.branch import Branch
     from langchain_workingmem.history.rows import MessageSelection
     from langchain_workingmem.options import OnError
 
@@ -56,6 +56,7 @@ WRITE = Script("history/write", *BRANCHES, "history/branch")
 REFUSE = Script("history/refuse", *BRANCHES)
 TRUNCATE = Script("history/truncate", *BRANCHES)
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
+BATCH = 100  # messages of a conversation that is new to memory, saved in one step
 
 _UNPUBLISHED, _UNINDEXED = 1, 2  # what the script says of observations
 
@@ -75,23 +76,37 @@ def save_messages(
     on_error: OnError | None = None,
     branch: Branch | None = None,
     title_model: BaseChatModel | None = None,
+    structured: Collection[int] | None = None,
+    earlier: Sequence[BaseMessage] = (),
 ) -> Plan[list[BaseMessage]]:
     """Plan to save messages, with vectors if the embedding model works; with a `branch`, as those of a turn.
 
-    `title_model` makes a title where `TitleOptions` have no model.
+    `title_model` makes a title where `TitleOptions` have no model. `structured` are the structured answers among the messages;
+    None: they are found by their shape. What the caller holds `earlier` is saved first, in batches, if the thread is new.
     """
     if mode != "update":
         check_id(resource_id, "resource_id")
     given = as_messages(messages)
     size = count_characters(given)
-    prepare = partial(drafts, given, core.state.recall, core.new_id)
+    answers = structured_answers([*earlier, *given], is_over=mode == "turn") if structured is None else structured
+    prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
     prepared = prepare() if size <= LONG else None  # mistakes show before the plan begins
+    write = partial(write_messages, core.state, thread_id=thread_id, resource_id=resource_id, title_model=title_model)
 
     def save() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
-        stored, failure = yield from write_messages(
-            core.state, ready, thread_id, resource_id, mode, branch, title_model
-        )
+        try:
+            stored, failure = yield from write(ready, mode=mode, branch=branch, is_rest=bool(earlier))
+        except RedisReplyError as error:
+            if error.code != "WMNEW":
+                raise
+            begun = replace(branch or Branch(), anchor=earlier[0].id or "")
+            for start in range(0, len(earlier), BATCH):
+                some = earlier[start : start + BATCH]
+                older = partial(drafts, some, core.state.recall, core.new_id, answers)
+                made = yield from compute(older, count_characters(some))
+                yield from write(made, mode="append", branch=begun)
+            stored, failure = yield from write(ready, mode=mode, branch=begun)
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
             if (on_error or core.on_error) == "raise":
@@ -127,12 +142,15 @@ def write_messages(
     mode: Mode,
     branch: Branch | None = None,
     title_model: BaseChatModel | None = None,
+    *,
+    is_rest: bool = False,
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
     On an embedding failure, a size mismatch or a missing index: store without vectors, and return the error.
     With a `branch`, the same step supersedes what the caller's list left behind. Mode "turn" also compares the messages with
-    the thread: messages without stored ids get the ids of equal stored messages.
+    the thread: messages without stored ids get the ids of equal stored messages. `is_rest`: they are the end of a list, and the
+    reply is WMNEW where the thread is new.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
@@ -158,6 +176,7 @@ def write_messages(
     watched = state.observations if state.observations and state.observations.background else None
     arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
     arguments += ["t", watched.message_tokens] if watched and watched.scope == "thread" else ["", ""]
+    arguments.append(int(is_rest))
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
     waiting = iter(vectors)
     for draft in drafts:

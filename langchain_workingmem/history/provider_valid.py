@@ -70,7 +70,9 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     return groups
 
 
-def with_calls(message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None) -> BaseMessage:
+def with_calls(
+    message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
+) -> BaseMessage:
     """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": extras})
@@ -253,4 +255,6 @@ def _is_signed(message: AIMessage) -> bool:
 
 def _calls_only(block: str | dict[Any, Any], ids: Collection[str | None]) -> bool:
     """Tell whether a content block is no tool call, or the call with one of these ids."""
-    return not isinstance(block, dict) or block.get("type") not in _CALLS or block.get("call_id", block.get("id")) in ids
+    return (
+        not isinstance(block, dict) or block.get("type") not in _CALLS or block.get("call_id", block.get("id")) in ids
+    )

@@ -80,7 +80,6 @@ class Gathered:
             "working_memory": self.working_memory.text if self.working_memory else None,
         }
 
-
     def is_too_old(self, message: BaseMessage) -> bool:
         """Tell whether a message of a state is stored, and lies before the history."""
         return self.branch.kind != "list" and self.seqs.get(message.id or "", inf) < self.begins
@@ -271,7 +270,9 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         thread_id,
         [row.message for row in rows],
         seqs={row.message.id or "": row.seq for row in rows} | {names[id]: known[id] for id in known} | known,
-        uptos={row.message.id or "": row.upto for row in rows if row.upto} | {names[id]: tokens[id] for id in tokens} | tokens,
+        uptos={row.message.id or "": row.upto for row in rows if row.upto}
+        | {names[id]: tokens[id] for id in tokens}
+        | tokens,
         cut=cut,
         branch=branch,
         left_seqs=frozenset(left_seqs),

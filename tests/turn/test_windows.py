@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem._text.said import is_said, weight_of
+from langchain_workingmem._text.said import is_said, structured_answers, weight_of
 from langchain_workingmem.history.provider_valid import history_slice, provider_valid
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
@@ -281,7 +281,9 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
     if last == 0:
         return []
     roles = options.roles or ("human", "ai", "tool")
-    said = [at for at, message in enumerate(stored) if is_said(message) and message.type in roles]
+    answers = structured_answers(stored, is_over=False)
+    spoken = {message.id for message in stored if is_said(message) or id(message) in answers}
+    said = [at for at, message in enumerate(stored) if message.id in spoken and message.type in roles]
     begin = 0
     if last is not None and len(said) > last:
         place = (len(said) - last) // step * step
@@ -290,7 +292,7 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
             place = questions[-1] if questions else place
         is_answer = place and not isinstance(stored[said[place]], HumanMessage)
         begin = said[place - 1] + 1 if is_answer else said[place] if place else 0
-    return provider_valid(history_slice(stored[begin:], options))
+    return provider_valid(history_slice(stored[begin:], options, said=spoken))
 
 
 turns = st.builds(

@@ -1,6 +1,6 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), scope of the observer (t, r, or '' without
---       one), tokens at which it is due, source, anchor, ranges of messages that memory has taken out of the list; four times a
+--       one), tokens at which it is due, 1 if the caller holds earlier messages, source, anchor, ranges of messages that memory has taken out of the list; four times a
 --       number and as many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number
 --       of aliases, and for each alias and id; then for each message id, body (its JSON without the first brace), role, name,
 --       labels, size, words, weight, number of chunks, (text, vector) ...
@@ -9,10 +9,12 @@
 --       update: replace existing messages; if one is missing, write nothing and return WMNOMESSAGE <number, from 0>
 --       heal:   give new vectors to messages that have not changed since they were read
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
+-- Errors WMNEW: the caller holds earlier messages, and the thread has none; WMOLDER: the list begins before the thread; WMOWNER,
+--       WMNOTHREAD. Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, 1 if the observer is due, 1 if the log of the resource is to be told of
---       changes, plus 2 if observations lack documents of recall; coverage_version; WMOWNER, WMNOTHREAD.
-local mode, resource, tag, model, ttl, scope, due_at, source, anchor, removed = unpack(ARGV, 1, 10)
+--       changes, plus 2 if observations lack documents of recall; coverage_version.
+local mode, resource, tag, model, ttl, scope, due_at, is_rest, source, anchor, removed = unpack(ARGV, 1, 11)
 local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at',
@@ -20,6 +22,7 @@ local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', '
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
+if is_rest == '1' and not thread[2] then return redis.error_reply('WMNEW') end
 check_key_types()
 local owner = thread[1] or resource
 local next_seq = tonumber(thread[2] or first_seq())
@@ -27,7 +30,7 @@ local last_at = tonumber(thread[3] or 0)
 local count = tonumber(thread[4] or 0)
 local present = now()
 
-local next_argument = 11
+local next_argument = 12
 local function listed(width)
   local found, last = {}, next_argument + ARGV[next_argument] * width
   for at = next_argument + 1, last do found[#found + 1] = ARGV[at] end
@@ -51,6 +54,39 @@ if mode == 'update' then
   end
 end
 
+-- a list is one turn if questions come first, then answers: even with the words of an older turn, it is a new one
+local is_turn = true
+if mode == 'turn' then
+  local is_asked, is_answered = false, false
+  for _, entry in ipairs(entries) do
+    local kind = string.sub(entry.words, 1, 1)
+    if (kind == 'q' and is_answered) or (kind == 'a' and not is_asked) then is_turn = false end
+    is_asked, is_answered = is_asked or kind == 'q', is_answered or kind == 'a'
+  end
+end
+
+-- Whether the list begins with messages that are older than the thread, which does not grow there.
+local function is_older()
+  local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  local words, copies, may_be = begin and not is_turn and words_of(begin), {}, false
+  for at, entry in ipairs(entries) do
+    copies[at] = {id = entry.id, words = entry.words}
+    may_be = may_be or (at > 1 and (entry.id == begin or entry.words == words))
+  end
+  if not may_be then return false end
+  locate(copies)
+  if not is_turn then recognise(copies, 1, #copies) end
+  local has_new = false
+  for _, entry in ipairs(copies) do
+    if entry.known == begin then return has_new end
+    has_new = has_new or (entry.words ~= '' and not entry.seq)
+  end
+  return false
+end
+if #entries > 1 and thread[2] and (mode == 'append' or mode == 'turn') and is_older() then
+  return redis.error_reply('WMOLDER')
+end
+
 local changed, is_moved, revived = false, false, {} -- is_moved: another branch is the current one
 local function follow(left, back)
   if removed ~= '' then left = without_removed(left, parse_ranges(removed), {}) end
@@ -72,10 +108,8 @@ follow(left, back)
 if mode == 'turn' and thread[1] then
   locate(entries)
   local asked, has_answer, is_new = nil, false, false
-  local is_turn = true -- questions, then answers: a new turn, even with the words of an older one
   for _, entry in ipairs(entries) do
     local kind = string.sub(entry.words, 1, 1)
-    if (kind == 'q' and has_answer) or (kind == 'a' and not asked) then is_turn = false end
     if kind == 'q' then asked = entry end
     has_answer = has_answer or kind == 'a'
     is_new = is_new or (kind ~= '' and not entry.seq)
@@ -181,7 +215,8 @@ local function save(entry)
       end
     end
     if same then
-      write = model ~= '' and (old_model ~= model or mode == 'heal')
+      local is_other = is_resaid and words ~= string.match(old_said, '^%w*') -- whether it is an answer
+      write = model ~= '' and (old_model ~= model or mode == 'heal' or is_other)
     elseif mode ~= 'heal' then
       write, changed = true, true
       if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
