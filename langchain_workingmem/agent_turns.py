@@ -14,10 +14,19 @@ from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
+from langchain_workingmem.history import (
+    Branch,
+    Kind,
+    history_slice,
+    is_refusal,
+    is_sliced,
+    refuse_messages,
+    save_messages,
+)
 from langchain_workingmem.ids import required_ids, resolve, thread_of
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.observations import has_new_coverage
+from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import Ids, OnError
 
 _log = logging.getLogger("langchain_workingmem")
+_NOTES = HistoryOptions(exclude_tools="memory")
 
 Key: TypeAlias = "tuple[Ids, str]"  # the second says which agent of a run
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
@@ -142,6 +152,18 @@ class AgentTurn:
         rest = {one.id for one in fresh} | ({one.id for one in turn_of(self.begun)} - {one.id for one in messages})
         return [one for one in self.all_messages(messages) if one.id not in rest and is_storable(one)]
 
+    def own_view(self, messages: list[BaseMessage], history: HistoryOptions) -> list[BaseMessage]:
+        """Leave out the calls of memory's tools that another agent has made in the same turn: they are its notes."""
+        others = [one for one in messages if one.id in self.others]
+        if history.exclude_tools is False or not is_sliced(others, _NOTES):
+            return messages
+        kept = {one.id: one for one in history_slice(others, _NOTES)}
+        return [kept.get(one.id, one) for one in messages if one.id not in self.others or one.id in kept]
+
+    def changed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages that are not any more as they were saved in this turn."""
+        return [one for one in messages if (saved := self.saved.get(one.id or "")) is not None and saved != one]
+
     def taken_back(self, messages: Sequence[BaseMessage]) -> list[str]:
         """Return the ids of saved messages that the state does not hold at the end of the run, as a guardrail took them back.
 
@@ -177,11 +199,18 @@ class AgentTurns:
         self._persist = persist
         self._turns: Recent[Key, AgentTurn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, Sequence[BaseMessage]] = Recent(MOST_TURNS)
+        self._changed: Recent[tuple[Ids, str], BaseMessage] = Recent(MOST_TURNS)  # after the last hook of memory
 
-    def begin(self, call: HookCall) -> None:
-        """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
+    def begin(self, call: HookCall) -> list[BaseMessage]:
+        """Keep the messages with which a run begins: other middleware may trim them before the model is called.
+
+        Returns those that a hook changed in place at the end of an earlier run: no checkpoint holds the change.
+        """
         self._turns.pop(call.key)
-        self._begun.put(call.key, [*call.messages])
+        pairs = ((one, self._changed.pop((call.ids, one.id or ""))) for one in call.messages if len(self._changed))
+        fixed = {one.id: last for one, last in pairs if last is not None and last != one}
+        self._begun.put(call.key, [fixed.get(one.id, one) for one in call.messages])
+        return [*fixed.values()]
 
     def find(self, call: HookCall) -> AgentTurn | None:
         """Return the turn of these messages; a summary may have removed its question from them."""
@@ -209,7 +238,10 @@ class AgentTurns:
         until = clock() + LATEST
 
         def catch_up() -> Plan[bool]:
-            last = yield from self._save(replace(call, messages=read("messages")), turn, "log", is_over=True)
+            messages = read("messages")
+            last = yield from self._save(replace(call, messages=messages), turn, "log", is_over=True)
+            for message in turn.changed(messages):
+                self._changed.put((call.ids, message.id or ""), message)
             return last is not turn or clock() > until
 
         self._core.late.append(catch_up)
@@ -269,16 +301,22 @@ class AgentTurns:
         document = yield from read_working_memory(state, *ids)
         return replace(before, gathered=replace(found, working_memory=document))
 
-    def save(self, call: HookCall, *, on_error: OnError | None = None, is_over: bool = False) -> Plan[None]:
-        """Save what is new, and at the end of the run supersede what was taken back; no round trip when nothing changed."""
+    def save(
+        self, call: HookCall, *, on_error: OnError | None = None, is_over: bool = False
+    ) -> Plan[list[BaseMessage]]:
+        """Save what is new, and at the end of the run supersede what was taken back; no round trip when nothing changed.
+
+        Returns the messages that have changed since they were saved in this turn.
+        """
         if not self.saves(call):
-            return
+            return []
         before = self._turns.get(call.key) if is_over else self.find(call)
         turn = before or AgentTurn.of(call)
         after = yield from self._save(call, turn, on_error or self._core.on_error, is_over=is_over)
         if before is not None and after is not turn:
             self._core.state.add_shown_messages(required_ids(call.ids)[0], after.saved)
             self.keep(call, after)
+        return turn.changed(call.messages)
 
     def _save(self, call: HookCall, turn: AgentTurn, on_error: OnError, *, is_over: bool) -> Plan[AgentTurn]:
         structured = structured_answers(call.messages, is_over=is_over or call.has_answer)

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
     raise ImportError(msg) from error
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
@@ -119,13 +119,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the name by which the agent knows it."""
         return self._name
 
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
-        self._turns.begin(self._call(state, runtime))
+        self._core.catch_up()
+        return _update(self._turns.begin(self._call(state, runtime)))
 
-    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Async twin of `before_agent`."""
-        self.before_agent(state, runtime)
+        await self._core.acatch_up()
+        return _update(self._turns.begin(self._call(state, runtime)))
 
     def before_model(self, state: Any, runtime: Runtime[Any]) -> None:
         """Gather what the store knows, once a turn; later only read working memory."""
@@ -208,17 +210,19 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Async twin of `after_model`."""
         await self._core.arun(self._turns.save(self._call(state, runtime)))
 
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
         call = self._call(state, runtime)
-        self._core.run(self._turns.save(call, is_over=True))
+        changed = self._core.run(self._turns.save(call, is_over=True))
         self._turns.end(call, get_config())
+        return _update(changed)  # a change in place is in no checkpoint
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Async twin of `after_agent`."""
         call = self._call(state, runtime)
-        await self._core.arun(self._turns.save(call, is_over=True))
+        changed = await self._core.arun(self._turns.save(call, is_over=True))
         self._turns.end(call, get_config())
+        return _update(changed)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
@@ -239,12 +243,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         hidden = {name for name in own if read_only and name.startswith(WRITING)}
         # a copy that the caller has put into the state; a copy of another memory is in the request only
         copies = {message.id for message in call.messages if is_copy(message)}
+        messages = [without_memory(message) if message.id in copies else message for message in request.messages]
         context = self._plans.assemble(
             turn.gathered,
-            [without_memory(message) if message.id in copies else message for message in request.messages],
+            turn.own_view(messages, self._plans.history),
             read_only=read_only,
             for_model=True,
-            tools=[name for name in own if name not in hidden],
+            tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
         )
         return request.override(
@@ -252,6 +257,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             system_message=_with_blocks(request.system_message, context.system),
             tools=[tool for name, tool in names if name not in hidden],
         )
+
+
+def _update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+    return {"messages": [*messages]} if messages else None
 
 
 def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:

@@ -48,14 +48,27 @@ class Core:
         """Run a plan in the running event loop."""
         return await self.async_runner.run(with_layout(self.state, self._after_late(plan)), progress)
 
-    def _after_late(self, plan: Plan[T]) -> Plan[T]:
-        return self._caught_up(plan) if self.late else plan
+    def catch_up(self) -> None:
+        """Do what is late; nothing without I/O if nothing is."""
+        if self.late:
+            self.runner.run(self._do_late())
 
-    def _caught_up(self, plan: Plan[T]) -> Plan[T]:
+    async def acatch_up(self) -> None:
+        """Async twin of `catch_up`."""
+        if self.late:
+            await self.async_runner.run(self._do_late())
+
+    def _after_late(self, plan: Plan[T]) -> Plan[T]:
+        return self._late_first(plan) if self.late else plan
+
+    def _late_first(self, plan: Plan[T]) -> Plan[T]:
+        yield from self._do_late()
+        return (yield from plan)
+
+    def _do_late(self) -> Plan[None]:
         for catch_up in [*self.late]:
             if (yield from catch_up()) and catch_up in self.late:
                 self.late.remove(catch_up)
-        return (yield from plan)
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
         """Run a plan, and yield what it emits."""

@@ -24,7 +24,7 @@ _PURPOSE = (
 _SUBJECT = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
 _RULES = """\
 - When the user tells you something worth keeping that is not in it yet, or that has changed, call {update}
-  at once, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
+  at once if you have the tool, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
 - Keep what will matter later: names, places, preferences, goals, dates, decisions. No small talk, no secrets."""
 _CLEAR = "To delete fields, name them in `clear`; null deletes nothing."
 _CHANGED = "Send only the fields that are new or have changed; the others stay. Lists are replaced as a whole."
@@ -98,7 +98,7 @@ def working_memory_block(
 ) -> str:
     """Render working memory for a prompt that mentions only tools that the model has.
 
-    `tools` are the names of these tools; None: those of the options. `name`: see `render_working_memory`.
+    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name`: see `render_working_memory`.
     """
     options = state.remembering
     if tools is None:

@@ -1,0 +1,110 @@
+"""Guardrails of six shapes, before and behind memory: what they refuse is neither shown nor recalled later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelResponse, hook_config
+from langchain_core.messages import AIMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Bench, Scripted, ask, configured
+from tests.middleware.samples import stored
+
+pytestmark = pytest.mark.both_faces
+
+BAD = "the password of the vault is Nougat"
+GOOD = "I cannot tell"
+
+
+class Guard(AgentMiddleware[Any, Any, Any]):
+    """Refuses what names the vault."""
+
+    name = "Guard"
+
+    def refuses(self, state: Any) -> AIMessage | None:
+        last = state["messages"][-1]
+        return last if isinstance(last, AIMessage) and "vault" in last.text else None
+
+
+class Removes(Guard):
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        if bad := self.refuses(state):
+            return {"messages": [RemoveMessage(id=bad.id or ""), AIMessage(GOOD)]}
+        return None
+
+
+class Replaces(Guard):
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        if bad := self.refuses(state):
+            return {"messages": [AIMessage(GOOD, id=bad.id)], "jump_to": "end"}
+        return None
+
+
+class AsksAgain(Guard):
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        if bad := self.refuses(state):
+            return {"messages": [RemoveMessage(id=bad.id or "")], "jump_to": "model"}
+        return None
+
+
+class Rewrites(Guard):
+    """Changes the message in place, as in LangChain's documentation."""
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        if bad := self.refuses(state):
+            bad.content = GOOD
+
+
+class Withdraws(Guard):
+    """Leaves nothing but its own words, at the very end."""
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        if self.refuses(state):
+            kept = state["messages"][:-1]
+            return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, AIMessage(GOOD)]}
+        return None
+
+
+class Wraps(Guard):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.checked(handler(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.checked(await handler(request))
+
+    def checked(self, response: Any) -> Any:
+        bad = "vault" in response.result[-1].text
+        return ModelResponse(result=[AIMessage(GOOD)]) if bad else response
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["alone", "checkpointed"])
+@pytest.mark.parametrize("in_front", [False, True], ids=["behind", "in front"])
+@pytest.mark.parametrize("shape", [Removes, Replaces, AsksAgain, Rewrites, Withdraws, Wraps])
+def test_what_a_guard_refused_is_not_shown_and_not_recalled(
+    bench: Bench, shape: type[Guard], in_front: bool, checkpointed: bool
+) -> None:
+    memory = bench.recalling()
+    again = [GOOD] if shape is AsksAgain else []
+    model = Scripted.says(BAD, *again, "fine", "hello", "no idea")
+    middleware: list[Any] = [MemoryMiddleware(memory), shape()]
+    agent = create_agent(
+        model,
+        middleware=middleware[::-1] if in_front else middleware,
+        checkpointer=InMemorySaver() if checkpointed else None,
+    )
+    answer = bench.run(agent, ask("open the vault"))["messages"][-1]
+    assert answer.text == GOOD
+    for thread, user, text in (("u", "bob", "hello"), ("t", "ann", "thanks"), ("v", "ann", "the password of the vault")):
+        bench.run(agent, ask(text), configured(thread, user))
+    later = [message.text for messages in model.seen[1 + len(again) :] for message in messages]
+    assert not [text for text in later if "Nougat" in text]
+    assert stored(memory)[:3] == ["human: open the vault", f"ai: {GOOD}", "human: thanks"]
+    found = memory.recall.search(BAD, resource_id="ann")
+    assert not [hit for hit in found.hits if "Nougat" in hit.message.text]
