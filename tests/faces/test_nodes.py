@@ -231,7 +231,11 @@ def test_a_message_in_the_state_is_not_recalled_beside_itself(
     graph = chat(remembering, model, checkpointer=InMemorySaver())
     for text in ("my dog is Nougat", "one", "two", "who is my dog"):
         invoke(graph, say(text), who())
-    assert spoken(model.seen[-2]) == ["one", "re: one", "two"]  # the state holds all of it, and the limit counts there, too
+    assert spoken(model.seen[-2]) == [
+        "one",
+        "re: one",
+        "two",
+    ]  # the state holds all of it, and the limit counts there, too
     assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
     assert remembered(model.seen[-1]).count("my dog is Nougat") == 1
 

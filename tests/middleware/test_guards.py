@@ -101,7 +101,11 @@ def test_what_a_guard_refused_is_not_shown_and_not_recalled(
     )
     answer = bench.run(agent, ask("open the vault"))["messages"][-1]
     assert answer.text == GOOD
-    for thread, user, text in (("u", "bob", "hello"), ("t", "ann", "thanks"), ("v", "ann", "the password of the vault")):
+    for thread, user, text in (
+        ("u", "bob", "hello"),
+        ("t", "ann", "thanks"),
+        ("v", "ann", "the password of the vault"),
+    ):
         bench.run(agent, ask(text), configured(thread, user))
     later = [message.text for messages in model.seen[1 + len(again) :] for message in messages]
     assert not [text for text in later if "Nougat" in text]

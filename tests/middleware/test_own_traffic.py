@@ -1,0 +1,223 @@
+"""What a model is shown of earlier turns of its agent: memory's own calls, tools, structured answers, and how much of a state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel, Field
+
+from langchain_workingmem import HistoryOptions, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
+from tests.helpers.models import (
+    Bench,
+    Scripted,
+    agent_of,
+    ask,
+    calling,
+    configured,
+    own,
+    remembered,
+    said,
+    weather,
+)
+from tests.middleware.samples import TURN, UPDATE, seed, stored
+
+pytestmark = pytest.mark.both_faces
+
+
+def everything(model: Scripted, call: int) -> str:
+    return "\n".join(f"{message.content} {getattr(message, 'tool_calls', '')}" for message in model.seen[call])
+
+
+def test_each_version_of_working_memory_is_shown_in_its_own_turn_only(
+    bench: Bench, saver: InMemorySaver | None
+) -> None:
+    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
+    cities = ["Bonn", "Rome", "Oslo", "Lima", "Kyiv"]
+    lines: list[Any] = []
+    for at, city in enumerate(cities):
+        edit = {"edits": [{"find": cities[at - 1], "replace": city}]} if at else {"memory": f"lives in {city}"}
+        lines += [calling((UPDATE, edit), ("search_memory", {"query": "home"}), id=f"u{at}"), "noted"]
+    model = Scripted.says(*lines, "Kyiv")
+    agent = agent_of(model, memory, checkpointer=saver)
+    for city in cities:
+        bench.run(agent, ask(f"I moved to {city[0]}."))
+    bench.run(agent, ask("where do I live?"))
+    assert "lives in Bonn" in everything(model, 1)  # in its own turn the model sees what it did
+    last = everything(model, -1)
+    assert [city for city in cities if city in last] == ["Kyiv"]
+    assert (UPDATE in last.replace(remembered(model.seen[-1]), ""), "search_memory" in last) == (False, False)
+    accept(model.seen[-1])
+    assert len([line for line in stored(memory) if UPDATE in line]) == 5  # all of it stays stored
+
+
+def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    blocks: list[Any] = [
+        {"type": "text", "text": "I look"},
+        *(
+            {"type": "tool_use", "id": f"m-{at}", "name": name, "input": {}}
+            for at, name in enumerate([UPDATE, "weather"])
+        ),
+    ]
+    mixed = calling((UPDATE, {"memory": "is in Rome"}), ("weather", {"city": "Rome"}), id="m")
+    mixed.content = blocks
+    signed = calling((UPDATE, {"memory": "is in Oslo"}), ("weather", {"city": "Oslo"}), id="s")
+    signed.content = [{"type": "thinking", "thinking": "hm", "signature": "abc"}, {"type": "text", "text": "again"}]
+    model = Scripted.says(mixed, "sunny", signed, "sunny, too", "bye")
+    agent = agent_of(model, memory, tools=[weather], checkpointer=saver)
+    for text in ("weather?", "and in Oslo?", "thanks"):
+        bench.run(agent, ask(text))
+    shown = {message.id: message for message in model.seen[-1]}
+    assert shown["m"].content == [blocks[0], blocks[2]]
+    assert [call["name"] for call in shown["m"].tool_calls] == ["weather"]  # type: ignore[attr-defined]
+    assert shown["s"] == signed  # providers refuse reasoning whose answer was changed
+    accept(model.seen[-1])
+
+
+def test_an_agent_does_not_read_the_notes_of_another_one_of_its_turn(bench: Bench) -> None:
+    mine, theirs = (
+        bench.memory(working_memory=WorkingMemoryOptions(template=""), key_prefix=f"{bench.prefix}{who}")
+        for who in "ab"
+    )
+    first = Scripted.says(calling((UPDATE, {"memory": "the user is rude"}), id="n"), "Over to sales.")
+    second = Scripted.says("Hello!")
+    graph = StateGraph(MessagesState)
+    for name, model, memory in (("support", first, mine), ("sales", second, theirs)):
+        graph.add_node(name, agent_of(model, memory))
+    graph.add_edge(START, "support").add_edge("support", "sales")
+    bench.run(graph.compile(checkpointer=InMemorySaver()), ask("I want to buy"))
+    assert "rude" in everything(first, 1)
+    assert said(second.seen[0]) == ["human: I want to buy", "ai: Over to sales."]
+
+
+def test_the_prompt_orders_no_tool_that_other_middleware_has_taken_away(bench: Bench) -> None:
+    class Selector(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(tools=[weather]))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(tools=[weather]))
+
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    for middleware in ([Selector(), MemoryMiddleware(memory)], [MemoryMiddleware(memory), Selector()]):
+        model = Scripted.says("hi")
+        bench.run(create_agent(model, [weather], middleware=middleware), ask("hello"))
+        assert model.tools == [["weather"]]
+        order = f"call {UPDATE}" in remembered(model.seen[0])
+        assert order == isinstance(middleware[0], MemoryMiddleware)
+        assert not order or "if you have the tool" in remembered(model.seen[0])
+
+
+# ---------------------------------------------------------------------- how much of a state
+
+
+def test_the_limit_holds_for_the_state_of_a_checkpointer(bench: Bench) -> None:
+    memory = bench.recalling(history=HistoryOptions(last_messages=4, step=1))
+    turns = [f"my number {at} is {at * 7}" for at in range(30)]
+    model = Scripted.says(*(f"ok {at}" for at in range(30)), "it is 14", "14")
+    saver = InMemorySaver()
+    agent = agent_of(model, memory, checkpointer=saver)
+    for text in turns:
+        result = bench.run(agent, ask(text))
+    assert [len(messages) for messages in model.seen[:30]] == [1, 3, *[5] * 28]
+    assert len(result["messages"]) == 60  # the state keeps all of it
+    bench.run(agent, ask("what is my number 2"))
+    assert "my number 2 is 14" in remembered(model.seen[-1])  # what is left out can be recalled
+    bench.run(agent, ask("again"), configured("t", "ann", memory={"last_messages": 0}))
+    assert said(model.seen[-1]) == ["human: again"]
+
+
+def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) -> None:
+    memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
+    saver = InMemorySaver()
+    quiet = create_agent(
+        Scripted.says("b", "d"), middleware=[MemoryMiddleware(memory, persist=False)], checkpointer=saver
+    )
+    for text in ("a", "c"):
+        bench.run(quiet, ask(text))
+    seed(memory, "other", thread="t")  # the thread is known, the state's messages are not
+    model = Scripted.says("f")
+    bench.run(agent_of(model, memory, checkpointer=saver), ask("e"))
+    assert said(model.seen[0])[-5:] == ["human: a", "ai: b", "human: c", "ai: d", "human: e"]
+
+
+# ---------------------------------------------------------------------- structured answers
+
+
+class Trip(BaseModel):
+    """A trip."""
+
+    city: str = Field(description="where to")
+    nights: int = 1
+
+
+def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.recalling(history=HistoryOptions(last_messages=2, step=1, exclude_tools=True))
+    trip = calling(("Trip", {"city": "Lisbon", "nights": 3}), id="s")
+    bad = calling(("Trip", {"nights": "many"}), id="bad")
+    plans = Scripted.says(calling(("weather", {"city": "Lisbon"}), id="w"), bad, trip)
+    planner = agent_of(plans, memory, tools=[weather], response_format=ToolStrategy(Trip), checkpointer=saver)
+    result = bench.run(planner, ask("plan my trip", "q"))
+    assert result["structured_response"] == Trip(city="Lisbon", nights=3)
+    model = Scripted.says("three", "one night", "to Lisbon")
+    agent = agent_of(model, memory, checkpointer=saver)
+    bench.run(agent, ask("how many nights"))
+    assert said(model.seen[0]) == ["human: plan my trip", "ai: city: Lisbon\nnights: 3", "human: how many nights"]
+    bench.run(agent, ask("and then"))
+    assert said(model.seen[1]) == ["human: how many nights", "ai: three", "human: and then"]
+    bench.run(agent, ask("which city was Lisbon"), configured("u", "ann"))
+    assert "Lisbon" in remembered(model.seen[2])
+    assert memory.recall.search("city Lisbon nights", resource_id="ann").hits[0].message.id == "s"
+    assert memory.history.messages("t")[5] == trip  # stored as it was given
+
+
+def test_a_tool_call_that_the_model_follows_is_no_answer(bench: Bench) -> None:
+    memory = bench.recalling(history=HistoryOptions(last_messages=2, step=1))
+    call = calling(("weather", {"city": "Bonn"}), id="c")
+    turn = [HumanMessage("weather", id="q"), call, ToolMessage("sunny", tool_call_id="c-0", id="r")]
+    memory.save_turn(turn, **TURN)
+    assert memory.recall.search("city Bonn", **TURN).hits[0].message.id == "c"
+    memory.save_turn([*turn, AIMessage("sunny it is", id="a")], **TURN)
+    assert [hit.message.id for hit in memory.recall.search("city Bonn", **TURN).hits] == ["a"]
+    assert [one.id for one in own(memory.context("next", **TURN).messages)[:-1]] == ["q", "c", "r", "a"]
+
+
+# ---------------------------------------------------------------------- a thread that memory meets
+
+
+def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench: Bench) -> None:
+    saver = InMemorySaver()
+    bare = create_agent(Scripted.says(*(f"a{at}" for at in range(120))), checkpointer=saver)
+    for at in range(120):
+        bench.run(bare, ask(f"q{at}"))
+    memory = bench.recalling()
+    model = Scripted.says("yes", "q7")
+    agent = agent_of(model, memory, checkpointer=saver)
+    for text in ("now with memory", "what about q7"):
+        bench.run(agent, ask(text))
+    lines = [line for at in range(120) for line in (f"human: q{at}", f"ai: a{at}")]
+    assert stored(memory) == [*lines, "human: now with memory", "ai: yes", "human: what about q7", "ai: q7"]
+    assert "q7" in remembered(model.seen[1])
+
+
+def test_an_older_part_in_front_of_a_thread_is_refused(bench: Bench) -> None:
+    memory = bench.memory()
+    newer = [HumanMessage("q3"), AIMessage("a3")]
+    memory.save_turn(newer, **TURN)
+    for save in (memory.save_turn, memory.history.append):
+        older = [HumanMessage("q0"), AIMessage("a0"), *(one.model_copy() for one in newer)]
+        with pytest.raises(ValueError, match=r"only at its end.*save only those that are new"):
+            save(older, **TURN)
+    bare = [HumanMessage("q0"), AIMessage("a0"), HumanMessage("q3"), AIMessage("a3")]  # a client without ids
+    with pytest.raises(ValueError, match="older than thread 't'"):
+        memory.save_turn(bare, **TURN)
+    assert stored(memory) == ["human: q3", "ai: a3"]
