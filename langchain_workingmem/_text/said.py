@@ -17,7 +17,7 @@ from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
 _ROLES_OF_USERS = {"user", "human"}
@@ -51,28 +51,23 @@ def function_call_id(name: str | None) -> str:
     return f"\0{name}"
 
 
-def structured_answers(messages: Iterable[BaseMessage], *, is_over: bool) -> set[int]:
+def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set[int]:
     """Return the Python `id` of each message that is a structured answer: its calls have results, and its turn is over.
 
     `is_over` tells whether the last turn is. Memory's own calls answer nobody.
     """
-    found: set[int] = set()
-    last: AIMessage | None = None
-    waiting: set[str] = set()
-    for message in messages:
-        if isinstance(message, AIMessage):
-            last = message if message.tool_calls or message.invalid_tool_calls else None
-            waiting = set(tool_call_ids(message)) if last else waiting
-        elif isinstance(message, ToolMessage):
-            waiting.discard(message.tool_call_id)
-        elif last is not None and isinstance(message, HumanMessage):
-            found |= {id(last)} if _is_answer(last, waiting) else set()
-            last = None
-    return found | {id(last)} if is_over and last is not None and _is_answer(last, waiting) else found
-
-
-def _is_answer(message: AIMessage, waiting: set[str]) -> bool:
-    return not waiting and any(not is_memory_tool(call["name"]) for call in message.tool_calls)
+    found = set()
+    for at in [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]:
+        call: Any = messages[at]
+        waiting, ends = {*tool_call_ids(call)}, is_over
+        for follower in messages[at + 1 :]:
+            if isinstance(follower, AIMessage | HumanMessage):
+                ends = isinstance(follower, HumanMessage)
+                break
+            waiting.discard(getattr(follower, "tool_call_id", ""))
+        if ends and not waiting and any(not is_memory_tool(one["name"]) for one in call.tool_calls):
+            found.add(id(call))
+    return found
 
 
 def searched_text(message: BaseMessage, *, structured: bool = True) -> str:

@@ -146,7 +146,11 @@ def history_slice(
 def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
     """Tell whether `history_slice` may leave out any of these messages; usually it leaves out none."""
     excluded = options.exclude_tools
-    return options.roles is not None or excluded is True or any(_is_lean(message, excluded) for message in messages)
+    if options.roles is not None or excluded is True:
+        return True
+    # each turn asks this of each message that it shows, so the usual ones are told apart without a call
+    calling = [message for message in messages if isinstance(message, AIMessage) and message.tool_calls]
+    return any(_is_lean(message, excluded) for message in calling)
 
 
 def fit(

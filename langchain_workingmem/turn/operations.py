@@ -198,8 +198,9 @@ def _recall(
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
-    begins = -inf if gathered.branch.kind == "list" else gathered.begins
-    known = {seq for seq in gathered.seqs.values() if seq >= begins} | gathered.left_seqs
+    known = {*gathered.seqs.values(), *gathered.left_seqs}
+    if gathered.branch.kind != "list":  # what is too old to be shown may be recalled
+        known = {seq for seq in known if seq >= gathered.begins} | gathered.left_seqs
     if covered:
         known = {seq for seq in known if not contains(covered, seq)} | gathered.left_seqs
 

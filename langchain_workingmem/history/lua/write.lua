@@ -83,7 +83,7 @@ local function is_older()
   end
   return false
 end
-if #entries > 1 and thread[2] and (mode == 'append' or mode == 'turn') and is_older() then
+if #entries > 1 and thread[2] and (mode == 'append' or not is_turn) and is_older() then
   return redis.error_reply('WMOLDER')
 end
 
