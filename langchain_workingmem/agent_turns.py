@@ -12,7 +12,7 @@ from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
-from langchain_workingmem.ids import required_ids, resolve, thread_of
+from langchain_workingmem.ids import Owner, owned, required_ids, resolve, thread_of
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.percall import PerCall
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-Key: TypeAlias = "tuple[Ids, str]"  # the second says which agent of a run
+Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
 
 outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
@@ -43,7 +43,8 @@ class HookCall:
     """What one call of a hook knows: the conversation as it is now, its ids, and what the config of the run says."""
 
     messages: Sequence[BaseMessage]
-    ids: Ids
+    run_ids: Ids  # that the run names
+    ids: Ids  # with the owner that the program has fixed
     namespace: str  # LangGraph's name for the agent within its run
     limits: PerCall
     kind: Kind
@@ -51,19 +52,26 @@ class HookCall:
 
     @classmethod
     def of(
-        cls, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, trust_client_ids: bool
+        cls,
+        messages: Sequence[BaseMessage],
+        runtime: Any,
+        config: RunnableConfig,
+        *,
+        owner: Owner | None,
+        trust_client_ids: bool,
     ) -> HookCall:
         """Find the ids as `resolve` does, and read the rest from the config."""
-        ids = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        ids = owned(named, owner)
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
         is_nested = _is_nested(namespace, config)
         kind: Kind = "part" if is_nested else kind_of(config)
-        return cls(messages, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
+        return cls(messages, named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
 
     @property
     def key(self) -> Key:
         """Return what the turn is kept under."""
-        return self.ids, self.namespace
+        return self.run_ids, self.ids, self.namespace
 
 
 def _is_nested(namespace: str, config: RunnableConfig) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import IdError
 from langchain_workingmem.options import Ids
 
@@ -14,7 +16,32 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import Scope
 
+Owner: TypeAlias = Callable[[Ids], str]  # says whose memory a run uses, given the ids that the run names
+
 _NAMES = ("resource_id", "user_id")  # they mean the same
+
+
+def as_owner(resource_id: str | Owner | None) -> Owner | None:
+    """Return a function of the ids; raise `OptionError` or `IdError` for what cannot be an owner."""
+    if isinstance(resource_id, str):
+        fixed = check_id(resource_id, "resource_id")
+        return lambda _: fixed
+    if resource_id is not None and (isinstance(resource_id, type) or not callable(resource_id)):
+        raise wrong_type(resource_id, "resource_id", "pass a str, or a function of the ids of a run")
+    return resource_id
+
+
+def owned(ids: Ids, owner: Owner | None) -> Ids:
+    """Return the ids of a run with the owner that the program has fixed."""
+    if owner is None:
+        return ids
+    found: object = owner(ids)
+    if not isinstance(found, str):
+        raise IdError(
+            f"the function passed as resource_id returned a value of type {type(found).__name__}",
+            remedy="return a str for every run, also for one that names no user",
+        )
+    return replace(ids, resource_id=check_id(found, "what the function passed as resource_id returned"))
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
@@ -31,7 +58,7 @@ def resolve(
     config: RunnableConfig | None,
     *,
     thread_id: str | None = None,
-    resource_id: str | None = None,
+    resource_id: str | Owner | None = None,
     runtime: Any = None,
     trust_client_ids: bool = False,
 ) -> Ids:
@@ -42,23 +69,24 @@ def resolve(
     `trust_client_ids`. Without an authenticated user the resource comes from the `context` of the run (attribute or key), then
     from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
     agree. The thread comes from the same two. What is found nowhere stays None.
+
+    A function as `resource_id` gets what was found, and returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
     if thread_id is None:
-        found = (_id(source, "thread_id") for source in sources.values())
-        thread_id = next((id for id in found if id is not None), None)
-    if resource_id is None:
-        user, named = _authenticated(runtime, configurable), _named(sources, runtime)
-        if user is not None and not trust_client_ids:
-            for where, id in named.items():
-                _check_user(user, id, where)
-            resource_id = user
-        else:
-            _check_names(sources)
-            resource_id = next(iter(named.values()), user)
-    return Ids(thread_id, resource_id)
+        threads = (_id(source, "thread_id") for source in sources.values())
+        thread_id = next((id for id in threads if id is not None), None)
+    if resource_id is not None and not callable(resource_id):
+        return Ids(thread_id, resource_id)
+    user, named = _authenticated(runtime, configurable), _named(sources, runtime)
+    if user is not None and not trust_client_ids:
+        for where, id in named.items():
+            _check_user(user, id, where)
+    else:
+        _check_names(sources)
+    return owned(Ids(thread_id, next(iter(named.values()), user)), resource_id)
 
 
 def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | None:

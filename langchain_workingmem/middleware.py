@@ -21,7 +21,7 @@ from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, outer_thread
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.ids import thread_of
+from langchain_workingmem.ids import Owner, as_owner, thread_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.tools import WRITING, memory_tools
 from langchain_workingmem.turn import Turn
@@ -75,6 +75,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
+        resource_id: Whose memory it is, whatever user a run names: an id such as "team", or a function that gets the `Ids`
+            that the run names (None where it names no user) and returns an id. It also owns the threads: with a team, pass
+            `persist=False`, else the members share their conversations.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
             without recall. Overrides that of the memory; None inherits it. Without Redis a turn with "log" waits once:
             0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
@@ -91,6 +94,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: bool = False,
         persist: bool = True,
         tools: Sequence[str] | None = None,
+        resource_id: str | Owner | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -101,11 +105,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._plans = Turn(self._core, memory.history_options)
         self._turns = AgentTurns(self._plans, persist=persist and not read_only)
         self._read_only = read_only
+        self._owner = as_owner(resource_id)
         self._trust_client_ids = trust_client_ids
         self.tools = memory_tools(
             self._core,
             thread_id=None,
-            resource_id=None,
+            resource_id=self._owner,
             include=tools,
             trust_client_ids=trust_client_ids,
             name=name,
@@ -222,7 +227,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
-        return HookCall.of(state["messages"], runtime, get_config(), trust_client_ids=self._trust_client_ids)
+        config = get_config()
+        return HookCall.of(
+            state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
+        )
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}
