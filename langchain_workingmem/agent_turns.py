@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +11,7 @@ from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import Branch, Kind, is_refusal, refuse_messages, save_messages
-from langchain_workingmem.ids import Owner, owned, required_ids, resolve, thread_of
+from langchain_workingmem.ids import Owner, outer_run, owned, required_ids, resolve
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.percall import PerCall
@@ -34,8 +33,6 @@ _log = logging.getLogger("langchain_workingmem")
 
 Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
-
-outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class HookCall:
         named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
         ids = owned(named, owner)
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
-        is_nested = _is_nested(namespace, config)
+        is_nested = _is_nested(namespace, ids)
         kind: Kind = "part" if is_nested else kind_of(config)
         return cls(messages, named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
 
@@ -74,13 +71,13 @@ class HookCall:
         return self.run_ids, self.ids, self.namespace
 
 
-def _is_nested(namespace: str, config: RunnableConfig) -> bool:
+def _is_nested(namespace: str, ids: Ids) -> bool:
     """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
 
     The middleware of the other one says so. Without one, LangGraph's usual name for the node of the tools does.
     """
-    if (outer := outer_thread.get()) is not None:
-        return outer == thread_of(config)
+    if (outer := outer_run.get()) is not None:
+        return outer.ids.thread_id == ids.thread_id
     return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
 
 

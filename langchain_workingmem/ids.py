@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._redis.keys import check_id
@@ -19,6 +20,29 @@ if TYPE_CHECKING:
 Owner: TypeAlias = Callable[[Ids], str]  # says whose memory a run uses, given the ids that the run names
 
 _NAMES = ("resource_id", "user_id")  # they mean the same
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRun:
+    """The run of an agent whose tool is running."""
+
+    ids: Ids  # that it names itself, whatever the program fixes for a memory
+    user: str | None  # whom the LangGraph server has authenticated
+
+    @classmethod
+    def of(cls, config: RunnableConfig, *, trust_client_ids: bool) -> OuterRun:
+        """Describe the run that is going on, for the agents inside its tools."""
+        user = _authenticated(_runtime(), config.get("configurable"))
+        return cls(resolve(config, trust_client_ids=trust_client_ids), user)
+
+    def owner_in(self, thread_id: str | None) -> str | None:
+        """Return the user for a run inside of this one; None: the thread is the same one, and has to own itself."""
+        own = self.ids
+        return own.thread_id if own.is_thread_alone and thread_id != own.thread_id else own.resource_id
+
+
+# LangGraph hands it on to a run in a tool, unless that run has a thread of its own: then nothing of its config is left
+outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
 
 
 def as_owner(resource_id: str | Owner | None) -> Owner | None:
@@ -70,23 +94,25 @@ def resolve(
     from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
     agree. The thread comes from the same two. What is found nowhere stays None.
 
-    A function as `resource_id` gets what was found, and returns the owner.
+    A run inside a tool that names no user has that of the outer run. A function as `resource_id` gets what was found, and
+    returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
-    if thread_id is None:
-        threads = (_id(source, "thread_id") for source in sources.values())
-        thread_id = next((id for id in threads if id is not None), None)
+    threads = (_id(source, "thread_id") for source in sources.values())
+    run_thread = next((id for id in threads if id is not None), None)
+    thread_id = run_thread if thread_id is None else thread_id
     if resource_id is not None and not callable(resource_id):
         return Ids(thread_id, resource_id)
-    user, named = _authenticated(runtime, configurable), _named(sources, runtime)
+    user, named, outer = _authenticated(runtime, configurable), _named(sources, runtime), outer_run.get()
     if user is not None and not trust_client_ids:
         for where, id in named.items():
             _check_user(user, id, where)
     else:
         _check_names(sources)
-    return owned(Ids(thread_id, next(iter(named.values()), user)), resource_id)
+    otherwise = outer.owner_in(run_thread) if outer is not None else user
+    return owned(Ids(thread_id, next(iter(named.values()), otherwise)), resource_id)
 
 
 def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | None:
@@ -102,11 +128,6 @@ def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | Non
     return resource_id
 
 
-def thread_of(config: RunnableConfig) -> str | None:
-    """Find the thread of a run, for any user."""
-    return resolve(config, trust_client_ids=True).thread_id
-
-
 def scoped_ids(ids: Ids, scope: Scope) -> Ids:
     """Drop thread_id when the scope is "resource"."""
     if ids.is_thread_alone:
@@ -115,14 +136,15 @@ def scoped_ids(ids: Ids, scope: Scope) -> Ids:
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return the id of the authenticated user, None without one.
+    """Return the id of the authenticated user, for a run inside a tool also that of the outer run; None without one.
 
     The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
     attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is not.
     """
     users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
-    return next((str(identity) for identity in identities if identity), None)
+    outer = outer_run.get()
+    return next((str(identity) for identity in identities if identity), outer.user if outer is not None else None)
 
 
 def _check_user(user: str, named: str, where: str) -> None:

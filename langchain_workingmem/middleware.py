@@ -18,10 +18,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._text.copies import is_copy, without_memory
-from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, outer_thread
+from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.ids import Owner, as_owner, thread_of
+from langchain_workingmem.ids import OuterRun, Owner, as_owner, outer_run
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.tools import WRITING, memory_tools
 from langchain_workingmem.turn import Turn
@@ -66,7 +66,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The resource is the user that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A thread with an owner needs that owner's id. With only
     a `thread_id`, a new thread owns itself. An agent that runs inside a tool of another agent sees memory, but does not
-    write into the outer conversation. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    write into the outer conversation; if it has a thread of its own and names no user, it has the user of the outer run. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
 
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
@@ -190,20 +190,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
-        """Tell agents that run inside the tool the thread of this one."""
-        token = outer_thread.set(thread_of(get_config()))
+        """Tell agents that run inside the tool the thread and the user of this one."""
+        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
         try:
             return handler(request)
         finally:
-            outer_thread.reset(token)
+            outer_run.reset(token)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        token = outer_thread.set(thread_of(get_config()))
+        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
         try:
             return await handler(request)
         finally:
-            outer_thread.reset(token)
+            outer_run.reset(token)
 
     def after_model(self, state: Any, runtime: Runtime[Any]) -> None:
         """Save what is new."""
