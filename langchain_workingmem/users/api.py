@@ -41,8 +41,8 @@ class Users:
         again; a note on the error says so.
 
         `checkpointer`, that of your graphs: its checkpoints of the resource's threads go first, each thread before its memory.
-        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads and per 500 vectors; for each look, two per 1,000 keys
-        of the database, three with `namespaces`.
+        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
+        `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
         return self._core.run(self._deletion(resource_id, namespaces, checkpointer, is_async=False))
 
