@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
+import redis
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, ResourceDeletedError
+from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.users import operations
+from langchain_workingmem.users.checkpoints import Checkpoints
+from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
 from tests.helpers.trips import Trips
 
@@ -92,6 +97,31 @@ def test_a_checkpointer_that_fails_half_way_leaves_what_a_second_call_needs(benc
     report = delete(memory, "maya", checkpointer=saver)
     assert (report.threads, report.verified, report.checkpoints) == (3, True, "deleted")
     assert set(saver.storage) == {"jonas 0", "jonas 1", "jonas 2"}
+
+
+def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: Bench) -> None:
+    for after in count():
+        saver = InMemorySaver()
+        memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
+        plan = operations.delete(memory.core.state, "maya", "a deletion", (), Checkpoints(saver))
+        try:
+            memory.core.run(cut(plan, after))
+        except CrashError:
+            pass
+        except RuntimeError:  # it came to its end
+            assert after > 6
+            break
+        assert memory.delete_resource("maya", checkpointer=saver).verified
+        assert set(saver.storage) == {"jonas 0", "jonas 1"}
+
+
+def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> None:
+    saver = InMemorySaver()
+    memory, _, _ = talk(bench, saver, embeddings=bench.embeddings)
+    with redis.Redis.from_url(bench.url) as raw:  # its vectors still name the former owner
+        raw.hset(Keys(bench.prefix).of("maya 1").thread, "resource", "jonas")
+    assert memory.delete_resource("maya", checkpointer=saver).threads == 2
+    assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
 
 
 @pytest.mark.both_faces
