@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +22,7 @@ from langchain_workingmem.history import (
     refuse_messages,
     save_messages,
 )
-from langchain_workingmem.ids import required_ids, resolve, thread_of
+from langchain_workingmem.ids import Owner, outer_run, owned, required_ids, resolve
 from langchain_workingmem.nodes import kind_of
 from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.options import HistoryOptions
@@ -45,11 +44,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 _NOTES = HistoryOptions(exclude_tools="memory")
 
-Key: TypeAlias = "tuple[Ids, str]"  # the second says which agent of a run
+Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
 LATEST = 60.0  # seconds in which the hooks after memory's last one have ended
-
-outer_thread: ContextVar[str | None] = ContextVar("outer_thread", default=None)  # of the agent whose tool is running
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,8 @@ class HookCall:
     """What one call of a hook knows: the conversation as it is now, its ids, and what the config of the run says."""
 
     messages: Sequence[BaseMessage]
-    ids: Ids
+    run_ids: Ids  # that the run names
+    ids: Ids  # with the owner that the program has fixed
     namespace: str  # LangGraph's name for the agent within its run
     limits: PerCall
     kind: Kind
@@ -66,28 +64,35 @@ class HookCall:
 
     @classmethod
     def of(
-        cls, messages: Sequence[BaseMessage], runtime: Any, config: RunnableConfig, *, trust_client_ids: bool
+        cls,
+        messages: Sequence[BaseMessage],
+        runtime: Any,
+        config: RunnableConfig,
+        *,
+        owner: Owner | None,
+        trust_client_ids: bool,
     ) -> HookCall:
         """Find the ids as `resolve` does, and read the rest from the config."""
-        ids = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        ids = owned(named, owner)
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
-        is_nested = _is_nested(namespace, config)
+        is_nested = _is_nested(namespace, ids)
         kind: Kind = "part" if is_nested else kind_of(config)
-        return cls(messages, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
+        return cls(messages, named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
 
     @property
     def key(self) -> Key:
         """Return what the turn is kept under."""
-        return self.ids, self.namespace
+        return self.run_ids, self.ids, self.namespace
 
 
-def _is_nested(namespace: str, config: RunnableConfig) -> bool:
+def _is_nested(namespace: str, ids: Ids) -> bool:
     """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
 
     The middleware of the other one says so. Without one, LangGraph's usual name for the node of the tools does.
     """
-    if (outer := outer_thread.get()) is not None:
-        return outer == thread_of(config)
+    if (outer := outer_run.get()) is not None:
+        return outer.ids.thread_id == ids.thread_id
     return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
 
 

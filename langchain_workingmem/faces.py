@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.chat_history import RedisChatMessageHistory
     from langchain_workingmem.history import History
-    from langchain_workingmem.options import HistoryOptions, RecallArguments
+    from langchain_workingmem.options import HistoryOptions, Ids, RecallArguments
     from langchain_workingmem.reports import Diagnosis
     from langchain_workingmem.retriever import SemanticRecallRetriever
     from langchain_workingmem.turn import Turn
@@ -32,7 +32,7 @@ class Faces:
         self,
         *,
         thread_id: str | None = None,
-        resource_id: str | None = None,
+        resource_id: str | Callable[[Ids], str] | None = None,
         include: Sequence[str] | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -42,7 +42,7 @@ class Faces:
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
         `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
         LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
-        cannot choose them. A tool that refuses a call returns the reason to the model instead of raising it.
+        cannot choose them. `resource_id` may be a function: it gets the `Ids` that the run names, and returns an id. A tool that refuses a call returns the reason to the model instead of raising it.
         `trust_client_ids=True`: context and configurable may name another user than the authenticated one. `name="team"`
         makes the names `update_working_memory_team` and so on, for use beside the tools of another memory.
         """
@@ -58,7 +58,12 @@ class Faces:
         )
 
     def load_node(
-        self, *, into: str = "messages", read_only: bool = False, trust_client_ids: bool = False
+        self,
+        *,
+        into: str = "messages",
+        read_only: bool = False,
+        resource_id: str | Callable[[Ids], str] | None = None,
+        trust_client_ids: bool = False,
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
@@ -66,26 +71,32 @@ class Faces:
         new messages, with memory before the user's last words. What memory adds is removed at the next turn, and never saved.
         stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
         channel of your state, and changes no message. Ids come from the run, as those of `tools` do;
-        `config["configurable"]["memory"]` restricts a single call. Two round trips.
+        `config["configurable"]["memory"]` restricts a single call. `resource_id` is whose memory it is, whatever user a run
+        names: an id, or a function that gets the `Ids` that the run names and returns one. Two round trips.
         """
         from langchain_workingmem.nodes import load_node
 
-        return load_node(self.turn, into=into, read_only=read_only, trust_client_ids=trust_client_ids)
+        return load_node(
+            self.turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
+        )
 
-    def save_node(self, *, trust_client_ids: bool = False) -> RunnableLambda[Any, dict[str, Any]]:
+    def save_node(
+        self, *, resource_id: str | Callable[[Ids], str] | None = None, trust_client_ids: bool = False
+    ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
-        One round trip; safe under retry policies, because saving is idempotent.
+        One round trip; safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it then
+        owns the threads, too.
         """
         from langchain_workingmem.nodes import save_node
 
-        return save_node(self.turn, trust_client_ids=trust_client_ids)
+        return save_node(self.turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
         *,
         thread_id: str | None = None,
-        resource_id: str | None = None,
+        resource_id: str | Callable[[Ids], str] | None = None,
         trust_client_ids: bool = False,
         **arguments: Unpack[RecallArguments],
     ) -> SemanticRecallRetriever:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import IdError
 from langchain_workingmem.options import Ids
 
@@ -14,7 +17,55 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.options import Scope
 
+Owner: TypeAlias = Callable[[Ids], str]  # says whose memory a run uses, given the ids that the run names
+
 _NAMES = ("resource_id", "user_id")  # they mean the same
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRun:
+    """The run of an agent whose tool is running."""
+
+    ids: Ids  # that it names itself, whatever the program fixes for a memory
+    user: str | None  # whom the LangGraph server has authenticated
+
+    @classmethod
+    def of(cls, config: RunnableConfig, *, trust_client_ids: bool) -> OuterRun:
+        """Describe the run that is going on, for the agents inside its tools."""
+        user = _authenticated(_runtime(), config.get("configurable"))
+        return cls(resolve(config, trust_client_ids=trust_client_ids), user)
+
+    def owner_in(self, thread_id: str | None) -> str | None:
+        """Return the user for a run inside of this one; None: the thread is the same one, and has to own itself."""
+        own = self.ids
+        return own.thread_id if own.is_thread_alone and thread_id != own.thread_id else own.resource_id
+
+
+# LangGraph hands it on to a run in a tool, unless that run has a thread of its own: then nothing of its config is left
+outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
+
+
+def as_owner(resource_id: str | Owner | None) -> Owner | None:
+    """Return a function of the ids; raise `OptionError` or `IdError` for what cannot be an owner."""
+    if isinstance(resource_id, str):
+        fixed = check_id(resource_id, "resource_id")
+        return lambda _: fixed
+    if resource_id is not None and (isinstance(resource_id, type) or not callable(resource_id)):
+        raise wrong_type(resource_id, "resource_id", "pass a str, or a function of the ids of a run")
+    return resource_id
+
+
+def owned(ids: Ids, owner: Owner | None) -> Ids:
+    """Return the ids of a run with the owner that the program has fixed."""
+    if owner is None:
+        return ids
+    found: object = owner(ids)
+    if not isinstance(found, str):
+        raise IdError(
+            f"the function passed as resource_id returned a value of type {type(found).__name__}",
+            remedy="return a str for every run, also for one that names no user",
+        )
+    return replace(ids, resource_id=check_id(found, "what the function passed as resource_id returned"))
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
@@ -31,7 +82,7 @@ def resolve(
     config: RunnableConfig | None,
     *,
     thread_id: str | None = None,
-    resource_id: str | None = None,
+    resource_id: str | Owner | None = None,
     runtime: Any = None,
     trust_client_ids: bool = False,
 ) -> Ids:
@@ -42,23 +93,26 @@ def resolve(
     `trust_client_ids`. Without an authenticated user the resource comes from the `context` of the run (attribute or key), then
     from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
     agree. The thread comes from the same two. What is found nowhere stays None.
+
+    A run inside a tool that names no user has that of the outer run. A function as `resource_id` gets what was found, and
+    returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
-    if thread_id is None:
-        found = (_id(source, "thread_id") for source in sources.values())
-        thread_id = next((id for id in found if id is not None), None)
-    if resource_id is None:
-        user, named = _authenticated(runtime, configurable), _named(sources, runtime)
-        if user is not None and not trust_client_ids:
-            for where, id in named.items():
-                _check_user(user, id, where)
-            resource_id = user
-        else:
-            _check_names(sources)
-            resource_id = next(iter(named.values()), user)
-    return Ids(thread_id, resource_id)
+    threads = (_id(source, "thread_id") for source in sources.values())
+    run_thread = next((id for id in threads if id is not None), None)
+    thread_id = run_thread if thread_id is None else thread_id
+    if resource_id is not None and not callable(resource_id):
+        return Ids(thread_id, resource_id)
+    user, named, outer = _authenticated(runtime, configurable), _named(sources, runtime), outer_run.get()
+    if user is not None and not trust_client_ids:
+        for where, id in named.items():
+            _check_user(user, id, where)
+    else:
+        _check_names(sources)
+    otherwise = outer.owner_in(run_thread) if outer is not None else user
+    return owned(Ids(thread_id, next(iter(named.values()), otherwise)), resource_id)
 
 
 def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | None:
@@ -74,11 +128,6 @@ def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | Non
     return resource_id
 
 
-def thread_of(config: RunnableConfig) -> str | None:
-    """Find the thread of a run, for any user."""
-    return resolve(config, trust_client_ids=True).thread_id
-
-
 def scoped_ids(ids: Ids, scope: Scope) -> Ids:
     """Drop thread_id when the scope is "resource"."""
     if ids.is_thread_alone:
@@ -87,14 +136,15 @@ def scoped_ids(ids: Ids, scope: Scope) -> Ids:
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return the id of the authenticated user, None without one.
+    """Return the id of the authenticated user, for a run inside a tool also that of the outer run; None without one.
 
     The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
     attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is not.
     """
     users = (getattr(getattr(runtime, "server_info", None), "user", None), _value(configurable, "langgraph_auth_user"))
     identities = (getattr(user, "identity", None) for user in users)
-    return next((str(identity) for identity in identities if identity), None)
+    outer = outer_run.get()
+    return next((str(identity) for identity in identities if identity), outer.user if outer is not None else None)
 
 
 def _check_user(user: str, named: str, where: str) -> None:

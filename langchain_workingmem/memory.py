@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
@@ -285,13 +286,25 @@ class Memory(Faces, SetUpOnEntry):
         """Async twin of `save_turn`."""
         return await self.core.arun(self.turn.save(messages, thread_id, resource_id))
 
-    def delete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+    def delete_resource(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
         """Call `memory.users.delete`."""
-        return self.users.delete(resource_id, namespaces=namespaces)
+        return self.users.delete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
 
-    async def adelete_resource(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+    async def adelete_resource(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
         """Async twin of `delete_resource`."""
-        return await self.users.adelete(resource_id, namespaces=namespaces)
+        return await self.users.adelete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
 
     def export_resource(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()

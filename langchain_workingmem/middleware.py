@@ -18,10 +18,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._text.copies import is_copy, without_memory
-from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, outer_thread
+from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.ids import thread_of
+from langchain_workingmem.ids import OuterRun, Owner, as_owner, outer_run
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.tools import WRITING, memory_tools
 from langchain_workingmem.turn import Turn
@@ -66,7 +66,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The resource is the user that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A thread with an owner needs that owner's id. With only
     a `thread_id`, a new thread owns itself. An agent that runs inside a tool of another agent sees memory, but does not
-    write into the outer conversation. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    write into the outer conversation; if it has a thread of its own and names no user, it has the user of the outer run. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
 
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
@@ -75,6 +75,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
+        resource_id: Whose memory it is, whatever user a run names: an id such as "team", or a function that gets the `Ids`
+            that the run names (None where it names no user) and returns an id. It also owns the threads: with a team, pass
+            `persist=False`, else the members share their conversations.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
             without recall. Overrides that of the memory; None inherits it. Without Redis a turn with "log" waits once:
             0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
@@ -91,6 +94,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: bool = False,
         persist: bool = True,
         tools: Sequence[str] | None = None,
+        resource_id: str | Owner | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -101,11 +105,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._plans = Turn(self._core, memory.history_options)
         self._turns = AgentTurns(self._plans, persist=persist and not read_only)
         self._read_only = read_only
+        self._owner = as_owner(resource_id)
         self._trust_client_ids = trust_client_ids
         self.tools = memory_tools(
             self._core,
             thread_id=None,
-            resource_id=None,
+            resource_id=self._owner,
             include=tools,
             trust_client_ids=trust_client_ids,
             name=name,
@@ -187,20 +192,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
-        """Tell agents that run inside the tool the thread of this one."""
-        token = outer_thread.set(thread_of(get_config()))
+        """Tell agents that run inside the tool the thread and the user of this one."""
+        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
         try:
             return handler(request)
         finally:
-            outer_thread.reset(token)
+            outer_run.reset(token)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        token = outer_thread.set(thread_of(get_config()))
+        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
         try:
             return await handler(request)
         finally:
-            outer_thread.reset(token)
+            outer_run.reset(token)
 
     def after_model(self, state: Any, runtime: Runtime[Any]) -> None:
         """Save what is new."""
@@ -226,7 +231,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not those of a request: middleware around this one may show the model something else
-        call = HookCall.of(state["messages"], runtime, get_config(), trust_client_ids=self._trust_client_ids)
+        config = get_config()
+        call = HookCall.of(
+            state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
+        )
         return call if state.get("structured_response") is None else replace(call, has_answer=True)
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:

@@ -21,7 +21,7 @@ from langchain_workingmem._text.copies import (
 )
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.ids import required_ids, resolve
+from langchain_workingmem.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.observations import removed_positions
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from langchain_workingmem.turn import Turn
 
 
-def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
+def load_node(
+    turn: Turn, *, into: str, read_only: bool, resource_id: str | Owner | None, trust_client_ids: bool
+) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` describes it."""
-    core = turn.core
+    core, owner = turn.core, as_owner(resource_id)
 
     def gather(
         messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, resource_id: str
@@ -66,7 +68,7 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
         before = covered_in(_messages_of(state))
         gathering = gather(messages, config, removed_positions(before), *ids)
         note = "the graph goes on without memory"
@@ -89,9 +91,11 @@ def load_node(turn: Turn, *, into: str, read_only: bool, trust_client_ids: bool)
     return _node(core, plan, "load_memory")
 
 
-def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict[str, Any]]:
+def save_node(
+    turn: Turn, *, resource_id: str | Owner | None, trust_client_ids: bool
+) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` describes it."""
-    core = turn.core
+    core, owner = turn.core, as_owner(resource_id)
 
     def save(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
@@ -109,7 +113,7 @@ def save_node(turn: Turn, *, trust_client_ids: bool) -> RunnableLambda[Any, dict
         note_saved_branch(core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        ids = required_ids(resolve(config, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved", ids[0])
         core.state.forget_shown_messages(ids[0])

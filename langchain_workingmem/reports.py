@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
+CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class DeletionReport:
     revisions: int = 0
     observations: int = 0  # of the logs of the resource and of its threads
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
+    # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
+    checkpoints: CheckpointsOutcome = "not asked"
     verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
 
 

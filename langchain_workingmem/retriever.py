@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
+from collections.abc import Callable, Collection, Mapping, Sequence  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import replace
 from datetime import datetime  # noqa: TC003 - likewise
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ class SemanticRecallRetriever(BaseRetriever):
 
     memory: Any = Field(repr=False)
     thread_id: str | None = None
-    resource_id: str | None = None
+    resource_id: str | Callable[[Ids], str] | None = None  # a function gets the ids that the run names
     # as in `memory.recall.search`
     scope: Scope | None = None
     top_k: int | None = None

@@ -34,7 +34,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.ids import required_ids, resolve, scoped_ids
+from langchain_workingmem.ids import Owner, required_ids, resolve, scoped_ids
 from langchain_workingmem.options import Ids
 from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import Query, search_as_run
@@ -125,7 +125,7 @@ def memory_tools(
     core: Core,
     *,
     thread_id: str | None,
-    resource_id: str | None,
+    resource_id: str | Owner | None,
     include: Sequence[str] | None,
     trust_client_ids: bool,
     name: str | None = None,

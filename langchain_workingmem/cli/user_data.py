@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
+_CHECKPOINTS = (
+    "Checkpoints of LangGraph stay, with the messages in them; this does not know your checkpointer. To delete them, too, call "
+    "memory.delete_resource(..., checkpointer=...) instead: afterwards nobody knows the threads."
+)
 Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
 
@@ -102,8 +106,9 @@ def forget(
 ) -> None:
     """Delete all data of a resource, after asking. Exit code 3: declined.
 
-    Call it again to continue an interrupted deletion.
+    Call it again to continue an interrupted deletion. Checkpoints of LangGraph are not deleted.
     """
+    base.tell(_CHECKPOINTS)
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")

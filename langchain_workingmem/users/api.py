@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
@@ -23,24 +26,49 @@ class Users:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def delete(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+    def delete(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
         """Delete the threads, messages, vectors, observations, working memory, revisions and selected items of a resource.
 
         Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
         indexes, until no key names the resource: `verified`. The counts are of this call. During a deletion, every write for the
         resource raises `ResourceDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
-        again; a note on the error says so. One round trip per 100 threads and per 500 vectors; for each look, two per 1,000 keys
-        of the database, three with `namespaces`.
+        again; a note on the error says so.
+
+        `checkpointer`, that of your graphs: its checkpoints of the resource's threads go first, each thread before its memory.
+        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
+        `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
-        from langchain_workingmem.users.operations import delete
+        return self._core.run(self._deletion(resource_id, namespaces, checkpointer, is_async=False))
 
-        return self._core.run(delete(self._core.state, resource_id, self._core.new_id(), namespaces))
-
-    async def adelete(self, resource_id: str, *, namespaces: Iterable[Sequence[str]] = ()) -> DeletionReport:
+    async def adelete(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
         """Async twin of `delete`."""
+        return await self._core.arun(self._deletion(resource_id, namespaces, checkpointer, is_async=True))
+
+    def _deletion(
+        self,
+        resource_id: str,
+        namespaces: Iterable[Sequence[str]],
+        checkpointer: BaseCheckpointSaver[Any] | None,
+        *,
+        is_async: bool,
+    ) -> Plan[DeletionReport]:
+        from langchain_workingmem.users.checkpoints import Checkpoints
         from langchain_workingmem.users.operations import delete
 
-        return await self._core.arun(delete(self._core.state, resource_id, self._core.new_id(), namespaces))
+        checkpoints = None if checkpointer is None else Checkpoints(checkpointer, is_async=is_async)
+        return delete(self._core.state, resource_id, self._core.new_id(), namespaces, checkpoints)
 
     def export(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()

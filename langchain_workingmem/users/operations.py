@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
+from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.users.checkpoints import Checkpoints
     from langchain_workingmem.users.format import Namespace
 
 LIFT = Script("users/lift")
@@ -35,7 +36,11 @@ Counts = Counter[str]
 
 
 def delete(
-    state: MemoryState, resource_id: str, deletion_id: str, namespaces: Iterable[Sequence[str]] = ()
+    state: MemoryState,
+    resource_id: str,
+    deletion_id: str,
+    namespaces: Iterable[Sequence[str]] = (),
+    checkpoints: Checkpoints | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
 
@@ -48,10 +53,10 @@ def delete(
     earlier, verified = None, False
     try:
         earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, deletion_id), in_order=True)
-        yield from _delete_listed(state, resource_id, counts)
+        yield from _delete_listed(state, resource_id, counts, checkpoints)
         yield from _delete_memory(state, resource_id, counts)
         for _ in range(PASSES):
-            verified = not (yield from _delete_found(state, resource_id, paths, counts))
+            verified = not (yield from _delete_found(state, resource_id, paths, counts, checkpoints))
             if verified:
                 yield from send(LIFT.call([tombstone], deletion_id))
                 break
@@ -60,22 +65,27 @@ def delete(
         if isinstance(error, RedisReplyError) and earlier is None and not counts.total():
             yield from attempt(LIFT.call([tombstone], deletion_id))
         else:
-            error.add_note(
-                f"the deletion of resource {resource_id!r} is not finished, and writes for it may be refused until it is: call "
-                "delete_resource() again"
-            )
+            error.add_note(_unfinished(resource_id))
         raise
     state.authors.pop(resource_id)
-    return DeletionReport(resource_id=resource_id, verified=verified, **counts)
+    outcome = "not asked" if checkpoints is None else checkpoints.outcome
+    return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **counts)
 
 
-def _delete_listed(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
+def _unfinished(resource_id: str) -> str:
+    return (
+        f"the deletion of resource {resource_id!r} is not finished, and writes for it may be refused until it is: call "
+        "delete_resource() again"
+    )
+
+
+def _delete_listed(state: MemoryState, resource_id: str, counts: Counts, checkpoints: Checkpoints | None) -> Plan[None]:
     """Delete the threads that the index lists. Without an index, the pass over all keys finds them."""
     cursor = None
     try:
         while True:
             page = yield from list_threads(state, resource_id, None, BATCH, cursor, "created_at", descending=False)
-            yield from _delete_threads(state, resource_id, [thread.id for thread in page], counts)
+            yield from _delete_threads(state, resource_id, [thread.id for thread in page], counts, checkpoints)
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -86,13 +96,17 @@ def _delete_listed(state: MemoryState, resource_id: str, counts: Counts) -> Plan
             raise
 
 
-def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], counts: Counts) -> Plan[None]:
+def _delete_threads(
+    state: MemoryState, resource_id: str, ids: Sequence[str], counts: Counts, checkpoints: Checkpoints | None
+) -> Plan[None]:
     """Delete threads, each in one atomic step, unless they have another owner by now.
 
-    One round trip, and those of the slices in which their vectors are deleted.
+    One round trip, one more with `checkpoints`, and those of the slices in which their vectors are deleted.
     """
     if not ids:
         return
+    if checkpoints is not None:
+        yield from _delete_checkpoints(state, resource_id, ids, checkpoints)
     most = max(1, SWEEP_SIZE // len(ids))
     calls = [DELETE.call(state.keys.of(id).all, encode(resource_id), most, "user") for id in ids]
     unfinished, refused = [], None
@@ -114,6 +128,17 @@ def _delete_threads(state: MemoryState, resource_id: str, ids: Sequence[str], co
     counts["vectors"] += yield from sweep(state, *unfinished)
 
 
+def _delete_checkpoints(
+    state: MemoryState, resource_id: str, ids: Sequence[str], checkpoints: Checkpoints
+) -> Plan[None]:
+    """Delete the checkpoints of threads before the threads: a deletion that is called again still knows them."""
+    names = [state.keys.of(id).thread.encode() for id in ids]
+    ours = yield from _keys_of_owner(names, encode(resource_id).encode(), state.keys.trash_prefix.encode())
+    source = checkpoints.delete([state.keys.thread_of(key) for key in ours], _unfinished(resource_id))
+    while (yield Pull(source)):
+        pass
+
+
 def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
     """Delete working memory and observations of the resource. One round trip."""
     _, memory, revisions = state.keys.of_resource(resource_id)
@@ -131,7 +156,13 @@ def _keys_of_owner(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[li
     return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
 
-def _delete_found(state: MemoryState, resource_id: str, paths: Sequence[Namespace], counts: Counts) -> Plan[int]:
+def _delete_found(
+    state: MemoryState,
+    resource_id: str,
+    paths: Sequence[Namespace],
+    counts: Counts,
+    checkpoints: Checkpoints | None,
+) -> Plan[int]:
     """Look at every key that may name the resource, delete those that do, and return their number.
 
     Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
@@ -147,7 +178,7 @@ def _delete_found(state: MemoryState, resource_id: str, paths: Sequence[Namespac
             key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
         ]
         ours = yield from _keys_of_owner(candidates, owner, trash)
-        yield from _delete_threads(state, resource_id, list({keys.thread_of(key) for key in ours}), counts)
+        yield from _delete_threads(state, resource_id, list({keys.thread_of(key) for key in ours}), counts, checkpoints)
         # an expired thread leaves its vectors for a while
         orphans = yield from _keys_of_owner([key for key in ours if key.startswith(vector)], owner, trash)
         if orphans:

@@ -51,6 +51,8 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     assert run("export", "maya").stdout.splitlines()[0] == path.read_text().splitlines()[0]
     deleted = run("forget", "maya", "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
+    assert "Checkpoints of LangGraph stay" in deleted.stderr
+    assert json.loads(run("forget", "maya", "--yes", "--json").stdout)["checkpoints"] == "not asked"
     assert "maya" not in run("threads").stdout
     packed = tmp_path / "maya.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))

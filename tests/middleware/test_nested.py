@@ -8,14 +8,28 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_workingmem import RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, handing_over, remembered, said
-from tests.middleware.samples import TURN, stored
+from tests.faces.samples import signed_in
+from tests.helpers.models import (
+    CONFIG,
+    Bench,
+    Scripted,
+    agent_of,
+    ask,
+    calling,
+    configured,
+    handing_over,
+    remembered,
+    said,
+)
+from tests.middleware.samples import TURN, UPDATE, stored
 
 pytestmark = pytest.mark.both_faces
 
@@ -130,3 +144,117 @@ def test_an_agent_in_a_tool_with_a_thread_of_its_own_is_saved_there(bench: Bench
     bench.run(agent, ask("which cat"), CONFIG)
     assert stored(memory, "own") == ["human: cat", "ai: Molly"]
     assert several(memory.history.messages("t"), "human") == 1
+
+
+# ---------------------------------------------------------------------- whose memory an agent in a tool has
+
+
+def asking(face: str, inner: Any, thread: str = "of {user}") -> Any:
+    """Make a tool that asks an agent in a thread of its own, whose config has no room for the user."""
+
+    def ids(config: RunnableConfig) -> RunnableConfig:
+        given = config["configurable"]
+        return {"configurable": {"thread_id": thread.format(user=given.get("user_id", given["thread_id"]))}}
+
+    @tool
+    def expert(question: str, config: RunnableConfig) -> str:
+        """Ask somebody who knows."""
+        return str(inner.invoke(ask(question), ids(config))["messages"][-1].text)
+
+    @tool("expert")
+    async def aexpert(question: str, config: RunnableConfig) -> str:
+        """Ask somebody who knows."""
+        return str((await inner.ainvoke(ask(question), ids(config)))["messages"][-1].text)
+
+    return expert if face == "sync" else aexpert
+
+
+def graph_with_nodes(model: Any, memory: Memory) -> Any:
+    """Build a graph that loads, answers, runs memory's tools, answers and saves."""
+
+    def answer(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    tools = ToolNode(memory.tools())
+    parts: list[tuple[str, Any]] = [
+        ("load", memory.load_node()),
+        ("one", answer),
+        ("tools", tools),
+        ("two", answer),
+        ("save", memory.save_node()),
+    ]
+    return graph.add_sequence(parts).set_entry_point("load").compile()
+
+
+@pytest.mark.parametrize("kind", ["agent", "agent of another memory", "graph", "agent in a tool of an agent"])
+def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(bench: Bench, kind: str) -> None:
+    options: Any = {"working_memory": WorkingMemoryOptions(template="")}
+    memory = bench.memory(**options)
+    inside = bench.memory(**options, key_prefix=f"{bench.prefix}-2") if kind == "agent of another memory" else memory
+    for user in ("ann", "bob"):
+        inside.working_memory.update(f"{user} has a dog", resource_id=user)
+    notes = [calling((UPDATE, {"memory": f"{user} has a cat"}), id=f"of {user}") for user in ("ann", "bob")]
+    model = Scripted.says(notes[0], "noted", notes[1], "noted")
+    inner = graph_with_nodes(model, inside) if kind == "graph" else agent_of(model, inside)
+    calls = [calling(("expert", {"question": "cat"}), id=str(at)) for at in range(4)]
+    if kind == "agent in a tool of an agent":
+        between = Scripted.says(calls[2], "so it is", calls[3], "so it is")
+        inner = agent_of(between, inside, tools=[asking(bench.face, inner, "innermost, {user}")])
+    outer = Scripted.says(calls[0], "a cat", calls[1], "a cat")
+    agent = agent_of(outer, memory, tools=[asking(bench.face, inner)])
+    for user in ("ann", "bob"):
+        bench.run(agent, ask("which"), configured(f"{user}'s own", user))
+    shown = [remembered(model.seen[0]), remembered(model.seen[2])]
+    assert [("ann has a dog" in text, "bob has a dog" in text) for text in shown] == [(True, False), (False, True)]
+    for user in ("ann", "bob"):
+        assert f"{user} has a cat" in inside.working_memory.get(resource_id=user).text
+        thread = inside.threads.get(f"of {user}")
+        assert thread is not None
+        assert thread.resource_id == user
+    assert {thread.resource_id for thread in inside.threads.list()} == {"ann", "bob"}
+
+
+def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:
+    memory = bench.memory()
+    inner = agent_of(Scripted.says("Molly"), memory)
+    outer = Scripted.says(*(calling(("expert", {"question": "cat"}), id=str(at)) for at in range(2)), "it is Molly")
+    outer.script.insert(1, outer.script.pop())
+    agent = agent_of(outer, memory, tools=[asking(bench.face, inner, "research")])
+    bench.run(agent, ask("which"), configured("a", "ann"))
+    with pytest.raises(ThreadOwnershipError, match="does not belong to resource 'bob'"):
+        bench.run(agent, ask("which"), configured("b", "bob"))
+    assert stored(memory, "research") == ["human: cat", "ai: Molly"]
+
+
+def test_an_agent_in_a_tool_may_name_a_user_but_nobody_else_than_the_authenticated_one(bench: Bench) -> None:
+    memory = bench.memory()
+    inner = agent_of(Scripted.says("Molly"), memory).with_config(configured("research", "archive"))
+    call = calling(("expert", {"question": "cat"}), id="a")
+    agent = agent_of(Scripted.says(call, "it is Molly", call), memory, tools=[handing_over(bench.face, inner)])
+    bench.run(agent, ask("which"), configured("a", "ann"))
+    assert [thread.id for thread in memory.threads.list(resource_id="archive")] == ["research"]
+    with pytest.raises(IdError, match="names another user"):
+        bench.run(agent, ask("which"), configured("b", **signed_in("bob")))
+    assert len(stored(memory, "research")) == 2
+
+
+def test_the_thread_of_an_outer_run_without_a_user_owns_that_of_the_inner_one(bench: Bench) -> None:
+    memory = bench.memory()
+    outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
+    agent = agent_of(outer, memory, tools=[asking(bench.face, agent_of(Scripted.says("Molly"), memory))])
+    bench.run(agent, ask("which"), configured("a"))
+    assert sorted((thread.id, thread.resource_id) for thread in memory.threads.list()) == [("a", "a"), ("of a", "a")]
+
+
+def test_without_memory_in_the_outer_agent_an_inner_thread_owns_itself_or_has_the_owner_that_is_passed(
+    bench: Bench,
+) -> None:
+    memory = bench.memory()
+    for owner in (None, lambda ids: ids.thread_id.removeprefix("of ")):
+        inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory, resource_id=owner)])
+        outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
+        user = "bob" if owner else "ann"
+        bench.run(create_agent(outer, [asking(bench.face, inner)]), ask("which"), configured("t", user))
+    threads = sorted((thread.id, thread.resource_id) for thread in memory.threads.list())
+    assert threads == [("of ann", "of ann"), ("of bob", "bob")]

@@ -2,7 +2,8 @@
 -- ARGV  resource or '', number of vectors at most, what ('messages', 'all' messages, 'thread', 'user' or 'undo'), for undo the
 --       `updated_at` that the write has left, message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data.
--- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages.
+-- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
+-- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions and of
 --       observations, what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
 local refusal = wrong_owner(ARGV[1])
@@ -12,7 +13,8 @@ check_key_types()
 redis.call('HLEN', KEYS[9])
 local within_budget, what, first = new_budget(tonumber(ARGV[2])), ARGV[3], 4
 if what == 'undo' then
-  what = redis.call('HGET', KEYS[1], 'updated_at') == ARGV[4] and 'thread' or 'messages'
+  local times = redis.call('HMGET', KEYS[1], 'updated_at', 'created_at')
+  what = times[1] == ARGV[4] and (#ARGV == 4 or times[2] == ARGV[4]) and 'thread' or 'messages'
   first = 5
 end
 if what ~= 'messages' then

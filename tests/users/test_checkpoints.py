@@ -1,0 +1,168 @@
+"""The checkpoints of a deleted user go with the threads, and those of others stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_workingmem import Memory, OptionError, ResourceDeletedError
+from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.users import operations
+from langchain_workingmem.users.checkpoints import Checkpoints
+from tests.helpers.crashes import CrashError, cut
+from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
+from tests.helpers.trips import Trips
+
+Delete = Callable[..., Any]
+
+
+class Breaking(InMemorySaver):
+    """Fails from some thread on, until it is mended."""
+
+    left = 1
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("the database of the checkpoints is gone")
+        super().delete_thread(thread_id)
+
+
+class WithoutDeletion(InMemorySaver):
+    """Cannot delete threads, as savers that were written before there was a method for it."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        raise NotImplementedError
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def delete(bench: Bench) -> Delete:
+    def call(memory: Memory, user: str, **arguments: Any) -> Any:
+        if bench.face == "sync":
+            return memory.delete_resource(user, **arguments)
+        return bench.runner.run(memory.adelete_resource(user, **arguments))
+
+    return call
+
+
+def talk(bench: Bench, saver: Any, *, threads: int = 3, **options: Any) -> tuple[Memory, Any, Scripted]:
+    """Let two users say a secret in threads of theirs, and return memory, agent and model."""
+    memory = bench.memory(**options)
+    model = Scripted(script=["noted"] * threads * 2)
+    agent = agent_of(model, memory, checkpointer=saver)
+    for user in ("maya", "jonas"):
+        for at in range(threads):
+            bench.run(agent, ask(f"my secret is 42, says {user}"), configured(f"{user} {at}", user))
+    return memory, agent, model
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("create_index", [True, False], ids=["index", "no index"])
+def test_the_model_is_not_shown_what_a_deleted_user_has_said(bench: Bench, delete: Delete, create_index: bool) -> None:
+    saver = InMemorySaver()
+    memory, agent, model = talk(bench, saver, create_index=create_index)
+    assert delete(memory, "nobody").checkpoints == "not asked"
+    report = delete(memory, "maya", checkpointer=saver)
+    assert (report.threads, report.verified, report.checkpoints) == (3, True, "deleted")
+    model.script += ["hello"] * 2
+    bench.run(agent, ask("what is my secret?"), configured("maya 1", "maya"))
+    assert said(model.seen[-1]) == ["human: what is my secret?"]
+    bench.run(agent, ask("what is my secret?"), configured("jonas 1", "jonas"))
+    assert said(model.seen[-1])[0] == "human: my secret is 42, says jonas"
+
+
+@pytest.mark.both_faces
+def test_a_checkpointer_that_fails_half_way_leaves_what_a_second_call_needs(bench: Bench, delete: Delete) -> None:
+    saver = Breaking()
+    memory, _, _ = talk(bench, saver)
+    with pytest.raises(OSError, match="database of the checkpoints") as failure:
+        delete(memory, "maya", checkpointer=saver)
+    assert "not finished" in failure.value.__notes__[0]
+    assert memory.threads.list(resource_id="maya").total == 3
+    with pytest.raises(ResourceDeletedError):
+        memory.history.append([HumanMessage("x")], thread_id="maya 0", resource_id="maya")
+    saver.left = 9
+    report = delete(memory, "maya", checkpointer=saver)
+    assert (report.threads, report.verified, report.checkpoints) == (3, True, "deleted")
+    assert set(saver.storage) == {"jonas 0", "jonas 1", "jonas 2"}
+
+
+def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: Bench) -> None:
+    for after in count():
+        saver = InMemorySaver()
+        memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
+        plan = operations.delete(memory.core.state, "maya", "a deletion", (), Checkpoints(saver))
+        try:
+            memory.core.run(cut(plan, after))
+        except CrashError:
+            pass
+        except RuntimeError:  # it came to its end
+            assert after > 6
+            break
+        assert memory.delete_resource("maya", checkpointer=saver).verified
+        assert set(saver.storage) == {"jonas 0", "jonas 1"}
+
+
+def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> None:
+    saver = InMemorySaver()
+    memory, _, _ = talk(bench, saver, embeddings=bench.embeddings)
+    with redis.Redis.from_url(bench.url) as raw:  # its vectors still name the former owner
+        raw.hset(Keys(bench.prefix).of("maya 1").thread, "resource", "jonas")
+    assert memory.delete_resource("maya", checkpointer=saver).threads == 2
+    assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
+
+
+@pytest.mark.both_faces
+def test_a_checkpointer_that_cannot_delete_threads_is_reported(bench: Bench, delete: Delete) -> None:
+    saver = WithoutDeletion()
+    memory, _, _ = talk(bench, saver, threads=1)
+    report = delete(memory, "maya", checkpointer=saver)
+    assert (report.threads, report.verified, report.checkpoints) == (1, True, "not implemented")
+
+
+def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_deleted(bench: Bench) -> None:
+    class OnlyAsync(BaseCheckpointSaver[str]):
+        async def adelete_thread(self, thread_id: str) -> None: ...
+
+    class OnlySync(BaseCheckpointSaver[str]):
+        def delete_thread(self, thread_id: str) -> None: ...
+
+    memory, _, _ = talk(bench, None, threads=1)
+    with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await adelete_resource"):
+        memory.delete_resource("maya", checkpointer=OnlyAsync())
+    with pytest.raises(OptionError, match=r"OnlySync has no adelete_thread.*call delete_resource\(\) in a thread"):
+        asyncio.run(memory.adelete_resource("maya", checkpointer=OnlySync()))
+    anything: Any = True
+    with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):
+        memory.delete_resource("maya", checkpointer=anything)
+    assert memory.threads.list(resource_id="maya").total == 1
+
+
+def test_threads_of_many_pages_cost_one_round_trip_more_for_each_page(bench: Bench, trips: Trips) -> None:
+    with EmbeddedRedis() as empty:
+        memory, saver = bench.memory(redis_url=empty.url), InMemorySaver()
+        for user in ("tom", "maya", "jonas"):
+            for at in range(150):
+                memory.threads.create(resource_id=user, thread_id=f"{user} {at}")
+                config: Any = {"configurable": {"thread_id": f"{user} {at}", "checkpoint_ns": ""}}
+                saver.put(config, empty_checkpoint(), {}, {})
+        memory.threads.create(resource_id="ann")  # whose keys every deletion looks at
+        counts = [trips.count]
+        for user, given in (("tom", None), ("jonas", None), ("maya", saver)):
+            assert memory.delete_resource(user, checkpointer=given).threads == 150
+            counts.append(trips.count)
+    _, without, asked = (after - before for before, after in pairwise(counts))
+    assert asked == without + 2
+    assert {thread.partition(" ")[0] for thread in saver.storage} == {"tom", "jonas"}
