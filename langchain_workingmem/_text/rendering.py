@@ -67,9 +67,9 @@ def attachment(block: str | Mapping[Any, Any]) -> str:
     if found is None:
         return ""
     kind = found[1] if found[1] in _KINDS else str(block.get("mime_type")).partition("/")[0]
-    places = (block, *(block.get(key) for key in (found[0], "extras", "metadata")))
-    named = [place for place in places if isinstance(place, dict)]
-    names = (place.get(key) for place in named for key in ("filename", "name", "title"))
+    parts = (block, *(block.get(key) for key in (found[0], "extras", "metadata")))
+    named = [part for part in parts if isinstance(part, dict)]
+    names = (part.get(key) for part in named for key in ("filename", "name", "title"))
     name = " ".join(next((name for name in names if isinstance(name, str)), "").split())
     name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return f"[{_KINDS.get(kind, 'file')}{name and ': '}{name}]"
