@@ -336,10 +336,12 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
 ) -> None:
     """`before` messages come in front of the one that it was made from: a copy is written in steps of 200."""
     namer = Scripted.says("Zebra")
-    memory = make_memory(title=TitleOptions(model=namer))
+    noting = WorkingMemoryOptions(template="", scope="thread")
+    memory = make_memory(title=TitleOptions(model=namer), working_memory=noting)
     greetings = [AIMessage("hello", id=f"g{at}") for at in range(before)]
     told = [*greetings, HumanMessage("my zebra", id="q"), AIMessage("yes", id="a")]
     memory.save_turn(told, thread_id="t", resource_id="u")
+    memory.working_memory.update("stripes", thread_id="t", resource_id="u")
     memory.settled()
 
     def titles(memory: Memory) -> dict[str, str | None]:
@@ -354,7 +356,7 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     memory.history.delete(["q"], thread_id="t")
     memory.history.delete([copied.message_ids["q"]], thread_id="copy")
     assert titles(memory) == {"t": None, "copy": None, "mine": "Mine"}
-    other = make_memory(key_prefix=f"{prefix}-b")
+    other = make_memory(key_prefix=f"{prefix}-b", working_memory=noting)
     other.users.load(records)
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
     assert list(other.users.export("u")) == records
@@ -364,7 +366,7 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     assert titles(other) == {"t": None, "mine": "Mine"}
     assert thread_of(other, "copy").title is None
     left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]
-    bare = make_memory(key_prefix=f"{prefix}-c")
+    bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
     bare.users.load(left)  # the message was taken out of the file
     assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
 
