@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -202,6 +203,21 @@ def test_a_title_that_is_lost_with_its_event_loop_is_made_after_the_next_turn(
     hanging.hangs = False
     chat.save(TURN)
     assert chat.title() == "A dog"
+
+
+@pytest.mark.filterwarnings("ignore")  # neither its connections nor its tasks were ended
+def test_a_title_that_is_lost_with_a_loop_that_was_closed_in_a_hurry_is_logged(
+    server: EmbeddedRedis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=Hanging()))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(memory.asave_turn(TURN, thread_id="t", resource_id="u"))
+    loop.close()
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(memory.threads.aget("t"))
+    assert "thread 't' has no title yet: its event loop ended" in caplog.text
+    del loop
+    gc.collect()  # asyncio complains here, and not in another test
 
 
 async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
