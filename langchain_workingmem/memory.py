@@ -354,8 +354,22 @@ class Memory(Faces, SetUpOnEntry):
                 raise
             _log.warning("%s; the index of vectors is created when the model works", error)
 
+    def settled(self) -> None:
+        """Wait until work in the background is done: titles, observations, vectors. It closes nothing, and raises no failure of it.
+
+        `settled` waits for the work that sync calls of this object have started, `asettled` also for that of the running event
+        loop, which it does not hold up. Who gives up waiting, as with `asyncio.wait_for`, does not end the work. What runs when
+        its event loop ends is lost, so await `asettled` before the end of `asyncio.run`.
+        """
+        self.core.runner.settled()
+
+    async def asettled(self) -> None:
+        """Async twin of `settled`."""
+        await self.core.async_runner.settled()
+        await self.core.runner.asettled()
+
     def close(self) -> None:
-        """Close the sync connections, and the embedded server unless others use it."""
+        """Wait as `settled` does; close the sync connections, and the embedded server unless others use it."""
         with self.core.state.while_closing():
             self.core.runner.close()
         if self._server is not None:
@@ -363,7 +377,7 @@ class Memory(Faces, SetUpOnEntry):
             self._server.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop, then do what `close` does."""
+        """Wait for the work of the running event loop and close its connections, then do what `close` does."""
         with self.core.state.while_closing():
             await self.core.async_runner.aclose()
         self.close()

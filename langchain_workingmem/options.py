@@ -295,8 +295,9 @@ def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
 class TitleOptions:
     """Titles for threads that have none, made in the background after a turn is saved.
 
-    A title that a person gave, before or meanwhile, is never changed. Without a `model`, `MemoryMiddleware` uses the model of
-    its agent; other ways to save a turn then make no title, which is logged once.
+    A title that a person gave, before or meanwhile, is never changed. One of a model goes with the message that it was made
+    from. Without a `model`, `MemoryMiddleware` uses the model of its agent; other ways to save a turn then make no title, which
+    is logged once.
     """
 
     model: BaseChatModel | str | None = None  # or its name: "openai:gpt-4o-mini", or what `init_chat_model` knows

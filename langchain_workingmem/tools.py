@@ -20,7 +20,7 @@ from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._redis.process_cache import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
-from langchain_workingmem._text.rendering import message_text, unescape
+from langchain_workingmem._text.rendering import unescape, words_in
 from langchain_workingmem._text.unicode import stored_quote, visible
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import (
@@ -389,7 +389,7 @@ def in_utc(at: datetime | None) -> datetime | None:
 def _is_shown(row: StoredMessage, thread_id: str | None, shown: ShownMessages) -> bool:
     if row.thread_id == thread_id and row.message.id in shown.ids:
         return True
-    return bool(shown.question) and message_text(row.message).strip() == shown.question
+    return bool(shown.question) and words_in(row.message).strip() == shown.question
 
 
 MAKERS: dict[str, Callable[[Core], _Parts]] = {

@@ -118,10 +118,14 @@ class Rerank:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Run a plan in the background; only `close` waits for it."""
+    """Run a plan in the background; only `settled` and `close` wait for it.
+
+    `lost` is called if the plan ends unfinished, or never begins, because its event loop has ended.
+    """
 
     plan: Generator[Any, Any, None]
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
+    lost: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def _reranker_error(error: Exception) -> RerankerError:
 
 
 class Background:
-    """The threads of a sync runner in which plans run that no caller waits for, except `close`."""
+    """The threads of a sync runner in which plans run that no caller waits for, except `settled` and `close`."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -178,6 +178,13 @@ class Background:
                 quick.shutdown()
             for thread in slow:
                 thread.join()
+
+    async def aclose(self) -> None:
+        """Wait as `close` does, in a thread that the end of the process does not wait for."""
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # a caller who gives up does not cancel it
+        Thread(target=settle, args=(done, self.close), name="workingmem-settled", daemon=True).start()
+        await asyncio.wrap_future(done)
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

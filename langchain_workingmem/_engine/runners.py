@@ -167,9 +167,17 @@ class Runner(_Base["SyncClient"]):
         self.breaker.close()
         return replies
 
+    def settled(self) -> None:
+        """Wait for the background plans, also for those that they start."""
+        self._background.close()
+
+    async def asettled(self) -> None:
+        """Async twin of `settled`; it does not hold up the event loop."""
+        await self._background.aclose()
+
     def close(self) -> None:
         """Wait for background plans, and close the client that was made here."""
-        self._background.close()
+        self.settled()
         if self._own is not None:
             clients.close(self._own)
             self._own = None
@@ -182,7 +190,7 @@ class AsyncRunner(_Base["AsyncClient"]):
     _own: dict[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None]]] = field(
         default_factory=dict, init=False
     )
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _tasks: dict[asyncio.Task[None], effects.Later] = field(default_factory=dict, init=False)
     # One pool for each loop: a forked process has its own loops, but none of the threads.
     _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = field(
         default_factory=WeakKeyDictionary, init=False
@@ -218,7 +226,8 @@ class AsyncRunner(_Base["AsyncClient"]):
         """Forget loops that were closed without a shutdown: their clients refer to them and keep them in memory."""
         for loop in [loop for loop in list(self._own) if loop.is_closed()]:
             self._own.pop(loop, None)
-        self._tasks.difference_update([task for task in list(self._tasks) if task.get_loop().is_closed()])
+        for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
+            self._ended(task)
 
     async def run(self, plan: Plan[T], progress: Watcher = None) -> T:
         """Run a plan and return its result."""
@@ -276,9 +285,8 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Later(plan):
                 # an empty context: a background plan is no part of the run that started it
                 task = asyncio.get_running_loop().create_task(self.run(plan), context=contextvars.Context())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                task.add_done_callback(log_failure)
+                self._tasks[task] = effect
+                task.add_done_callback(self._ended)
             case effects.Work(call):
                 return await self._in_thread(call)
             case effects.Enter():
@@ -286,6 +294,13 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Leave():
                 await trace.aleave(effect)
         return None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        later = self._tasks.pop(task, None)
+        if later is not None and (task.cancelled() or not task.done()):
+            later.lost()
+        if task.done():
+            log_failure(task)
 
     async def _send(self, effect: effects.Send) -> list[Any]:
         client, commands = await self.client(), effect.commands
@@ -345,11 +360,16 @@ class AsyncRunner(_Base["AsyncClient"]):
         if pool is not None:
             pool.shutdown(wait=False)  # the threads finish their work and end
 
+    async def settled(self) -> None:
+        """Wait for the background plans of this loop, also for those that they start."""
+        loop = asyncio.get_running_loop()
+        while tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
+            await asyncio.wait(tasks)
+
     async def aclose(self) -> None:
         """Wait for the background plans of this loop, and close its client; other loops close theirs at their end."""
+        await self.settled()
         loop = asyncio.get_running_loop()
-        while tasks := [task for task in self._tasks if task.get_loop() is loop]:  # they may have started others
-            await asyncio.gather(*tasks, return_exceptions=True)
         entry = self._own.pop(loop, None)
         self._end_threads(loop)
         if entry is not None:

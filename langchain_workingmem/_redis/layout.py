@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
-LAYOUT = "3"  # databases of layout 1 hold no version
+LAYOUT = "4"  # databases of layout 1 hold no version
 SEARCH_ON_OOM: Command = ("CONFIG", "GET", "search-on-oom")
 # What Search may answer when memory is full and the client cannot see it: what it always does, nothing, or a part.
 WhenFull: TypeAlias = Literal["all", "nothing", "part"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.messages import AIMessage
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 
 ROLES = {"human": "user", "ai": "assistant"}
+_ATTACHED = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
+_KINDS = {"image": "picture", "audio": "audio", "video": "video"}  # the others are files
+_LONGEST_NAME = 80
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
 _RECALLED = (
@@ -41,14 +46,38 @@ def unescape(value: Any) -> Any:
 
 
 def message_text(message: BaseMessage, *, whole: bool = False) -> str:
-    """Return the text of a message and its tool calls; unescaped. Those of memory's own tools are for people (`whole`)."""
-    text = words_in(message)
+    """Return the text of a message, the names of its pictures and files, and its tool calls; unescaped.
+
+    The calls of memory's own tools are for people (`whole`).
+    """
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
-    if not calls:
-        return text or ("[content without text]" if message.content else "")
     said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
-    return "\n".join([text, *said] if text else said)
+    return "\n".join(filter(None, [words_in(message), *attachments(message), *said])) or (
+        "[content without text]" if message.content else ""
+    )
+
+
+def attachments(message: BaseMessage) -> list[str]:
+    """Name the pictures, files and the like of a message, such as "[picture]" and "[file: cv.pdf]"."""
+    return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
+
+
+def attachment(block: str | Mapping[Any, Any]) -> str:
+    """Name one block of content, in LangChain's form or a provider's; empty for text and calls. Data is never shown."""
+    if isinstance(block, str):
+        return ""
+    keys = [block["type"]] if block.get("type") else block  # Bedrock has the kind as a key
+    found = next(filter(None, (_ATTACHED.fullmatch(str(key)) for key in keys)), None)
+    if found is None:
+        return ""
+    kind = found[1] if found[1] in _KINDS else str(block.get("mime_type")).partition("/")[0]
+    parts = (block, *(block.get(key) for key in (found[0], "extras", "metadata")))
+    named = [part for part in parts if isinstance(part, dict)]
+    names = (part.get(key) for part in named for key in ("filename", "name", "title"))
+    name = " ".join(next((name for name in names if isinstance(name, str)), "").split())
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"[{_KINDS.get(kind, 'file')}{name and ': '}{name}]"
 
 
 def words_in(message: BaseMessage) -> str:
@@ -141,16 +170,22 @@ def _rendered(
     result: Windows,
     thread_id: str | None,
 ) -> list[str]:
-    titles, observations = result.titles, _observations(result)
+    labels, observations = labels_of(result, found), _observations(result)
     return [
         conversation(
-            titles.get(id) or id,
+            labels[id],
             [one for window in windows for one in (None, *window)][1:],
             _HERE if id == thread_id else None,
             observations.get(id, ()),
         )
         for id, windows in found.items()
     ]
+
+
+def labels_of(result: Windows, threads: Iterable[str]) -> dict[str, str]:
+    """Return the titles of threads; those without one are numbered in this order. Ids tell a model nothing."""
+    numbers, titles = count(1), result.titles
+    return {id: titles.get(id) or f"conversation {next(numbers)}" for id in threads}
 
 
 def _observations(result: Windows) -> dict[str, list[Observed]]:

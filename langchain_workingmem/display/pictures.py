@@ -7,7 +7,7 @@ import reprlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._text.copies import ORIGINAL
-from langchain_workingmem._text.rendering import ROLES
+from langchain_workingmem._text.rendering import ROLES, attachment
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _word(part: str | Mapping[Any, Any]) -> str:
     if kind == "text":
         return str(part.get("text") or "")
     # calls are shown from the message's tool_calls
-    return "" if kind in {"tool_use", "tool_call", "function_call"} else f"[{label(kind.removesuffix('_url'))}]"
+    return "" if kind in {"tool_use", "tool_call", "function_call"} else attachment(part) or f"[{label(kind)}]"
 
 
 def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str], list[str]]:

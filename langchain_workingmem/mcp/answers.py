@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.rendering import ROLES, message_text
+from langchain_workingmem._text.rendering import ROLES, labels_of, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import cut
@@ -114,7 +114,8 @@ def of_hits(result: RecallResult) -> Answer:
         }
         for hit in result.hits
     ]
-    threads = dict.fromkeys(quoted(hit.thread_id) for hit in result.hits)
+    labels = labels_of(result, result.windows())
+    threads = (f"{quoted(id)} ({quoted(label)})" for id, label in labels.items())
     return Answer(f"{result.as_text()}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits})
 
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +76,8 @@ def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -
     where = log_key(state, thread_id, resource_id)
     if (running := _running(where)) not in state.observing:
         state.observing.add(running)
-        yield Later(_in_background(state, where, thread_id), slow=True)
+        forget = partial(state.observing.discard, running)
+        yield Later(_in_background(state, where, thread_id), slow=True, lost=forget)
 
 
 def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> list[Command]:

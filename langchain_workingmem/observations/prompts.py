@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import (
     AIMessage,
@@ -23,7 +22,7 @@ from langchain_workingmem._text.rendering import message_text, opening_tag
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._text.observed import Observed
     from langchain_workingmem.models import StoredMessage
@@ -123,7 +122,6 @@ _INSTRUCTIONS = "\n\n# What matters here in particular\n"
 _AGAIN = "Write the whole answer again, in the form that you were given."
 _NO_TEXT = "(no text)"  # providers refuse messages without content
 _LEFT_OUT = "[what memory answered is left out]"
-_MEDIA = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
 
 _KNOWN_TOKENS = 2000  # of the log, shown to the observer
 _LEAST_SHOWN = 80  # characters of a message
@@ -201,9 +199,6 @@ def _role(message: BaseMessage) -> str:
 def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
     """Put all of a message into words: author or tool, text, tool calls, and what has no text."""
     name, text = message.name, message_text(message)
-    media = list(_media(message.content))
-    if media:
-        text = "\n".join([*([text] if text != "[content without text]" else []), *media])
     if isinstance(message, ToolMessage):
         name = name or tools.get(message.tool_call_id)
         if is_memory_tool(name):  # it repeats what is stored already
@@ -211,15 +206,6 @@ def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
         elif message.status == "error":
             name = f"{name or 'tool'} (failed)"
     return f"{name}: {text}" if name else text
-
-
-def _media(content: str | list[str | dict[Any, Any]]) -> Iterator[str]:
-    """Name the pictures, files and the like of a message."""
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and (kind := _MEDIA.fullmatch(str(block.get("type")))):
-            names = (block.get(key) for key in ("filename", "name", "title"))
-            name = next((name for name in names if isinstance(name, str) and name), None)
-            yield f"[{kind[1]}: {name}]" if name else f"[{kind[1]}]"
 
 
 def _most_characters(lengths: list[int], most: int) -> int:

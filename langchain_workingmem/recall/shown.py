@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import chunk_span, excerpt
+from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import message_text, words_in
+from langchain_workingmem._text.rendering import attachments, message_text, words_in
 from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.budget import fits, sized
@@ -79,7 +79,9 @@ def cut(
     """Copy a message with an excerpt around a span of its text; the copy is marked, so that it is never saved."""
     lean = with_calls(message) if isinstance(message, AIMessage) else message
     data = {"thread_id": thread_id, "excerpt": True}
-    return from_memory(lean, data, content=excerpt(message_text(message), tokens, *span, words))
+    names = attachments(message)
+    text = excerpt(message_text(message), tokens - count_tokens("\n".join(names)), *span, words)
+    return from_memory(lean, data, content="\n".join([text, *(name for name in names if name not in text)]))
 
 
 def _shortened(

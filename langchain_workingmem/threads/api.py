@@ -171,8 +171,8 @@ class Threads:
         """Copy a thread for the same owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
-        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. A message is copied
-        if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
+        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
+        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
         messages of an observation are all in it; in the scope "resource" its messages are observed anew. One round trip, two
         per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A larger copy is not atomic: it is `unfinished` while it grows. If its
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread

@@ -114,10 +114,10 @@ def _copy(
     changes = check_new_metadata(metadata)
     merged = {**origin.metadata, **changes}
     kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
-    named = thread_fields(origin.title if title is None else title, kept)
-    fields = [*named, "clone_of", encode(source), *state.ttl_fields]
+    fields: list[Argument] = [*thread_fields(title, kept), "clone_of", encode(source), *state.ttl_fields]
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
     new_ids: dict[str, str] = {}
+    reserved: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
     log: Copy | None = None
     yield from state.ready()
@@ -126,15 +126,19 @@ def _copy(
             present, reply, *logs = yield from run_script(
                 source,
                 resource_id,
-                ("HEXISTS", keys.thread, "resource"),
+                ("HMGET", keys.thread, "resource", "title", "title_from"),
                 READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
                 *([copy_command(state, source, origin.resource_id)] if log is None else []),
             )
-            if not present:
+            owned, stored_title, title_from = present
+            if owned is None:
                 raise ThreadNotFoundError(source)
-            log = as_copy(source, logs[0]) if log is None else log
+            if log is None:
+                log = as_copy(source, logs[0])
+                if title is None:
+                    fields += _title_fields(core, stored_title, title_from, reserved)
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids)))
+            steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved)))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
             token = token or next(iter(new_ids.values()), new_thread_id)
             for step in steps:
@@ -161,17 +165,32 @@ def _copy(
     return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids), log or NO_COPY
 
 
+def _title_fields(
+    core: Core, title: bytes | None, title_from: bytes | None, reserved: dict[str, str]
+) -> list[Argument]:
+    """Return the title of a copy, and reserve the id of the message that a model made it from.
+
+    If that message is not copied, the last step of the copy removes the title.
+    """
+    if title is None or title_from is None:
+        return [] if title is None else ["title", title]
+    words, _, id = title_from.decode().partition("/")
+    reserved[id] = core.new_id()
+    return ["title", title, "title_from", f"{words}/{reserved[id]}"]
+
+
 def _copies(
     core: Core,
     rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
     chosen: Collection[str] | None,
     new_ids: dict[str, str],
+    reserved: Mapping[str, str],
 ) -> Iterator[list[Argument]]:
-    """Yield messages with their vectors as arguments of `restore.lua`, and add their new ids to `new_ids`."""
+    """Yield messages with their vectors as arguments of `restore.lua`; add their new ids, some `reserved`, to `new_ids`."""
     for id, _, value, vectors in rows:
         old = id.decode()
         if chosen is None or old in chosen:
-            new_ids[old] = core.new_id()
+            new_ids[old] = reserved.get(old) or core.new_id()
             copy: list[Argument] = [new_ids[old], 0, value]
             for vector in vectors:
                 pairs = [part for pair in as_dict(vector).items() for part in pair]

@@ -225,6 +225,8 @@ def update(
     deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
     if title is None:
         deleted.append("title")
+    if not isinstance(title, EllipsisType):
+        deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
     kept = {key: value for key, value in changes.items() if value is not None}
     fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
     if working_memory is not ...:

@@ -80,6 +80,8 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         "updated_at": thread.updated_at.isoformat(),
         "clone_of": thread.clone_of,
     }
+    if title_from := as_dict(fields).get(b"title_from"):
+        record["title_from"] = title_from.decode()
     records = [record, *_memory_records(thread_id, *memory)]
     waiting = [(float(row[1]), _message(thread_id, *row) | _flags(row[1])) for row in _rows(superseded, 3)]
     while True:

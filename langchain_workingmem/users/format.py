@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 Namespace: TypeAlias = "tuple[str, ...]"
 PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
-FORMAT, VERSION = "langchain-workingmem", 1
+FORMAT, VERSION = "langchain-workingmem", 2  # 1 has no `title_from`
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 

@@ -40,7 +40,7 @@ from langchain_workingmem.users.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.core import Core
@@ -103,7 +103,7 @@ def load(
         yield from _check_owners(state, reader)
         with suppress(*NO_VECTORS):  # messages can be embedded later
             yield from state.setup()
-        writer = _Writer(state, reader.owner, has_logs=reader.has_logs)
+        writer = _Writer(state, reader.owner, untitled=reader.unfounded, has_logs=reader.has_logs)
         file.seek(0)
         for step in _steps(file):
             yield from writer.write(step)
@@ -184,6 +184,7 @@ class _Writer:
 
     state: MemoryState
     owner: str
+    untitled: Collection[str]  # threads whose titles were made from messages that the records do not hold so
     has_logs: bool = False  # the records hold logs of observations
     thread: str | None = None
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
@@ -204,8 +205,9 @@ class _Writer:
             return
         yield from self.flush()
         match step:
-            case ThreadStep(id, fields):
+            case ThreadStep(id, title, fields):
                 self.thread, self.is_written = id, False
+                fields = [*([] if id in self.untitled else title), *fields]
                 self.header = ["join", encode(self.owner), encode(id), len(fields), *fields]
                 self.size = count_bytes(self.header)
             case MemoryStep():

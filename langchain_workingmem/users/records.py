@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 RESTORE_MEMORY = Script("users/restore_memory")
 
-# A double holds 2**53 exactly. Later times and revisions must fit as well: those of a thread rise from here.
+# A double holds 2**53 exactly. Later times and revisions, which rise from here, must fit as well.
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))
 MOST_REVISION = 2**48
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
@@ -54,7 +54,8 @@ class ThreadStep(NamedTuple):
     """A thread to create, unless it exists."""
 
     id: str
-    fields: list[Argument]
+    title: list[Argument]  # its fields
+    fields: list[Argument]  # the others
 
 
 class MessageStep(NamedTuple):
@@ -117,6 +118,7 @@ class Reader:
     paths: list[tuple[Namespace, Namespace]] = field(default_factory=list)  # of items: in the records, in the store
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
+    unfounded: dict[str, str] = field(default_factory=dict)  # `title_from` of threads, until the message is read
     number: int = 0  # of the last record
     has_logs: bool = False  # there are records of observations
     after_version: bool = False  # the last record is an older version of the next message
@@ -158,8 +160,8 @@ class Reader:
         if record.get("kind") != "header" or record.get("format") != FORMAT:
             remedy = "pass all records of export_resource() or of an importer, from the first"
             raise OptionError(f"this is not a header of {FORMAT!r}", remedy=remedy)
-        if record.get("version") != VERSION:
-            seen = f"the format has version {record.get('version')!r}, this package reads {VERSION}"
+        if record.get("version") not in range(1, VERSION + 1):
+            seen = f"the format has version {record.get('version')!r}, this package reads 1 to {VERSION}"
             raise OptionError(seen, remedy="use a newer package")
         named = record.get("resource_id")
         self.owner = check_id(self.resource_id or named, "resource_id")
@@ -169,26 +171,31 @@ class Reader:
 
     def _read_thread(self, record: Mapping[str, Any]) -> ThreadStep:
         id, clone_of = check_id(record["id"], "id"), record.get("clone_of")
-        fields: list[Argument] = [*thread_fields(record.get("title"), record.get("metadata")), *self.state.ttl_fields]
+        title: list[Argument] = [*thread_fields(record.get("title"), None)]
+        if (source := record.get("title_from")) is not None:
+            self.unfounded[id] = source  # the title is left out unless a record holds that message
+            title += ["title_from", source]
+        fields: list[Argument] = [*thread_fields(None, record.get("metadata")), *self.state.ttl_fields]
         for name in ("created_at", "updated_at"):
             if record.get(name) is not None:
                 fields += [name, _micros(record[name])]
         if clone_of is not None:
             fields += ["clone_of", encode(check_id(clone_of, "clone_of"))]
-        _check_size(fields, STEP_BYTES)
+        _check_size([*title, *fields], STEP_BYTES)
         self.thread = id
         self.threads.setdefault(id, self.number)
-        return ThreadStep(id, fields)
+        return ThreadStep(id, title, fields)
 
     def _read_message(self, record: Mapping[str, Any]) -> MessageStep:
         thread_id = self._check_thread(record["thread_id"])
-        superseded, version, refused, turn, structured = (
-            _flag(record, name) for name in ("superseded", "version", "refused", "turn", "structured")
-        )
-        messages = as_messages([_message(record["message"])])
-        (draft,) = drafts(messages, self.state.recall, str, {id(messages[0])} if structured else ())
+        flags = ("superseded", "version", "refused", "turn", "structured")
+        superseded, version, refused, turn, structured = (_flag(record, name) for name in flags)
+        (message,) = as_messages([_message(record["message"])])
+        (draft,) = drafts([message], self.state.recall, str, {id(message)} if structured else ())
         kind = OLDER if version else int(superseded)
         self.after_version = version
+        if not kind and not refused and self.unfounded.get(thread_id) == f"{draft.words}/{draft.id}":
+            del self.unfounded[thread_id]
         index_digest, vectors = _vectors(record.get("vectors"))
         step = MessageStep(
             id=draft.id,
@@ -376,9 +383,8 @@ def _message(given: Any) -> BaseMessage:
         raise OptionError("message is not a dict with type and data", remedy="use message_to_dict of langchain_core")
     (message,) = messages_from_dict([dict(given)])
     if message.id is None:
-        raise OptionError(
-            "the message has no id", remedy="give it one, so that a second import does not store it again"
-        )
+        remedy = "give it one, so that a second import does not store it again"
+        raise OptionError("the message has no id", remedy=remedy)
     if not is_storable(message):
         raise OptionError("it is a system or generated message, which history does not store", remedy="leave it out")
     return message

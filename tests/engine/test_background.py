@@ -234,15 +234,16 @@ def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) ->
 
 @pytest.mark.both_faces
 @pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("waiting", ["close", "settled"])
 def test_close_waits_for_background_plans_and_for_those_that_they_start(
-    make_memory: Make, slow: bool, caplog: pytest.LogCaptureFixture
+    make_memory: Make, slow: bool, waiting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = make_memory()
     for _ in range(2):  # a memory that was closed can be used again
         log: list[str] = []
         last = noting(log, "third")
         memory.core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
-        memory.close()
+        getattr(memory, waiting)()
         assert log == ["first", "second", "third"]
     assert not caplog.records
 

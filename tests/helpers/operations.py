@@ -223,6 +223,7 @@ OPERATIONS: dict[str, Operation] = {
     "get_working_memory": Operation(lambda c: c.tool("get_working_memory")),
     "clear_working_memory": Operation(lambda c: c.tool("clear_working_memory")),
     "search_memory": Operation(lambda c: c.tool("search_memory", query="the pin")),
+    "settled": Operation(lambda c: c.memory.settled()),
     "doctor": Operation(lambda c: c.memory.doctor()),
     "history.truncate": Operation(
         lambda c: c.memory.history.truncate(after=c.said_under[0], **c.ids), talk, at_most_once=True

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
+from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import TitleOptions
+from langchain_workingmem import Memory, RecallOptions, TitleOptions
+from langchain_workingmem.history import refuse_messages
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 
 pytestmark = pytest.mark.both_faces
 
 
 def finish(bench: Bench, memory: Any) -> None:
     """Wait for what runs in the background."""
-    bench.runner.run(memory.aclose())
+    bench.runner.run(memory.asettled())
 
 
 def test_the_agents_own_model_makes_the_title(bench: Bench) -> None:
@@ -75,3 +78,51 @@ def test_a_failing_title_harms_no_turn(bench: Bench, caplog: pytest.LogCaptureFi
         finish(bench, memory)
     assert result["messages"][-1].text == "hi"
     assert "has no title yet" in caplog.text
+
+
+IN_T: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+WAYS: dict[str, Callable[[Memory], object]] = {
+    "deleted": lambda memory: memory.history.delete(["q"], thread_id="t"),
+    "edited": lambda memory: memory.history.update([HumanMessage("Hello", id="q")], thread_id="t"),
+    "edited in a turn": lambda memory: memory.save_turn([HumanMessage("Hello", id="q"), AIMessage("Hi")], **IN_T),
+    "cleared": lambda memory: memory.history.clear("t"),
+    "superseded": lambda memory: memory.history.truncate("t", after="w"),
+    "refused by a provider": lambda memory: memory.core.run(refuse_messages(memory.core.state, "t", None, ["q"])),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: str) -> None:
+    """A model of another conversation reads it as a label; the titles of people stay, and so do those of other users."""
+    namer = Scripted.says("Zebras of ann", "Zebras of bob", "Zebras again", *["Coats"] * 3)
+    recall = RecallOptions(message_range=0)
+    memory = bench.memory(embeddings=bench.embeddings, recall=recall, title=TitleOptions(model=namer))
+    told = [
+        AIMessage("Welcome", id="w"),
+        HumanMessage("my zebra has a red coat", id="q"),
+        AIMessage("I see", id="a"),
+        HumanMessage("a red coat is warm", id="q2"),
+    ]
+    for thread, user in (("t", "ann"), ("of bob", "bob"), ("named", "ann")):
+        memory.save_turn(told, thread_id=thread, resource_id=user)
+        memory.settled()
+    memory.threads.update("named", title="Mine")
+    model = Scripted.says(*["yes"] * 2)
+    agent = agent_of(model, memory)
+    memory.history.delete(["a"], thread_id="t")  # the title was not made from it
+    bench.run(agent, ask("a red coat"), configured("new", "ann"))
+    finish(bench, memory)
+    assert 'label="Zebras of ann"' in remembered(model.seen[-1])
+    WAYS[way](memory)
+    memory.history.delete(["q"], thread_id="named")
+    bench.run(agent, ask("a red coat"), configured("other", "ann"))
+    assert "Zebra" not in remembered(model.seen[-1])
+    assert 'label="Mine"' in remembered(model.seen[-1])
+    finish(bench, memory)
+    titles = {one.id: one.title for one in memory.threads.list(resource_id="ann")}
+    remade = "Coats" if way == "edited in a turn" else None  # each turn of an untitled thread makes a title
+    assert (titles["t"], titles["named"]) == (remade, "Mine")
+    memory.save_turn([HumanMessage("boots", id="n"), AIMessage("brown", id="m")], **IN_T)
+    memory.settled()
+    assert [one.title for one in memory.threads.list(resource_id="ann") if one.id == "t"] == ["Coats"]
+    assert [one.title for one in memory.threads.list(resource_id="bob")] == ["Zebras of bob"]

@@ -89,7 +89,7 @@ def test_content_without_text_is_named() -> None:
     image: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     file: dict[str, Any] = {"type": "file", "filename": "cv.pdf", "base64": "AAAA"}
     assert texts(observer(HumanMessage([image]), HumanMessage([{"type": "text", "text": "Mine"}, file]))) == [
-        "[image]",
+        "[picture]",
         "Mine\n[file: cv.pdf]",
     ]
     assert texts(observer(AIMessage([{"type": "reasoning", "reasoning": "hm"}]))) == ["[content without text]"]

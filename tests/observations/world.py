@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -194,10 +194,8 @@ class World:
     def settle(self) -> None:
         """Wait for background work."""
         self.model.hurry.set()
-        self._sync.core.runner._background.close()  # as `close` waits, but the connections stay
-        tasks = self._async.core.async_runner._tasks
-        while tasks:
-            self.runner.run(_all(list(tasks)))
+        self._sync.settled()
+        self.runner.run(self._async.asettled())
         self.model.hurry.clear()
 
     def rows(self, thread: str) -> list[Any]:
@@ -207,7 +205,3 @@ class World:
 def id_of(canary: str) -> str:
     """Return the id of a message; it does not hold its canary, because ids may stay."""
     return f"i{canary[2:-1]}"
-
-
-async def _all(tasks: Sequence[Any]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)

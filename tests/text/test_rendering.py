@@ -64,9 +64,29 @@ def test_arguments_that_are_not_json_are_shown_all_the_same() -> None:
     assert "2026-05-17" in message_text(call)
 
 
-def test_content_without_text_is_named() -> None:
-    picture = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])
-    assert message_text(picture) == "[content without text]"
+@pytest.mark.parametrize(
+    ("block", "name"),
+    [
+        ({"type": "image", "base64": "AAAA", "mime_type": "image/png"}, "[picture]"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}, "[picture]"),
+        ({"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}, "[audio]"),
+        ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}, "[audio]"),
+        ({"type": "video", "url": "https://example.org/AAAA"}, "[video]"),
+        ({"type": "file", "base64": "AAAA", "extras": {"filename": "report.pdf"}}, "[file: report.pdf]"),
+        ({"type": "file", "source_type": "base64", "data": "AAAA", "metadata": {"name": "a.pdf"}}, "[file: a.pdf]"),
+        ({"type": "file", "file": {"filename": "report.pdf", "file_data": "AAAA"}}, "[file: report.pdf]"),
+        ({"type": "document", "source": {"data": "AAAA"}, "title": "A\nreport"}, "[file: A report]"),
+        ({"type": "text-plain", "text": "AAAA", "title": "x" * 90}, f"[file: {'x' * 79}…]"),
+        ({"type": "media", "mime_type": "video/mp4", "data": "AAAA"}, "[video]"),
+        ({"document": {"name": "report", "format": "pdf", "source": {"bytes": "AAAA"}}}, "[file: report]"),
+        ({"type": "reasoning", "reasoning": "AAAA"}, "[content without text]"),
+    ],
+)
+def test_pictures_and_files_are_named(block: dict[str, Any], name: str) -> None:
+    assert message_text(HumanMessage([block])) == name
+
+
+def test_a_message_without_content_has_no_text() -> None:
     assert message_text(HumanMessage("")) == ""
 
 
@@ -122,7 +142,7 @@ def test_what_comes_from_this_conversation_says_so() -> None:
     result = recalled(("here", 1, HumanMessage("x")), ("t", 1, HumanMessage("y")), titles={"here": "Pets"})
     block = recalled_block(result, "here") or ""
     assert '<conversation label="Pets" excerpt="earlier in this conversation">' in block
-    assert '<conversation label="t">' in block
+    assert '<conversation label="conversation 1">' in block
     assert "from other conversations with the same user and from earlier in this conversation" in block
     alone = recalled_block(recalled(("here", 1, HumanMessage("x"))), "here") or ""
     assert "These messages come from earlier in this conversation and may help" in alone
@@ -158,7 +178,7 @@ def test_whatever_is_written_stays_in_its_place(label: str, text: str, name: str
     root = ET.fromstring(block)
     (talk,) = root
     said, called = talk
-    assert talk.get("label") == (label or "t")
+    assert talk.get("label") == (label or "conversation 1")
     assert said.text == (text or None)
     assert said.get("name") == (name or None)
     assert tool in str(called.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,7 +15,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.unicode import replace_hidden, stored_quote, visible
-from langchain_workingmem.models import RecallResult, StoredMessage
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.working_memory.prompt import render_working_memory
 
 
@@ -111,8 +112,11 @@ def test_no_invisible_character_of_unicode_is_forgotten() -> None:
 @pytest.mark.parametrize(("text", "shown"), HIDDEN.values(), ids=HIDDEN)
 def test_blocks_hide_nothing(text: str, shown: str) -> None:
     message = HumanMessage(f"1{text}2", name=f"3{text}4")
-    row = StoredMessage(message=message, thread_id=f"5{text}6", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
-    result = RecallResult(rows=[row])
+    at, title = datetime(2026, 5, 17, tzinfo=UTC), f"5{text}6"
+    row = StoredMessage(message=message, thread_id="t", seq=1, stored_at=at)
+    found: Any = {"message": message, "thread_id": "t", "stored_at": at, "thread_title": title}
+    hit = RecallHit(score=1.0, similarity=1.0, before=[], after=[], **found)
+    result = RecallResult(hits=[hit], rows=[row])
     memory = render_working_memory(TextFormat(""), f"1{text}2", "resource", update=None)
     for block in (recalled_block(result, None) or "", result.as_text()):
         assert f">{visible(f'1{text}2')}<" in block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -28,15 +29,30 @@ class Namer(FakeMessagesListChatModel):
     asked: list[list[BaseMessage]] = []
     broken: bool = False
     gate: Any = None
+    meanwhile: Any = None  # what happens while it thinks
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.asked.append(messages)
         if self.gate is not None:
             assert self.gate.wait(10)
+        if self.meanwhile is not None:
+            self.meanwhile()
         if self.broken:
             raise RuntimeError("no tokens left")
         self.responses = [AIMessage(self.answer)]
         return super()._generate(messages, *args, **kwargs)
+
+
+class Hanging(FakeMessagesListChatModel):
+    """Never answers async calls while it hangs."""
+
+    responses: list[BaseMessage] = [AIMessage("A dog")]
+    hangs: bool = True
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self._generate(messages, *args, **kwargs)
 
 
 TURN = [HumanMessage("I want to adopt a dog"), AIMessage("Good idea!")]
@@ -145,6 +161,84 @@ def test_a_thread_that_is_deleted_meanwhile_stays_deleted(titled: Callable[..., 
     chat.finish()
     assert chat.memory.threads.get("t") is None
     chat.memory.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda history: history.delete(["q"], thread_id="t"),
+        lambda history: history.update([HumanMessage("I want a cat", id="q")], thread_id="t"),
+    ],
+    ids=["deleted", "edited"],
+)
+def test_a_title_of_words_that_have_gone_meanwhile_is_not_set(
+    titled: Callable[..., Titled], model: Namer, change: Callable[[Any], object]
+) -> None:
+    chat = titled()
+    model.meanwhile = lambda: change(chat.memory.history)
+    chat.save([HumanMessage("I want to adopt a dog", id="q"), AIMessage("Good idea!")])
+    assert chat.title() is None
+    assert len(model.asked) == 1
+    model.answer, model.meanwhile = "A cat", None
+    chat.save([HumanMessage("Which food?"), AIMessage("Fish")])
+    assert chat.title() == "A cat"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_title_that_is_lost_with_its_event_loop_is_made_after_the_next_turn(
+    titled: Callable[..., Titled], model: Namer, caplog: pytest.LogCaptureFixture, seconds: float
+) -> None:
+    """Where a program runs each turn by `asyncio.run`; after 0 seconds the task has not even begun."""
+    chat = titled(model=(hanging := Hanging()))
+    memory = chat.memory
+
+    async def turn() -> None:
+        await memory.asave_turn(TURN, thread_id="t", resource_id="u")
+        await asyncio.sleep(seconds)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(turn())
+    assert "thread 't' has no title yet: its event loop ended" in caplog.text
+    assert "await memory.asettled() waits" in caplog.text
+    hanging.hangs = False
+    chat.save(TURN)
+    assert chat.title() == "A dog"
+
+
+@pytest.mark.filterwarnings("ignore")  # neither its connections nor its tasks were ended
+def test_a_title_that_is_lost_with_a_loop_that_was_closed_in_a_hurry_is_logged(
+    server: EmbeddedRedis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=Hanging()))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(memory.asave_turn(TURN, thread_id="t", resource_id="u"))
+    loop.close()
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(memory.threads.aget("t"))
+    assert "thread 't' has no title yet: its event loop ended" in caplog.text
+    del loop
+    gc.collect()  # asyncio complains here, and not in another test
+
+
+async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
+    server: EmbeddedRedis, prefix: str, model: Namer
+) -> None:
+    model.gate = threading.Event()
+    memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=model))
+    memory.save_turn(TURN, thread_id="by sync", resource_id="u")
+    await memory.asave_turn(TURN, thread_id="by async", resource_id="u")
+    client = await memory.core.async_runner.client()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(memory.asettled(), 0.05)  # who gives up does not end the work
+    waiting = asyncio.create_task(memory.asettled())
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert not waiting.done()
+    model.gate.set()
+    await waiting
+    assert {one.title for one in await memory.threads.alist(resource_id="u")} == {"A dog from the shelter"}
+    assert await memory.core.async_runner.client() is client
+    await memory.aclose()
 
 
 def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(

@@ -83,13 +83,15 @@ def test_what_is_in_sight_is_not_brought_back_as_a_neighbour(bench: Bench, kind:
     assert lines(reply) == OLD[:4]
 
 
-def test_the_turns_of_a_state_are_in_sight(bench: Bench) -> None:
-    memory = remembering(bench, last_messages=0)
+@pytest.mark.parametrize("last", [0, 2])
+def test_the_turns_of_a_state_are_in_sight_as_far_as_they_are_shown(bench: Bench, last: int) -> None:
+    memory = remembering(bench, last_messages=last)
     model = Scripted.says("Which dog?", searching(), "Nougat.")
     agent = agent_of(model, memory, checkpointer=InMemorySaver())
     bench.run(agent, ask("tell me of the dog", "q0"))
     (reply,) = results(bench.run(agent, ask(QUESTION, "q1"))["messages"])
-    assert sorted(lines(reply)) == sorted(OLD)
+    found = lines(reply)
+    assert sorted(found) == sorted(OLD if last else [*OLD, "tell me of the dog", "Which dog?"])
 
 
 @pytest.mark.parametrize("has_ids", [False, True])

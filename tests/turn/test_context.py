@@ -136,12 +136,6 @@ def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None
     assert OLD[0] in block
 
 
-def test_a_thread_without_title_is_labelled_by_its_id(brief: Memory) -> None:
-    chat(brief, *OLD, thread='p"<1>')
-    block = remembered(brief.context("my cat Molly", **TURN).messages)
-    assert 'label="p&quot;&lt;1&gt;"' in block
-
-
 BREAKOUTS = [
     "</recalled_messages>",
     "</message>",

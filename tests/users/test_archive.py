@@ -12,10 +12,12 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError, ThreadOwnershipError
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Scripted
+from tests.helpers.threads import thread_of
 from tests.helpers.trips import Trips
 from tests.users.samples import HEADER, THREAD, Record, message
 
@@ -326,3 +328,51 @@ def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any)
     again = [HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2"), HumanMessage("q3")]
     other.save_turn([*again, AIMessage("a4")], **turn)
     assert [m.text for m in other.history.messages("t")] == ["q1", "a1", "q2", "a2", "q3", "a4"]
+
+
+@pytest.mark.parametrize("before", [0, 450])
+def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
+    make_memory: Make, prefix: str, before: int
+) -> None:
+    """`before` messages come in front of the one that it was made from: a copy is written in steps of 200."""
+    namer = Scripted.says("Zebra")
+    noting = WorkingMemoryOptions(template="", scope="thread")
+    memory = make_memory(title=TitleOptions(model=namer), working_memory=noting)
+    greetings = [AIMessage("hello", id=f"g{at}") for at in range(before)]
+    told = [*greetings, HumanMessage("my zebra", id="q"), AIMessage("yes", id="a")]
+    memory.save_turn(told, thread_id="t", resource_id="u")
+    memory.working_memory.update("stripes", thread_id="t", resource_id="u")
+    memory.settled()
+
+    def titles(memory: Memory) -> dict[str, str | None]:
+        return {one.id: one.title for one in memory.threads.list(resource_id="u")}
+
+    copied = memory.threads.clone("t", new_thread_id="copy")
+    assert copied.thread.title == "Zebra"
+    assert memory.threads.clone("t", new_thread_id="tail", last_messages=1).thread.title is None
+    assert memory.threads.clone("t", new_thread_id="mine", title="Mine").thread.title == "Mine"
+    memory.threads.delete("tail")
+    records = list(memory.users.export("u"))
+    memory.history.delete(["q"], thread_id="t")
+    memory.history.delete([copied.message_ids["q"]], thread_id="copy")
+    assert titles(memory) == {"t": None, "copy": None, "mine": "Mine"}
+    other = make_memory(key_prefix=f"{prefix}-b", working_memory=noting)
+    other.users.load(records)
+    assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
+    assert list(other.users.export("u")) == records
+    other.threads.transfer("copy", resource_id="u", to="u2")
+    other.history.clear("copy")
+    other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
+    assert titles(other) == {"t": None, "mine": "Mine"}
+    assert thread_of(other, "copy").title is None
+    left = [one for one in records if one.get("message", {}).get("data", {}).get("id") != "q"]
+    bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
+    bare.users.load(left)  # the message was taken out of the file
+    assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
+
+
+def test_an_export_of_the_version_before_is_read(plain: Memory) -> None:
+    """Its titles stay: nobody knows what they were made from."""
+    plain.users.load([{**HEADER, "version": 1}, {**THREAD, "title": "Zebra"}, message()])
+    plain.history.clear("t")
+    assert thread_of(plain).title == "Zebra"

@@ -1,7 +1,8 @@
--- Gives a thread a title, unless it has one.
--- ARGV  title
--- Reply 1 if it was set, else 0 (the thread has a title, or is gone); what renew_ttl returns
+-- Gives a thread a title that a model made, unless it has one, or the message is gone or has other words by now.
+-- ARGV  title, the message that it was made from: <words>/<id>
+-- Reply 1 if it was set, else 0; what renew_ttl returns
 if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end
 check_key_types()
-local titled = redis.call('HSETNX', KEYS[1], 'title', ARGV[1])
+local titled = has_source(ARGV[2]) and redis.call('HSETNX', KEYS[1], 'title', ARGV[1]) or 0
+if titled == 1 then redis.call('HSET', KEYS[1], 'title_from', ARGV[2]) end
 return {titled, renew_ttl()}

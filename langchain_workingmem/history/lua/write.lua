@@ -301,5 +301,5 @@ if thread[1] or changed then
 end
 local flags = redis.call('HMGET', KEYS[10], 'unpublished', 'unindexed')
 local unpublished = (flags[1] and 1 or 0) + (flags[2] and 2 or 0)
-local titled = thread[5] and 1 or 0
+local titled = thread[5] and redis.call('HEXISTS', KEYS[1], 'title') or 0
 return {inserted, count, titled, updated_at, stored, revived, unfinished, due, unpublished, coverage_version()}

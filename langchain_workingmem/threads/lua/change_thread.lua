@@ -6,8 +6,8 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 check_key_types()
 local deleted = tonumber(ARGV[2])
+call_in_batches('HSET', KEYS[1], 3 + deleted, #ARGV) -- first: a full server then refuses all of it
 call_in_batches('HDEL', KEYS[1], 3, 2 + deleted)
-call_in_batches('HSET', KEYS[1], 3 + deleted, #ARGV)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
 refresh_labels()
 renew_ttl()

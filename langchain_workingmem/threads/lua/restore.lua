@@ -93,5 +93,5 @@ if new > 0 then
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end
 if mode == 'end' then redis.call('HDEL', KEYS[1], 'unfinished') end
-renew_ttl()
+renew_ttl(mode ~= 'new' and mode ~= 'end')
 return {made, new, bare, redis.call('HGETALL', KEYS[1])}

@@ -14,4 +14,4 @@ for at = 3 + width, #ARGV, 1 + width do
   redis.call('XADD', revisions_key, ARGV[at] .. '-0', unpack(ARGV, at + 1, at + width))
 end
 redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
-return {1, #KEYS > 3 and renew_ttl() or 0}
+return {1, #KEYS > 3 and renew_ttl(true) or 0} -- the messages follow
