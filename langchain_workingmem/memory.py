@@ -352,8 +352,7 @@ class Memory(Faces, SetUpOnEntry):
     async def aclose(self) -> None:
         """Close the connections of the running event loop, then do what `close` does."""
         with self.core.state.while_closing():
-            await self.core.async_runner.aclose()
-        self.close()
+            await self.core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:
         state = self.core.state

@@ -170,9 +170,10 @@ class Runner(_Base["SyncClient"]):
     def close(self) -> None:
         """Wait for background plans, and close the client that was made here."""
         self._background.close()
-        if self._own is not None:
-            clients.close(self._own)
-            self._own = None
+        with self._lock:
+            own, self._own = self._own, None
+        if own is not None:
+            clients.close(own)
 
 
 @dataclass(eq=False, repr=False)
@@ -345,15 +346,21 @@ class AsyncRunner(_Base["AsyncClient"]):
         if pool is not None:
             pool.shutdown(wait=False)  # the threads finish their work and end
 
-    async def aclose(self) -> None:
-        """Wait for the background plans of this loop, and close its client; other loops close theirs at their end."""
+    async def aclose(self, then: Callable[[], None]) -> None:
+        """Wait for the background plans of this loop, close its client, and call `then` in a thread, because it may wait.
+
+        Other loops close their clients at their end.
+        """
         loop = asyncio.get_running_loop()
         while tasks := [task for task in self._tasks if task.get_loop() is loop]:  # they may have started others
             await asyncio.gather(*tasks, return_exceptions=True)
         entry = self._own.pop(loop, None)
-        self._end_threads(loop)
-        if entry is not None:
-            await entry[1].aclose()
+        try:
+            if entry is not None:
+                await entry[1].aclose()
+            await self._in_thread(then)
+        finally:
+            self._end_threads(loop)
 
 
 def _cancellations() -> int:
