@@ -2,5 +2,6 @@
 
 from langchain_workingmem.users.api import Users
 from langchain_workingmem.users.format import UNREADABLE, header, paths_of
+from langchain_workingmem.users.records import KINDS
 
-__all__ = ["UNREADABLE", "Users", "header", "paths_of"]
+__all__ = ["KINDS", "UNREADABLE", "Users", "header", "paths_of"]
