@@ -355,7 +355,7 @@ def test_a_client_that_is_opened_while_another_thread_closes_is_closed_too(serve
     made: list[Watched] = []
 
     def connect() -> Watched:
-        made.append(Watched.from_url(server.url))
+        made.append(cast("Watched", Watched.from_url(server.url)))
         return made[-1]
 
     runner = Runner(connect, Embedder(None, 0))
