@@ -94,7 +94,7 @@ def _read_lines(into: Collector, name: str, lines: Iterable[str]) -> None:
                 into.add_message(where, line, resource_id)
             case "question":
                 into.add_question(where, line)
-            case kind if kind not in {*KINDS, "item"}:  # the rest of an export: it has no messages
+            case kind if kind not in KINDS:  # the rest of an export: it has no messages
                 raise refused(where, f"kind {kind!r} is unknown", "use message or question, or a line of `export`")
 
 
