@@ -8,10 +8,10 @@ import functools
 import random
 import time
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
-from langchain_workingmem._engine.models import Background, log_failure
+from langchain_workingmem._engine.models import Background, log_failure, settle
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem.errors import WorkingMemError
@@ -355,12 +355,14 @@ class AsyncRunner(_Base["AsyncClient"]):
         while tasks := [task for task in self._tasks if task.get_loop() is loop]:  # they may have started others
             await asyncio.gather(*tasks, return_exceptions=True)
         entry = self._own.pop(loop, None)
-        try:
-            if entry is not None:
-                await entry[1].aclose()
-            await self._in_thread(then)
-        finally:
-            self._end_threads(loop)
+        self._end_threads(loop)
+        if entry is not None:
+            await entry[1].aclose()
+        closing: Future[None] = Future()
+        closing.set_running_or_notify_cancel()  # it goes on if the caller stops waiting
+        # no pool: the end of the process would wait for its threads
+        Thread(target=settle, args=(closing, then), name="workingmem-close", daemon=True).start()
+        await asyncio.wrap_future(closing)
 
 
 def _cancellations() -> int:
