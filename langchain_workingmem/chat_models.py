@@ -18,6 +18,7 @@ def check_model_name(name: str, argument: str) -> None:
     if "/" not in name.partition(":")[0] or name.startswith("accounts/fireworks"):  # a name that LangChain knows
         return
     provider, _, model = name.partition("/")
+    provider = "google_genai" if provider == "google" else provider  # as LangChain calls it
     raise OptionError(
         f"{argument}={name!r}",
         remedy=f"a colon stands between provider and model, so use {f'{provider}:{model}'!r}; or name the provider of that "

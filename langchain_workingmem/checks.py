@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 LARGEST = 2**53  # the largest integer that Lua holds exactly
 WIDEST = 10_000  # messages on one side of a hit
+_OPERATORS = {"$and", "$or", "$nor", "$not"}
 _ALIASES = {"user": "human", "assistant": "ai"}
 
 
@@ -69,6 +70,19 @@ def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise OptionError(f"{name}={shown(values)}", remedy=f"use a list of {what}")
     return tuple(values)
+
+
+def check_filter(metadata: Any) -> Mapping[str, Any]:
+    """Return a filter of metadata, None as an empty one; raise `OptionError` for operators, which would find nothing."""
+    if not isinstance(metadata, Mapping | None):
+        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
+    for key, value in (metadata or {}).items():
+        if str(key) in _OPERATORS or (isinstance(value, Mapping) and any(str(one)[:1] == "$" for one in value)):
+            raise OptionError(
+                f"metadata={shown({key: value})} is a filter with operators",
+                remedy='memory compares values for equality only: use {"key": value}, without keys that begin with $',
+            )
+    return metadata or {}
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:

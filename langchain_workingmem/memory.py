@@ -371,6 +371,7 @@ class Memory(Faces, SetUpOnEntry):
     def close(self) -> None:
         """Wait as `settled` does; close the sync connections, and the embedded server unless others use it."""
         with self.core.state.while_closing():
+            self.core.catch_up()
             self.core.runner.close()
         if self._server is not None:
             self.core.runner.revive = self.core.async_runner.revive = None
@@ -379,8 +380,8 @@ class Memory(Faces, SetUpOnEntry):
     async def aclose(self) -> None:
         """Wait for the work of the running event loop and close its connections, then do what `close` does."""
         with self.core.state.while_closing():
-            await self.core.async_runner.aclose()
-        self.close()
+            await self.core.acatch_up()
+            await self.core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:
         state = self.core.state

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextvars import copy_context
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
+    from langchain.agents import create_agent
     from langchain.agents.middleware import AgentMiddleware
 except ImportError as error:
     msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
@@ -37,13 +39,18 @@ T = TypeVar("T")
 
 
 class _Name(str):
-    """The name of a middleware; two equal ones in an agent raise our error, because that of `create_agent` has no remedy."""
+    """The name of a middleware. Two equal ones in an agent raise our error, because that of `create_agent` has no remedy.
+
+    `create_agent` compares names in one set, and calls nothing else of ours with two middlewares at hand. Elsewhere names are
+    compared like any other text.
+    """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         found = str.__eq__(self, other)
-        if found is True and isinstance(other, _Name) and self is not other:
+        is_clash = found is True and isinstance(other, _Name) and self is not other
+        if is_clash and sys._getframe(1).f_globals.get("__name__") == create_agent.__module__:
             raise OptionError(
                 f"two {self} in one agent", remedy="name the second one, MemoryMiddleware(memory, name='team')"
             )

@@ -179,8 +179,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, and those that `close` does."""
-        await self._async_runner.aclose()
-        self.close()
+        await self._async_runner.aclose(self.close)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

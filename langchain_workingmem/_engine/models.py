@@ -180,11 +180,16 @@ class Background:
                 thread.join()
 
     async def aclose(self) -> None:
-        """Wait as `close` does, in a thread that the end of the process does not wait for."""
-        done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # a caller who gives up does not cancel it
-        Thread(target=settle, args=(done, self.close), name="workingmem-settled", daemon=True).start()
-        await asyncio.wrap_future(done)
+        """Wait as `close` does, without holding up the event loop."""
+        await in_thread(self.close)
+
+
+async def in_thread(call: Callable[[], None]) -> None:
+    """Run a call that waits; it goes on if the caller gives up, and the end of the process does not wait for its thread."""
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()
+    Thread(target=settle, args=(done, call), name="workingmem-waiting", daemon=True).start()
+    await asyncio.wrap_future(done)
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

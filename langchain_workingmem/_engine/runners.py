@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
-from langchain_workingmem._engine.models import Background, log_failure
+from langchain_workingmem._engine.models import Background, in_thread, log_failure
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem.errors import WorkingMemError
@@ -178,9 +178,10 @@ class Runner(_Base["SyncClient"]):
     def close(self) -> None:
         """Wait for background plans, and close the client that was made here."""
         self.settled()
-        if self._own is not None:
-            clients.close(self._own)
-            self._own = None
+        with self._lock:
+            own, self._own = self._own, None
+        if own is not None:
+            clients.close(own)
 
 
 @dataclass(eq=False, repr=False)
@@ -366,14 +367,18 @@ class AsyncRunner(_Base["AsyncClient"]):
         while tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
             await asyncio.wait(tasks)
 
-    async def aclose(self) -> None:
-        """Wait for the background plans of this loop, and close its client; other loops close theirs at their end."""
+    async def aclose(self, then: Callable[[], None]) -> None:
+        """Wait for the background plans of this loop, close its client, and call `then` in a thread, because it may wait.
+
+        Other loops close their clients at their end.
+        """
         await self.settled()
         loop = asyncio.get_running_loop()
         entry = self._own.pop(loop, None)
         self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
+        await in_thread(then)
 
 
 def _cancellations() -> int:

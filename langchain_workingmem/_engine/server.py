@@ -26,7 +26,7 @@ from langchain_workingmem.errors import OptionError, RedisCapabilityError, Redis
 Fsync = Literal["everysec", "always"]
 
 BINARY_VARIABLE = "WORKINGMEM_REDIS_SERVER"
-OLDEST_VERSION = (7, 2)  # RediSearch 2.10 refuses older ones
+OLDEST_VERSION = (7, 4)  # the scripts of older ones have no os.clock
 SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
 POLL_SECONDS = 0.005
 LOG_TAIL_LINES = 15
@@ -127,7 +127,7 @@ def _check(binary: Path, stack: Path | None) -> Engine:
         raise _UnfitError(f"{binary} does not run: {(run.stderr or run.stdout).strip()}")
     version = (int(match[1]), int(match[2]))
     if version < OLDEST_VERSION:
-        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, Search needs 7.2")
+        raise _UnfitError(f"{binary} is version {match[1]}.{match[2]}, memory needs 7.4")
 
     # redis-stack keeps its modules in lib/, Redis 8 (Docker, Homebrew, packages) in lib/redis/modules/;
     # a link on PATH may lead to either tree.

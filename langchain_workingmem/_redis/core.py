@@ -49,7 +49,7 @@ class Core:
         return await self.async_runner.run(with_layout(self.state, self._after_late(plan)), progress)
 
     def catch_up(self) -> None:
-        """Do what is late; nothing without I/O if nothing is."""
+        """Do what is late; no I/O if nothing is."""
         if self.late:
             self.runner.run(self._do_late())
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, Survey, attempt, scan
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.layout import (
+    HAS_CLOCK,
     LAYOUT,
+    NEWER_REDIS,
+    NO_CLOCK,
     SEARCH_ON_OOM,
     compare_layout,
     oom_policy,
@@ -63,6 +66,8 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
     try:
         hello = yield from _ask_all("HELLO")  # every user may send it
         findings += _server(hello)
+        if 0 in dict((yield from _ask_all(*HAS_CLOCK))).values():
+            findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
         findings += yield from _settings_of_server()
         findings += yield from _search_when_full(state, dict(hello))
         if (fresh := (yield from _new(state))) is not None:
@@ -92,8 +97,7 @@ def _found(check: str, level: Level, message: str, remedy: str | None = None) ->
 def _unknown(check: str, why: RedisReplyError | str, remedy: str = _MORE_RIGHTS) -> Finding:
     """Return a finding about what cannot be seen; `remedy` helps if a right is missing."""
     if isinstance(why, RedisReplyError):
-        if why.code != "NOPERM":
-            remedy = why.remedy or remedy
+        remedy = remedy if why.code == "NOPERM" else why.remedy or remedy
         why = _said(why)
     return _found(check, "unknown", why, remedy)
 

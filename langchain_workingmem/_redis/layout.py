@@ -1,8 +1,9 @@
-"""What is checked before the first command of a `Memory` or store: the storage layout, and what Search does when memory is full.
+"""What is checked before the first command of a `Memory` or store: scripts, the storage layout, and Search when memory is full.
 
-The version of the layout is stored in a new database. Since Search 8.4, the setting `search-on-oom` is `return` by default:
-on a full server a search finds nothing, or in a cluster a part, and only RESP3 says so. So over RESP2 such an answer is asked
-for once more.
+Slices of long work measure their time with `os.clock`, which Redis has since 7.4. It is asked for itself, because Valkey calls
+itself Redis 7.2.4. The version of the layout is stored in a new database. Since Search 8.4, the setting `search-on-oom` is
+`return` by default: on a full server a search finds nothing, or in a cluster a part, and only RESP3 says so. So over RESP2 such
+an answer is asked for once more.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 LAYOUT = "4"  # databases of layout 1 hold no version
+HAS_CLOCK: Command = ("EVAL", "return os.clock and 1 or 0", 0)
+NO_CLOCK, NEWER_REDIS = (
+    "the scripts of this server have no os.clock, so no message could be saved",
+    "use Redis 7.4 or newer",
+)
 SEARCH_ON_OOM: Command = ("CONFIG", "GET", "search-on-oom")
 # What Search may answer when memory is full and the client cannot see it: what it always does, nothing, or a part.
 WhenFull: TypeAlias = Literal["all", "nothing", "part"]
@@ -82,11 +88,11 @@ def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 def check_layout(state: HasLayout) -> Plan[None]:
     """Check the version in the database; write it into a new database, and where only its key was lost.
 
-    One round trip, without the key four or five; it also asks what Search does when memory is full. Raises `OptionError`
-    for another version, without any change.
+    One round trip, without the key four or five; it also asks about scripts, and what Search does when memory is full. Raises
+    `OptionError` for another version and `RedisCapabilityError` for a server without `os.clock`, without any change.
     """
     read = ("HGET", state.keys.layout, "version")
-    asked: tuple[Command, ...] = (read, SEARCH_ON_OOM, ("HELLO",)) if state.when_full is None else (read,)
+    asked: tuple[Command, ...] = (read, HAS_CLOCK, SEARCH_ON_OOM, ("HELLO",)) if state.when_full is None else (read,)
     # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
     # command is sent alone: its pipelines take commands with a key only.
     stored, *settings = yield Send(asked, in_order=True)
@@ -95,10 +101,13 @@ def check_layout(state: HasLayout) -> Plan[None]:
         if isinstance(stored, RedisReplyError):
             raise stored
     if settings:
-        policy, is_first = oom_policy(*settings), state.when_full is None
-        state.when_full = when_full(policy, settings[1])
+        has_clock, setting, about = settings
+        if has_clock == 0:
+            raise RedisCapabilityError(NO_CLOCK, remedy=NEWER_REDIS)
+        policy, is_first = oom_policy(setting, about), state.when_full is None
+        state.when_full = when_full(policy, about)
         if is_first and policy in {"return", None}:  # several callers may ask at once
-            _warn(policy, settings[0])
+            _warn(policy, setting)
     if stored is None:
         stored = yield from _layout_of_a_thread(state.keys)
         if stored in {None, LAYOUT.encode()}:

@@ -11,10 +11,12 @@ import secrets
 import signal
 import stat
 import time
+import webbrowser
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -112,8 +114,17 @@ def studio(
         typer.echo(address)
         tell(f"The studio {'can write' if write else 'only reads'}; Ctrl-C ends it")
         if open_:
-            typer.launch(address)
+            _open(address, Path(stack.enter_context(TemporaryDirectory(prefix="workingmem-"))))
         run(application(made), listener)
+
+
+def _open(address: str, place: Path) -> None:
+    """Open an address with a token by a file that leads there: every user of the machine may see a browser's arguments."""
+    page = place / "studio.html"
+    page.touch(mode=0o600)
+    page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">')
+    if typer.launch(str(page)):  # there is no program that opens files
+        webbrowser.open(page.as_uri())
 
 
 def _end(*_: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, refused
-from langchain_workingmem.users import UNREADABLE
+from langchain_workingmem.users import KINDS, UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,9 +94,7 @@ def _read_lines(into: Collector, name: str, lines: Iterable[str]) -> None:
                 into.add_message(where, line, resource_id)
             case "question":
                 into.add_question(where, line)
-            case "working_memory" | "item":
-                pass  # of an export; recall does not search them
-            case kind:
+            case kind if kind not in KINDS:  # the rest of an export: it has no messages
                 raise refused(where, f"kind {kind!r} is unknown", "use message or question, or a line of `export`")
 
 

@@ -87,12 +87,15 @@ _REVISION = (
         "you have read: without it, `memory` only adds",
     ),
 )
+_TEXT = (str | None, Field(None, description="Text that is added to what is there; with `revision`, that replaces it"))
 
 
 def with_more(schema: type[BaseModel], *, thread: bool = False, revision: bool = False) -> type[BaseModel]:
     """Add the arguments that name a thread and a revision."""
     more: dict[str, Any] = {"thread_id": _THREAD} if thread else {}
     more |= {"revision": _REVISION} if revision else {}
+    if revision and schema.model_fields["memory"].annotation == str | None:
+        more["memory"] = _TEXT
     return create_model(schema.__name__, __base__=schema, **more) if more else schema
 
 

@@ -55,10 +55,12 @@ OBJECT = (
     "working memory is a JSON object of a program, whose schema is not known here; it is shown, and nothing was changed"
 )
 # The tool of agents replaces the text; an MCP client may not have read it.
-ADDS = (
+_ADDS = (
     "Remember facts, or correct them. `memory` is added to what is there, and with the `revision` that you have read it replaces "
-    "it; `edits` correct or delete single places without a revision. Keep the form of the template, if there is one."
+    "it"
 )
+TEXT_ADDS = f"{_ADDS}; `edits` correct or delete single places without a revision. Keep the form of the template, if there is one."
+FIELDS_ADD = f"{_ADDS}. To delete fields, name them in `clear`; null deletes nothing."
 _REPLIES: tuple[type[WorkingMemError], ...] = (*FOR_THE_MODEL, OptionError)
 
 
@@ -150,8 +152,8 @@ class Operations:
         core, thread = self._memory.core, self.is_per_thread
         about, arguments, _ = MAKERS["update_working_memory"](core)
         revision = options.format.default_mode == "replace"
-        if revision and isinstance(options.format, TextFormat):
-            about = ADDS
+        if revision:
+            about = TEXT_ADDS if isinstance(options.format, TextFormat) else FIELDS_ADD
         tools = [
             Tool(
                 name="get_working_memory",
@@ -278,7 +280,7 @@ class Operations:
     async def update(
         self, resource: str, thread_id: str | None = None, revision: int | None = None, **change: Any
     ) -> Answer:
-        """Change working memory as the tool of agents does, from the revision that the client has read."""
+        """Change working memory as the tool of agents does, from the revision that the client has read; without one, only add."""
         state = await self._writable(resource, thread_id)
         form = self._form(state)
         seen = "" if revision is None else await self._at(state, revision, resource, thread_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
 from mcp import McpError, types
@@ -223,3 +224,59 @@ def _kind(operations: Operations, text: str) -> str:
 
 def _unread(message: str) -> McpError:
     return McpError(types.ErrorData(code=_NOT_FOUND, message=visible(message)))
+
+
+# ------------------------------------------------------------------ what the SDK must not see
+
+
+class Refusal(NamedTuple):
+    """The answer to a message that goes no further."""
+
+    status: int  # of HTTP
+    text: str  # JSON; empty where the protocol wants no answer
+
+
+def refusal(sent: str | bytes) -> Refusal | None:
+    """Return the answer to what is no message of the protocol, or has another form than it wants; None for all else.
+
+    The SDK would answer 500 or leave the client waiting, and it would log what the client says. This server asks its clients
+    nothing, so their answers are dropped.
+    """
+    try:
+        message = types.JSONRPCMessage.model_validate_json(sent).root
+    except ValidationError as error:
+        why = error.errors(include_url=False, include_input=False)[0]["msg"]
+        said = f"This is no message of the protocol ({why[:200]}), so nothing was done."
+        return Refusal(400, _error(_id_of(sent), types.PARSE_ERROR, said))
+    if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        return Refusal(202, "")
+    kind = types.ClientRequest if isinstance(message, types.JSONRPCRequest) else types.ClientNotification
+    try:
+        kind.model_validate(message.model_dump(by_alias=True, mode="json", exclude_none=True))
+    except ValidationError:
+        if not isinstance(message, types.JSONRPCRequest):
+            return Refusal(202, "")
+        if message.method not in _METHODS:  # clients try out whether a server knows a newer one
+            return Refusal(200, _error(message.id, types.METHOD_NOT_FOUND, "This server does not know the method."))
+        said = "The params of the method have another form, so nothing was done."
+        return Refusal(400, _error(message.id, types.INVALID_PARAMS, said))
+    return None
+
+
+_METHODS = {
+    get_args(kind.model_fields["method"].annotation)[0]
+    for kind in get_args(types.ClientRequest.model_fields["root"].annotation)
+}
+
+
+def _id_of(sent: str | bytes) -> str | int | None:
+    try:
+        found = json.loads(sent)
+    except (ValueError, RecursionError):
+        return None
+    id = found.get("id") if isinstance(found, dict) else None
+    return id if isinstance(id, str | int) else None
+
+
+def _error(id: str | int | None, code: int, message: str) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})

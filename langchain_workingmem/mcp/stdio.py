@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -12,10 +11,9 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mcp import types
 from mcp.server.stdio import stdio_server
-from pydantic import ValidationError
 
+from langchain_workingmem.mcp.protocol import refusal
 from langchain_workingmem.serving import leave_soon
 
 if TYPE_CHECKING:
@@ -97,28 +95,12 @@ async def _lines(source: int) -> AsyncIterator[str]:
 
 
 async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[str]:
-    """Answer what is no message of the protocol: the SDK would leave the client waiting."""
+    """Pass on what the SDK can answer, and answer the rest."""
     async for line in lines:
         if not line.strip():
             continue
-        try:
-            types.JSONRPCMessage.model_validate_json(line)
-        except ValidationError as error:
-            await output.write(f"{_parse_error(line, error)}\n")
-            await output.flush()
-        else:
+        if (refused := refusal(line)) is None:
             yield line
-
-
-def _parse_error(line: str, error: ValidationError) -> str:
-    try:
-        sent = json.loads(line)
-    except (ValueError, RecursionError):
-        sent = None
-    found = sent.get("id") if isinstance(sent, dict) else None
-    why = error.errors(include_url=False, include_input=False)[0]["msg"]
-    refusal = {
-        "code": types.PARSE_ERROR,
-        "message": f"This is no message of the protocol ({why[:200]}), so nothing was done.",
-    }
-    return json.dumps({"jsonrpc": "2.0", "id": found if isinstance(found, str | int) else None, "error": refusal})
+        elif refused.text:
+            await output.write(f"{refused.text}\n")
+            await output.flush()

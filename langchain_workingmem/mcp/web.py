@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from inspect import signature
@@ -10,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.mcp.protocol import build
+from langchain_workingmem.mcp.protocol import build, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mcp.server.lowlevel import Server
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.serving import Application
@@ -75,15 +77,35 @@ class _Application:
             raise RuntimeError(msg)
         resource = self._resource if self._known is None else _resource_of(scope, self._known)
         if resource is None:
-            refusal = PlainTextResponse("Refused: send a known token as `Authorization: Bearer TOKEN`.\n", 401)
-            refusal.headers["WWW-Authenticate"] = "Bearer"
-            await refusal(scope, receive, send)
+            said = "Refused: send a known token as `Authorization: Bearer TOKEN`.\n"
+            await PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         elif scope["method"] != "POST":  # there is no stream to open and no session to end
             await PlainTextResponse("Use POST.\n", 405, {"Allow": "POST"})(scope, receive, send)
+        elif (body := await _body(Request(scope, receive))) is None:
+            await PlainTextResponse(f"Send at most {_MOST_BYTES:,} bytes.\n", 413)(scope, receive, send)
+        elif (refused := refusal(body)) is not None:
+            await Response(refused.text, refused.status, media_type="application/json")(scope, receive, send)
         else:
+            parts = iter([{"type": "http.request", "body": body}])
+
+            async def again() -> Message:
+                return next(parts, None) or await receive()
+
             manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
             async with manager.run():
-                await manager.handle_request({**scope, _RESOURCE: resource}, receive, send)
+                await manager.handle_request({**scope, _RESOURCE: resource}, again, send)
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return the body of a request; None for one that is too large, or whose client has left."""
+    body = bytearray()
+    with suppress(ClientDisconnect):
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST_BYTES:
+                return None
+        return bytes(body)
+    return None
 
 
 def _owner(server: Server[Any, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +10,22 @@ from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import as_tuple, at_least, at_most, check_range, check_roles, check_threshold, one_of
+from langchain_workingmem.checks import (
+    as_tuple,
+    at_least,
+    at_most,
+    check_filter,
+    check_range,
+    check_roles,
+    check_threshold,
+    one_of,
+)
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
 from langchain_workingmem.recall.ranking import CANDIDATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from typing import Unpack
 
     from redisvl.query.filter import FilterExpression
@@ -136,15 +144,13 @@ class Query:
         return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)
 
 
-def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any] | None:
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
-    if unknown := [key for key in metadata or () if key not in options.filterable]:
+def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any]:
+    if unknown := [key for key in check_filter(metadata) if key not in options.filterable]:
         raise OptionError(
             f"metadata {shown(unknown)} is not filterable, only {list(options.filterable)} is",
             remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
         )
-    return metadata
+    return metadata or {}
 
 
 def _checked_now(now: Any) -> datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
+from html import escape
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._redis.keys import check_id
@@ -20,7 +21,7 @@ from langchain_workingmem.studio.reading import read_slice
 from langchain_workingmem.studio.site import number, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_core.messages import BaseMessage
     from starlette.requests import Request
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
+MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
 _SHORT = 4  # letters
 _BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
@@ -64,6 +66,7 @@ async def context(studio: Studio, request: Request) -> Response:
         other = _items(await ask(OTHER, recall=False))
         pairs = zip(items, other, strict=False)
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
+    first = _first(items, studio.templates.filters["shown"])
     return studio.page(
         request,
         "context.html",
@@ -71,12 +74,19 @@ async def context(studio: Studio, request: Request) -> Response:
         thread=one,
         question=question,
         context=found,
-        items=items,
-        stable=stable,
+        items=items[first:],
+        left_out=first,
+        stable=stable - first,
         tokens=sum(item.tokens for item in items),
         stable_tokens=sum(item.tokens for item in items[:stable]),
         history=studio.memory.history_options,
     )
+
+
+def _first(items: list[Item], shown: Callable[[str], str]) -> int:
+    """Return the place of the first item that the page shows: the newest ones, at least one, up to `MOST_BYTES`."""
+    sizes = accumulate(len(escape(shown(item.text)).encode()) + _MARKUP for item in reversed(items))
+    return max(0, len(items) - max(1, sum(1 for _ in takewhile(lambda size: size <= MOST_BYTES, sizes))))
 
 
 def _items(found: MemoryContext) -> Iterator[Item]:

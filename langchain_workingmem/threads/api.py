@@ -76,8 +76,9 @@ class Threads:
     ) -> Page[Thread]:
         """List the threads of one resource or of all, newest first. One round trip per page.
 
-        `metadata` selects the threads that have all of its pairs; values are compared as JSON. A thread that changes while you
-        page by `updated_at` moves to the newest end. By `created_at` you see each thread exactly once.
+        `metadata` selects the threads that have all of its pairs; values are compared as JSON, and a filter with
+        operators is an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
+        `created_at` you see each thread exactly once.
         """
         return self._core.run(
             plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)

@@ -26,7 +26,7 @@ from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.checks import at_least, at_most, one_of
+from langchain_workingmem.checks import at_least, at_most, check_filter, one_of
 from langchain_workingmem.errors import OptionError, RedisConnectionError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.models import Page, Thread
 from langchain_workingmem.observations import forgetting
@@ -174,7 +174,7 @@ def list_threads(
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
-    where = build_filter(resource_id=resource_id, metadata=check_metadata(metadata), clone_of=clone_of)
+    where = build_filter(resource_id=resource_id, metadata=check_metadata(check_filter(metadata)), clone_of=clone_of)
     after, page = None, where
     if cursor is not None:
         time, last = read_cursor(cursor, _CURSOR)

@@ -14,6 +14,7 @@ Record = dict[str, Any]
 Namespace: TypeAlias = "tuple[str, ...]"
 PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 FORMAT, VERSION = "langchain-workingmem", 2  # 1 has no `title_from`
+KINDS = ("thread", "message", "working_memory", "observations", "item")  # of the records after the header
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 

@@ -26,7 +26,7 @@ from langchain_workingmem.observations import Part
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.format import FORMAT, VERSION, paths_of
+from langchain_workingmem.users.format import FORMAT, KINDS, VERSION, paths_of
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -43,7 +43,6 @@ MOST_REVISION = 2**48
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
 OLDER = 2  # the kind of an older version in `restore.lua`
-KINDS = ("thread", "message", "working_memory", "observations")
 MOST_LEVEL = 2**48
 _NUMBER = re.compile(r"[1-9][0-9]{0,14}")  # of an observation
 PRIORITIES = ("high", "normal", "low")
@@ -149,7 +148,7 @@ class Reader:
                 return self._read_log(record)
             case "item":
                 return self._read_item(record)
-        raise OptionError(f"kind {kind!r} is unknown", remedy=f"use {', '.join(KINDS)} or item")
+        raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
 
     def check_end(self) -> None:
         """Raise `OptionError` when the messages of a thread must not end here."""

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 import redis
+from langchain_core.messages import AIMessage, HumanMessage
 from typer.testing import CliRunner
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import EVIL, Run, ended, started
 from tests.helpers.embedded import wait_until
+from tests.helpers.models import Scripted
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "measure.md"
 
@@ -129,15 +131,22 @@ def test_categories_have_a_table(house: Path) -> None:
 # ---------------------------------------------------------------------- what it reads
 
 
-def test_an_export_and_questions_in_a_second_file(run: Run, talked: Memory, tmp_path: Path) -> None:
+def test_an_export_and_questions_in_a_second_file(
+    run: Run, talked: Memory, server: EmbeddedRedis, prefix: str, tmp_path: Path
+) -> None:
+    talked.save_turn([HumanMessage("And the cat?"), AIMessage("Miso.")], thread_id="dog", resource_id="maya")
+    observing = ObservationOptions(model=Scripted.says("[1] Maya's dog is called Nougat."), keep_tokens=0)
+    with Memory(server.url, key_prefix=prefix, observations=observing) as observer:
+        assert observer.observations.observe("dog").observations
     exported, asked = tmp_path / "maya.jsonl.gz", tmp_path / "questions.jsonl"
+    assert '"kind": "observations"' in run("export", "maya").stdout
     exported.write_bytes(gzip.compress(run("export", "maya", "--vectors").stdout.encode()))
     asked.write_text('{"question": "What is the dog called?", "evidence": "dog-q"}\n')
     done = call(exported, asked)
     assert done.exit_code == 0, done.stderr
-    assert "maya.jsonl.gz, questions.jsonl: 1 question about 4 messages of 1 resource" in done.stdout
+    assert "maya.jsonl.gz, questions.jsonl: 1 question about 6 messages of 1 resource" in done.stdout
     both = run("export", "maya").stdout + asked.read_text()
-    assert "-: 1 question about 4 messages" in call("-", input=both).stdout
+    assert "-: 1 question about 6 messages" in call("-", input=both).stdout
 
 
 def test_several_data_sets_have_tables_of_their_own(house: Path, tmp_path: Path) -> None:

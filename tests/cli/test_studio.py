@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -38,6 +39,29 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it(
     assert ended(program) == 0
     assert port is not None
     assert not is_open(port)
+
+
+def test_open_shows_the_token_to_no_other_user(
+    talked: Memory, server: EmbeddedRedis, prefix: str, tmp_path: Path
+) -> None:
+    opener, seen = tmp_path / "xdg-open", tmp_path / "arguments"
+    opener.write_text(f"#!/bin/sh\necho $* > {seen}.new; mv {seen}.new {seen}\n")
+    opener.chmod(0o700)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    program = started("studio", "--open", "--key-prefix", prefix, REDIS_URL=server.url, PATH=path)
+    assert program.stdout
+    address = program.stdout.readline().strip()
+    wait_until(seen.exists)
+    page = Path(seen.read_text().strip())
+    assert [one.stat().st_mode & 0o777 for one in (page, page.parent)] == [0o600, 0o700]
+    assert f"url={address}" in page.read_text()
+    with httpx.Client() as browser:  # a browser that comes from that file
+        entry = browser.get(address, headers={"sec-fetch-site": "cross-site"})
+        assert (entry.status_code, entry.headers["refresh"]) == (200, "0;url=/")
+        assert "A dog" in browser.get(f"{address.partition('/?')[0]}/").text
+    program.terminate()
+    assert ended(program) == 0
+    assert not page.parent.exists()
 
 
 def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -14,6 +15,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import redis
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -22,11 +24,13 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan
+from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan, send
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import wait_until
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -263,6 +267,28 @@ def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make,
     assert not hanging.gate.is_set()
 
 
+def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
+    make_memory: Make, hanging: Model, loop_runner: asyncio.Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory, log = make_memory(), cast("list[str]", [])
+
+    async def close() -> None:
+        with pytest.raises(TimeoutError):  # a caller may stop waiting, and close again
+            await asyncio.wait_for(memory.aclose(), 0.05)
+        asyncio.get_running_loop().call_later(0.05, hanging.gate.set)  # a loop that stands still never calls it
+        await memory.aclose()
+
+    def naming() -> Plan[None]:
+        log.append((yield Ask(hanging, QUESTION)).text)
+
+    memory.core.run(starting(naming(), slow=True))
+    began = time.monotonic()
+    loop_runner.run(close())
+    assert log == [""]
+    assert not caplog.records
+    assert time.monotonic() - began < LONG / 2
+
+
 @pytest.mark.both_faces
 def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     make_memory: Make, caplog: pytest.LogCaptureFixture
@@ -314,3 +340,36 @@ def test_a_memory_is_being_closed_until_the_last_of_several_calls_returns() -> N
     assert state.closing
     first.__exit__(None, None, None)
     assert not state.closing
+
+
+class Watched(redis.Redis):
+    """A real client whose first `close` waits until the test lets it."""
+
+    is_closed = False
+    gate: threading.Event | None = None
+
+    def close(self) -> None:
+        if self.gate is not None:
+            self.gate.wait(LONG)
+        super().close()
+        self.is_closed = True
+
+
+def test_a_client_that_is_opened_while_another_thread_closes_is_closed_too(server: EmbeddedRedis) -> None:
+    made: list[Watched] = []
+
+    def connect() -> Watched:
+        made.append(cast("Watched", Watched.from_url(server.url)))
+        return made[-1]
+
+    runner = Runner(connect, Embedder(None, 0))
+    runner.run(send(("PING",)))
+    made[0].gate = gate = threading.Event()
+    closing = threading.Thread(target=runner.close)
+    closing.start()
+    wait_until(lambda: runner._own is None)
+    runner.run(send(("PING",)))
+    gate.set()
+    closing.join()
+    runner.close()
+    assert [one.is_closed for one in made] == [True, True]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("scratch")
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        ("Redis server v=7.0.15 sha=00000000:0", "is version 7.0, Search needs 7.2"),
+        ("Redis server v=7.2.15 sha=00000000:0", "is version 7.2, memory needs 7.4"),
         ("Redis server v=8.2.1 sha=00000000:1", "has no redisearch.so"),
         ("something else", "does not run: something else"),
     ],

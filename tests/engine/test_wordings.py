@@ -107,6 +107,19 @@ def test_a_server_without_search_is_recognised(start: BareServers, make_memory: 
         make_memory(f"redis://127.0.0.1:{start()}").threads.list()
 
 
+@pytest.mark.both_faces
+def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis, make_memory: Make) -> None:
+    with Proxy(to_socket(private), reword=lambda sent: sent.replace(b"os.clock", b"os.klock")) as proxy:
+        memory = make_memory(proxy.url)
+        for call in (memory.setup, lambda: memory.history.append([HumanMessage("Hi")], thread_id="t", resource_id="u")):
+            with pytest.raises(RedisCapabilityError, match=r"no os\.clock.*: use Redis 7\.4 or newer"):
+                call()
+        found = {finding.check: finding for finding in memory.doctor()}
+        assert (found["scripts"].level, found["scripts"].remedy) == ("error", "use Redis 7.4 or newer")
+    with redis.Redis.from_url(private.url) as raw:
+        assert not raw.keys(f"{memory.core.state.keys.prefix}:*")
+
+
 # ------------------------------------------------------------------ the words of Search 8.8
 
 

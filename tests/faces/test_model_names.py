@@ -14,6 +14,7 @@ from langchain_workingmem.store import RedisMemoryStore
     ("name", "meant"),
     [
         ("openai/gpt-5-mini", "openai:gpt-5-mini"),
+        ("google/gemini-2.5-flash", "google_genai:gemini-2.5-flash"),
         ("mistralai/mistral-small", "mistralai:mistral-small"),
         ("ollama/llama3:8b", "ollama:llama3:8b"),
         ("huggingface/org/model", "huggingface:org/model"),

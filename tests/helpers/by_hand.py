@@ -88,7 +88,7 @@ class ByHand:
 def _set_up(commands: Sequence[Command]) -> list[Any] | None:
     """Answer what makes sure of the layout and of the indexes: they are there, and are what is wanted."""
     if str(commands[0][1]).endswith(":layout"):
-        return [LAYOUT.encode(), [], RedisReplyError("ERR unknown command 'HELLO'")][: len(commands)]
+        return [LAYOUT.encode(), 1, [], RedisReplyError("ERR unknown command 'HELLO'")][: len(commands)]
     if commands[0][0] == "FT.CREATE":
         return [RedisReplyError("Index already exists")]
     if commands[0][0] == "SET" and commands[0][3:] == ("NX",):

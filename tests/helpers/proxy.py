@@ -77,13 +77,16 @@ def as_newest(replies: bytes) -> bytes:
 class Proxy:
     """Listens on a port of its own, as a context manager, and forwards to `connect()`.
 
-    `rewrite` changes replies; an error is short enough to arrive as a whole.
+    `rewrite` changes replies; an error is short enough to arrive as a whole. `reword` changes requests.
     """
 
     def __init__(
-        self, connect: Callable[[], socket.socket], rewrite: Callable[[bytes], bytes] = lambda data: data
+        self,
+        connect: Callable[[], socket.socket],
+        rewrite: Callable[[bytes], bytes] = lambda data: data,
+        reword: Callable[[bytes], bytes] = lambda data: data,
     ) -> None:
-        self._connect, self._rewrite = connect, rewrite
+        self._connect, self._change = connect, {"reply": rewrite, "request": reword}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._fault: Fault | None = None
@@ -131,8 +134,7 @@ class Proxy:
             while data := source.recv(65536):
                 if stream in link.silent:
                     continue
-                if stream == "reply":
-                    data = self._rewrite(data)
+                data = self._change[stream](data)
                 before, fault = self._count(stream, data)
                 if fault is None:
                     target.sendall(data)

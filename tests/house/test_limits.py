@@ -23,6 +23,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.recall import operations as recall
@@ -60,7 +61,7 @@ def deeper(frames: int, call: Callable[[], Any]) -> Any:
 
 
 def written(commands: list[Command]) -> list[Command]:
-    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"}]
+    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"} and command != HAS_CLOCK]
 
 
 # ---------------------------------------------------------------------- sizes

@@ -6,10 +6,16 @@ import re
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.types import Make
 from tests.mcp.conftest import inside
+
+
+class City(BaseModel):
+    city: str | None = None
+    dog: str | None = None
 
 
 @pytest.fixture
@@ -65,8 +71,23 @@ async def test_an_update_tells_its_revision_and_that_it_only_added(memory: Memor
         assert replaced.structuredContent == {"revision": 2}
         assert "3.12" not in (await client.data("get_working_memory"))["text"]
         about = next(one for one in (await client.session.list_tools()).tools if one.name == "update_working_memory")
+        said = about.inputSchema["properties"]["memory"]["description"]
         assert "replaces everything" not in str(about.description)
+        assert said == "Text that is added to what is there; with `revision`, that replaces it"
         assert "revision 77 is not kept" in await client.refusal("update_working_memory", memory="- x", revision=77)
+
+
+async def test_a_whole_document_only_adds_too_without_a_revision(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=City, mode="replace"))
+    memory.working_memory.update({"city": "Porto"}, resource_id="maya")
+    async with inside(memory, "maya") as client:
+        (about,) = [one for one in (await client.session.list_tools()).tools if one.name == "update_working_memory"]
+        assert "`memory` is added to what is there, and with the `revision`" in str(about.description)
+        assert "replaces everything" not in about.model_dump_json()
+        await client.text("update_working_memory", memory={"dog": "Silk"})
+        assert "nothing was changed" in await client.refusal("update_working_memory", memory={"city": "Rome"})
+        await client.text("update_working_memory", memory={"city": "Rome"}, revision=2)
+    assert memory.working_memory.get(resource_id="maya").value == City(city="Rome")
 
 
 @pytest.mark.parametrize(

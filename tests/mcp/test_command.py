@@ -131,8 +131,10 @@ def test_what_is_no_message_is_answered(server: EmbeddedRedis, prefix: str) -> N
         answer = ask(program, line)
         assert (answer["id"], answer["error"]["code"]) == (id, -32700)
         assert "nothing was done" in answer["error"]["message"]
+    unfit = '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": ["hush"]}}'
+    assert ask(program, unfit)["error"]["code"] == -32602
     assert ask(program, '{"jsonrpc": "2.0", "id": 8, "method": "ping"}') == {"jsonrpc": "2.0", "id": 8, "result": {}}
-    program.communicate(timeout=20)
+    assert "hush" not in program.communicate(timeout=20)[1]
     assert program.returncode == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,40 @@ async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make
         assert json.loads(answer.text)["result"]["structuredContent"]["threads"][0]["thread_id"] == "mine"
         other = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {JONAS}"})
         assert json.loads(other.text)["result"]["structuredContent"]["threads"] == []
+
+
+NESTED, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5_000
+HEAD = '{"jsonrpc": "2.0", "id": 7, "method": '
+
+
+BODIES: list[tuple[str | bytes, int, int | None]] = [
+    ("{", 400, -32700),
+    (NESTED, 400, -32700),
+    (LONG, 400, -32700),
+    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {LONG}}}}}}}', 400, -32700),
+    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {NESTED}}}}}}}', 400, -32700),
+    (b'{"jsonrpc": "2.0", "id": 7, "method": "\xff"}', 400, -32700),
+    (f'{HEAD}"tools/call", "params": {{"name": ["hush"], "arguments": "hush"}}}}', 400, -32602),
+    (f'{HEAD}"hush/hush"}}', 200, -32601),
+    ('{"jsonrpc": "2.0", "method": "notifications/hush", "params": {"hush": 1}}', 202, None),
+    ('{"jsonrpc": "2.0", "id": "hush", "result": {"hush": 1}}', 202, None),
+    (b" " * (32 * 2**20 + 1), 413, None),
+]
+
+
+async def test_a_body_that_is_no_message_is_refused_without_a_word_in_the_log(
+    plain: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = httpx.ASGITransport(application(plain, resource_id="maya"))
+    headers = {**ACCEPT, "Content-Type": "application/json"}
+    with caplog.at_level(logging.INFO):
+        async with httpx.AsyncClient(transport=app, base_url="http://here", headers=headers) as client:
+            for body, status, code in BODIES:
+                answer = await client.post("/", content=body)
+                assert answer.status_code == status, body[:99]
+                assert code is None or answer.json()["error"]["code"] == code
+            assert (await client.post("/", json=CALL)).json()["result"]["isError"] is False
+    assert not [one for one in caplog.records if "hush" in one.getMessage() or one.levelno > logging.INFO]
 
 
 @pytest.mark.parametrize(

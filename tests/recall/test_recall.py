@@ -239,6 +239,24 @@ def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> Non
         memory.recall.search("jam", resource_id="ann", metadata={"taste": 1})
 
 
+@pytest.mark.parametrize(
+    "where", [{"taste": {"$eq": 1}}, {"taste": {"a": 1, "$gt": 2}}, {"$or": [{"taste": 1}]}], ids=str
+)
+def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
+    make_memory: Make, embeddings: WordEmbeddings, where: dict[str, Any]
+) -> None:
+    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
+    calls: list[Callable[[], object]] = [
+        lambda: memory.recall.search("jam", resource_id="ann", metadata=where),
+        lambda: memory.context("jam", thread_id="t", resource_id="ann", metadata=where),
+        lambda: memory.as_retriever(resource_id="ann", metadata=where).invoke("jam"),
+        lambda: memory.threads.list(resource_id="ann", metadata=where),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match="filter with operators: memory compares values for equality only"):
+            call()
+
+
 def test_excluded_messages_are_no_hits(either: Memory) -> None:
     say(either, *FRUIT)
     found = either.recall.search("cherry cake slice", resource_id="ann", exclude_message_ids=["t-2", "t-0"], top_k=3)

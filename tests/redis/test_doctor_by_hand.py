@@ -21,6 +21,7 @@ HEALTHY: dict[str, Any] = {
     "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"indexing", b"0", b"attributes", []],
     "GET": None,
     "HGET": LAYOUT.encode(),
+    "EVAL": 1,
 }
 
 

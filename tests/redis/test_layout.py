@@ -46,7 +46,7 @@ def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make
     commands.clear()
     for _ in range(2):
         memory.threads.get("t")
-    assert [command[0] for command in commands] == ["HGET", "CONFIG", "HELLO", "HGETALL", "HGETALL"]
+    assert [command[0] for command in commands] == ["HGET", "EVAL", "CONFIG", "HELLO", "HGETALL", "HGETALL"]
 
 
 @pytest.mark.parametrize("create_index", [True, False])

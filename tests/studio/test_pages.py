@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.studio.reading import as_said, read_slice
 from tests.helpers.embedded import free_port
@@ -266,6 +266,19 @@ def test_the_context_is_what_memory_returns_and_its_beginning_is_stable(lived: M
     items = re.findall(r'<li data-item tabindex="-1" class="(.*?)">', page)
     history = len(found.messages) - 1
     assert [("stable" in one) for one in items] == [True] * history + [False] * (len(items) - history)
+
+
+def test_the_page_of_a_long_context_shows_its_newest_part(make_memory: Make, open_studio: Open) -> None:
+    memory = make_memory(history=HistoryOptions(last_messages=None))
+    messages = [HumanMessage(f"<{number}> {EVIL * (number % 40)}") for number in range(600)]
+    memory.history.append([*messages, AIMessage(EVIL * 4000)], thread_id="t", resource_id="maya")
+    page = open_studio(memory).page("/context", user="maya", thread="t", q="Hello?")
+    assert len(page.encode()) < 300_000
+    items, left_out = re.findall(r"newest (\S+) parts. It leaves out (\S+) older", page)[0]
+    assert int(items) == page.count("data-item") > 10
+    assert int(items) + int(left_out.replace(",", "")) == 602
+    assert "Hello?" in page
+    assert "&lt;599&gt;" in page
 
 
 def test_a_block_in_the_system_prompt_that_depends_on_the_question_ends_the_stable_beginning(
