@@ -31,7 +31,7 @@ from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -46,7 +46,7 @@ _NOTES = HistoryOptions(exclude_tools="memory")
 
 Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
-LATEST = 60.0  # seconds in which the hooks after memory's last one have ended
+STARTED, LATEST = 1.0, 600.0  # seconds in which the hooks after memory's last one have begun, and ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +96,18 @@ def _is_nested(namespace: str, ids: Ids) -> bool:
     return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
 
 
-def _reader_of_the_end(config: RunnableConfig) -> Callable[[str], Any] | None:
-    """Return LangGraph's own function that reads the state of a run, if hooks of other middleware follow this last one.
+def _later_hooks(config: RunnableConfig) -> tuple[Mapping[str, Any], list[str]]:
+    """Return LangGraph's channels of a run, and those of the hooks of other middleware that follow this last one of memory.
 
-    Such middleware stands in front of memory. No hook of memory runs after its `after_agent`, but the channels of the run
-    hold the last state.
+    Such middleware stands in front of memory. No hook of memory runs after its `after_agent`, but the channels hold the last
+    state, and that of a hook has a value while the hook is due or runs.
     """
     read = config.get("configurable", {}).get("__pregel_read")
     channels = next((one for one in getattr(read, "args", ()) if isinstance(one, Mapping) and "messages" in one), {})
     hooks = [name for name in channels if name.endswith(".after_agent")]
     own = f"branch:to:{(config.get('metadata') or {}).get('langgraph_node')}"
-    return read if own in hooks[1:] else None
+    later = hooks[: hooks.index(own)] if own in hooks else []
+    return channels, [name for name in later if not name.startswith("branch:to:MemoryMiddleware")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,18 +237,20 @@ class AgentTurns:
         """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
         turn = self.forget(call)
         self._core.state.forget_shown_messages(call.ids.thread_id)
-        read = _reader_of_the_end(config) if turn is not None and self.saves(call) else None
-        if turn is None or read is None:
+        channels, hooks = _later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
+        if turn is None or not hooks:
             return
         clock = self._core.breaker.clock
-        until = clock() + LATEST
+        ended = clock()
 
         def catch_up() -> Plan[bool]:
-            messages = read("messages")
+            if any(channels[name].is_available() for name in hooks):  # one of them runs
+                return clock() > ended + LATEST
+            messages = channels["messages"].get()
             last = yield from self._save(replace(call, messages=messages), turn, "log", is_over=True)
             for message in turn.changed(messages):
                 self._changed.put((call.ids, message.id or ""), message)
-            return last is not turn or clock() > until
+            return last is not turn or clock() > ended + STARTED
 
         self._core.late.append(catch_up)
 
