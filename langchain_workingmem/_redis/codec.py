@@ -34,7 +34,8 @@ from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
-from langchain_workingmem._text.said import searched_text, weight_of, words_of
+from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import structured_text, weight_of, words_of
 from langchain_workingmem._text.unicode import is_utf8, to_utf8
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
@@ -196,7 +197,7 @@ def _draft(
     message: BaseMessage, recall: RecallOptions | None, *, numbered: bool = False, structured: bool = False
 ) -> Draft:
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
-    text = to_utf8(searched_text(message, structured=structured))
+    text = to_utf8(structured_text(message) if structured else words_in(message))
     is_own = message.type == "tool" and is_memory_tool(message.name)
     embeddable = recall is not None and message.type in recall.roles and not is_own
     name = to_utf8(message.name or "")

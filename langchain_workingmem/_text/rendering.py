@@ -51,6 +51,8 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
     The calls of memory's own tools are for people (`whole`).
     """
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    if not calls and isinstance(message.content, str):
+        return message.content  # nearly all of them
     calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
     said = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
     return "\n".join(filter(None, [words_in(message), *attachments(message), *said])) or (

@@ -70,14 +70,17 @@ def structured_answers(messages: Sequence[BaseMessage], *, is_over: bool) -> set
     return found
 
 
-def searched_text(message: BaseMessage, *, structured: bool = True) -> str:
-    """Return the text by which recall finds a message; of a structured answer also its arguments, a line for each."""
-    text = words_in(message)
-    if not structured or not isinstance(message, AIMessage) or not message.tool_calls:
-        return text
-    calls = (call["args"] for call in message.tool_calls if not is_memory_tool(call["name"]))
-    lines = (f"{name}: {_plain(value)}" for args in calls for name, value in args.items())
-    return "\n".join(filter(None, (text, *lines)))
+def structured_text(message: BaseMessage) -> str:
+    """Return the text of a structured answer: its own, and a line for each argument. Recall searches it."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    args = (call["args"] for call in calls if not is_memory_tool(call["name"]))
+    lines = (f"{name}: {_plain(value)}" for one in args for name, value in one.items())
+    return "\n".join(filter(None, (words_in(message), *lines)))
+
+
+def answer_text(message: BaseMessage) -> str:
+    """Return the words of a message that was said: of an answer that is data alone, its arguments."""
+    return words_in(message) or structured_text(message)
 
 
 def _plain(value: Any) -> str:
@@ -92,7 +95,7 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
     kind = "a" if structured else _kind(message)
     if not kind or not (structured or has_content(message)):
         return ""
-    text = searched_text(message, structured=structured).strip()
+    text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(message.content, str):
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
         if others:

@@ -118,9 +118,9 @@ def studio(
         run(application(made), listener)
 
 
-def _open(address: str, place: Path) -> None:
+def _open(address: str, folder: Path) -> None:
     """Open an address with a token by a file that leads there: every user of the machine may see a browser's arguments."""
-    page = place / "studio.html"
+    page = folder / "studio.html"
     page.touch(mode=0o600)
     page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">')
     if typer.launch(str(page)):  # there is no program that opens files

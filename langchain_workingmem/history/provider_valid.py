@@ -17,7 +17,7 @@ from langchain_workingmem._text.said import (
     function_call_id,
     has_content,
     is_said,
-    searched_text,
+    structured_text,
     tool_call_ids,
     weight_of,
 )
@@ -242,7 +242,7 @@ def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool
 
 def _as_answer(message: BaseMessage, excluded: bool | str | Sequence[str]) -> BaseMessage:  # noqa: FBT001
     """Write a structured answer as text where its tool is left out."""
-    return with_calls(message, content=searched_text(message)) if _is_lean(message, excluded) else message
+    return with_calls(message, content=structured_text(message)) if _is_lean(message, excluded) else message
 
 
 def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.recall.operations import fetch_windows, find_candidates
 from langchain_workingmem.recall.ranking import PARTS, floor_of, reaches
 
@@ -123,7 +123,7 @@ def _reasons(
     """Return what says why a candidate is not a hit. The first reason that holds counts, as in the search."""
     least = query.threshold or 0.0
     beside = {(row.thread_id, row.message.id) for row in result.rows}
-    texts = {(hit.message.type, words_in(hit.message).strip()) for hit in result.hits}
+    texts = {(hit.message.type, answer_text(hit.message).strip()) for hit in result.hits}
 
     def is_in_history(one: Ranked) -> bool:
         row = page.rows[one[:2]]
@@ -134,7 +134,7 @@ def _reasons(
 
     def reason_of(one: Ranked) -> str:
         row = page.rows[one[:2]]
-        text = (row.message.type, words_in(row.message).strip())
+        text = (row.message.type, answer_text(row.message).strip())
         if one.similarity < least:
             return f"its similarity is below the threshold of {least:g}"
         if is_in_history(one):

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
-from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Fetched:
             message = self.rows[at].message
             if isinstance(message, HumanMessage):
                 break
-            if isinstance(message, AIMessage) and words_in(message).strip():
+            if isinstance(message, AIMessage) and answer_text(message).strip():
                 answer = at
         return answer
 
@@ -193,7 +193,7 @@ def hits_of(
             if row.message.id in query.exclude or not wanted(one._replace(seq=row.seq)):
                 continue
             hit = Found(one, answer, hit.position)
-        text = (row.message.type, words_in(row.message).strip()) if query.turn else hit.position
+        text = (row.message.type, answer_text(row.message).strip()) if query.turn else hit.position
         known = found.setdefault(text, hit)
         if fetched.rows[known.position].stored_at < row.stored_at:
             found[text] = hit._replace(ranked=known.ranked)
@@ -205,7 +205,7 @@ def hits_of(
 def _repeats(message: BaseMessage, question: str) -> bool:
     if not isinstance(message, HumanMessage):
         return False
-    text = words_in(message).strip()
+    text = answer_text(message).strip()
     is_near = abs(len(text) - len(question)) <= 4 * CHARACTERS_PER_TOKEN  # a repeated question may end with "??"
     return is_near and _normalized(text) == _normalized(question)
 
@@ -219,7 +219,7 @@ def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
     if not hit.ranked.worded:
         return False
     observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
-    text = observation.text if observation else words_in(fetched.rows[hit.position].message)
+    text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
     start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
     words = [word for word in words_of(query.text) if len(word) >= _SUBJECT and word not in _ASKING]
     stems = (word[: max(_SUBJECT, len(word) - 2)] for word in words)

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, message_text, words_in
+from langchain_workingmem._text.rendering import attachments, message_text
+from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.budget import fits, sized
@@ -106,4 +107,4 @@ def _shortened(
 
 def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int, int]:
     """Return where the chunk of a hit's text lies that matched best."""
-    return chunk_span(words_in(message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
+    return chunk_span(answer_text(message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)

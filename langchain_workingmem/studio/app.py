@@ -128,12 +128,12 @@ class Door:
         """Set the cookie, and take the token out of the address, which stays in the history of the browser."""
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         target = request.url.path + (f"?{urlencode(rest)}" if rest else "")
-        place = f"/{target.lstrip('/')}"
-        answer: Response = RedirectResponse(place, 303)
+        path = f"/{target.lstrip('/')}"
+        answer: Response = RedirectResponse(path, 303)
         if (
             request.headers.get("sec-fetch-site") == "cross-site"
         ):  # the file of --open: a redirect brings no strict cookie
-            answer = PlainTextResponse("", headers={"refresh": f"0;url={place}"})
+            answer = PlainTextResponse("", headers={"refresh": f"0;url={path}"})
         answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
         return answer
 

@@ -30,7 +30,7 @@ def observing(**fields: Any) -> ObservationOptions:
 def test_the_defaults_are_those_of_the_contract() -> None:
     history, recall, index = HistoryOptions(), RecallOptions(), IndexOptions()
     assert (history.last_messages, history.max_tokens, history.token_counter) == (10, None, "approximate")
-    assert (history.exclude_tools, history.roles) == (False, None)
+    assert (history.exclude_tools, history.roles) == ("memory", None)
     assert (recall.top_k, recall.message_range, recall.scope, recall.threshold) == (4, 1, "resource", None)
     assert (recall.roles, recall.embedding_cache_size, recall.filterable) == (("human", "ai"), 1000, ())
     assert (index.algorithm, index.distance, index.dtype, index.m, index.ef_construction) == (

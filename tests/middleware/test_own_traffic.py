@@ -221,3 +221,24 @@ def test_an_older_part_in_front_of_a_thread_is_refused(bench: Bench) -> None:
     with pytest.raises(ValueError, match="older than thread 't'"):
         memory.save_turn(bare, **TURN)
     assert stored(memory) == ["human: q3", "ai: a3"]
+
+
+def test_structured_answers_are_told_apart(bench: Bench) -> None:
+    memory = bench.recalling(recall=None)
+    for at, city in enumerate(["Lisbon", "Porto"]):
+        call = calling(("Trip", {"city": city, "hotel": "by the sea " * 300}), id=f"s{at}")
+        memory.save_turn(
+            [HumanMessage("trip"), call, ToolMessage("ok", tool_call_id=f"s{at}-0")], thread_id=city, resource_id="ann"
+        )
+    context = memory.context("which city by the sea", thread_id="new", resource_id="ann")
+    assert context.recalled is not None
+    assert {hit.message.id for hit in context.recalled.hits} >= {"s0", "s1"}
+    shown = remembered(context.messages)
+    assert "Lisbon" in shown
+    assert len(shown) < 12_000  # excerpts
+    exported = list(memory.export_resource("ann"))
+    memory.delete_resource("ann")
+    memory.import_resource(exported, resource_id="bob")
+    assert len(memory.recall.search("city by the sea", resource_id="bob").hits) == 2
+    assert memory.recall.reindex(resource_id="bob") >= 0
+    assert "Porto" in remembered(memory.context("Porto", thread_id="n", resource_id="bob").messages)

@@ -65,7 +65,8 @@ if mode == 'turn' then
   end
 end
 
--- Whether the list begins with messages that are older than the thread, which does not grow there.
+-- Whether the list begins with messages that are older than the thread, which does not grow there. What is appended by id
+-- counts as a conversation only if there are answers before the thread.
 local function is_older()
   local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   local words, copies, may_be = begin and not is_turn and words_of(begin), {}, false
@@ -79,7 +80,8 @@ local function is_older()
   local has_new = false
   for _, entry in ipairs(copies) do
     if entry.known == begin then return has_new end
-    has_new = has_new or (entry.words ~= '' and not entry.seq)
+    local counts = mode == 'append' and 'a' or '[qa]'
+    has_new = has_new or (not entry.seq and string.find(entry.words, '^' .. counts) ~= nil)
   end
   return false
 end
