@@ -239,6 +239,7 @@ def test_structured_answers_are_told_apart(bench: Bench) -> None:
     exported = list(memory.export_resource("ann"))
     memory.delete_resource("ann")
     memory.import_resource(exported, resource_id="bob")
-    assert len(memory.recall.search("city by the sea", resource_id="bob").hits) == 2
+    found = memory.recall.search("city by the sea", resource_id="bob")
+    assert {hit.message.id for hit in found.hits} >= {"s0", "s1"}
     assert memory.recall.reindex(resource_id="bob") >= 0
     assert "Porto" in remembered(memory.context("Porto", thread_id="n", resource_id="bob").messages)
