@@ -28,12 +28,18 @@ class OuterRun:
 
     ids: Ids  # that it names itself, whatever the program fixes for a memory
     user: str | None  # whom the LangGraph server has authenticated
+    limits: Mapping[str, bool]  # what its caller does not let it write
 
     @classmethod
     def of(cls, config: RunnableConfig, *, trust_client_ids: bool) -> OuterRun:
         """Describe the run that is going on, for the agents inside its tools."""
-        user = _authenticated(_runtime(), config.get("configurable"))
-        return cls(resolve(config, trust_client_ids=trust_client_ids), user)
+        configurable = config.get("configurable") or {}
+        user = _authenticated(_runtime(), configurable)
+        asked = configurable.get("memory")
+        limits = {name: asked[name] for name in ("read_only", "persist") if isinstance(asked, Mapping) and name in asked}
+        if not limits and (outer := outer_run.get()) is not None:
+            limits = dict(outer.limits)
+        return cls(resolve(config, trust_client_ids=trust_client_ids), user, limits)
 
     def owner_in(self, thread_id: str | None) -> str | None:
         """Return the user for a run inside of this one; None: the thread is the same one, and has to own itself."""

@@ -18,6 +18,7 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.ids import outer_run
 from langchain_workingmem.options import Scope
 
 if TYPE_CHECKING:
@@ -66,8 +67,13 @@ class PerCall:
 
     @classmethod
     def of(cls, config: RunnableConfig | None) -> PerCall:
-        """Read and check what the config of a call says, also as JSON has it: times as ISO 8601, pairs as lists."""
+        """Read and check what the config of a call says, also as JSON has it: times as ISO 8601, pairs as lists.
+
+        A run inside a tool of an agent writes no more than that agent may.
+        """
         given = ((config or {}).get("configurable") or {}).get("memory")
+        if given is None and (outer := outer_run.get()) is not None:
+            given = outer.limits or None
         if given is None:
             return _NOTHING
         keys = [field.name for field in fields(cls)]

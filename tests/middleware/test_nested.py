@@ -129,6 +129,15 @@ def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: 
     assert memory.threads.list(resource_id="ann").total == 2
 
 
+def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> None:
+    memory = bench.memory()
+    inner = agent_of(Scripted.says("Molly"), memory).with_config(configured("own", "ann"))
+    outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
+    agent = agent_of(outer, memory, tools=[handing_over(bench.face, inner)])
+    bench.run(agent, ask("which cat"), configured("t", "ann", memory={"read_only": True}))
+    assert memory.threads.list(resource_id="ann").total == 0
+
+
 def several(messages: Sequence[Any], kind: str) -> int:
     return sum(message.type == kind for message in messages)
 
