@@ -220,7 +220,7 @@ def _draft(
 
 def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
     """Prepare a stored message for new vectors; the body stays the stored bytes."""
-    structured = message.type == "ai" and b'"said":"a' in value[: value.index(b'"type":')]
+    structured = b'"said":"as' in value[: value.index(b'"type":')]
     return replace(_draft(message, recall, structured=structured), body=value[value.index(b'"type":') :])
 
 

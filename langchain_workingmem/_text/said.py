@@ -88,11 +88,11 @@ def _plain(value: Any) -> str:
 
 
 def words_of(message: BaseMessage, *, structured: bool = False) -> str:
-    """Return q (question) or a (answer) and a digest of the text without outer blanks; empty for tool traffic.
+    """Return q (question), a (answer) or as (structured answer) and a digest of the text without outer blanks; else empty.
 
-    The digest includes a user's pictures and files, because "what is this?" may be asked about several.
+    Empty is tool traffic. The digest includes a user's pictures and files, because "what is this?" may be asked about several.
     """
-    kind = "a" if structured else _kind(message)
+    kind = "as" if structured else _kind(message)
     if not kind or not (structured or has_content(message)):
         return ""
     text = (structured_text(message) if structured else words_in(message)).strip()
@@ -100,7 +100,7 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]
         if others:
             text = f"{text}\0{_written(others)}"
-    return kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest()[:_DIGITS]
+    return (kind + hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest())[: _DIGITS + 1]
 
 
 def _written(blocks: list[dict[Any, Any]]) -> str:

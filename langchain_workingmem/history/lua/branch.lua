@@ -36,6 +36,12 @@ local function is_traffic(said)
   return string.sub(said, 1, 1) == '/'
 end
 
+-- Whether `said` or `words` are those of a structured answer. A list may hold it as tool traffic, because it looks the same while
+-- its turn goes on, or where the turn was abandoned: so it is recognised, and contradicts nothing.
+local function is_data(said)
+  return string.sub(said, 2, 2) == 's'
+end
+
 -- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on, reading 500 at once.
 local function each_message(first, visit)
   local ranked = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE', 'WITHSCORES')
@@ -124,7 +130,7 @@ local function recognise(entries, from, to)
       local member = redis.call('ZRANGE', KEYS[5], '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
       local next = member and parse_said(member)
       if next and next.words == words then return next end
-      if not next or notes_count or not is_note(next.seq) then break end
+      if not next or not (is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
       low = next.seq
     end
     read_superseded()
@@ -147,6 +153,10 @@ local function recognise(entries, from, to)
         i = i + 1
       elseif entry.words == said[s].words then
         length, i, s = length + 1, i + 1, s + 1
+      elseif is_data(entry.words) then
+        i = i + 1
+      elseif is_data(said[s].words) then
+        s = s + 1
       elseif may_skip and is_note(said[s].seq) then
         s = s + 1
       else
@@ -200,6 +210,8 @@ local function recognise(entries, from, to)
           entry.seq, entry.known, entry.back = found.seq, found.id or id_at(found.seq), found.back or false
           entry.main = found.main
           position, found_any = found.seq, true
+        elseif is_data(entry.words) then
+          entry.words = ''
         elseif position then
           is_lost = true
         end
@@ -225,7 +237,8 @@ local function resent_traffic(entries, from, to)
       if last and has_own then
         for _, key in ipairs({KEYS[2], KEYS[7]}) do
           for _, id in ipairs(redis.call('ZRANGE', key, '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
-            if is_traffic(said_and_state(id)) then covered[id] = true end
+            local said = said_and_state(id)
+            if is_traffic(said) or is_data(said) then covered[id] = true end
           end
         end
       end
@@ -274,7 +287,7 @@ local function compare_list(entries, from, to, notes_count)
         if not is_traffic(said) then waiting = {} end -- the tool traffic before a message stays with it
       elseif state ~= '' or notes_count then
         waiting[#waiting + 1] = {id = id, seq = seq}
-        if not is_traffic(said) then supersede_waiting() end
+        if not is_traffic(said) and not is_data(said) then supersede_waiting() end
       end
     end)
     -- a question that is asked again leaves all of its turn behind

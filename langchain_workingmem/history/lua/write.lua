@@ -59,7 +59,7 @@ local is_turn = true
 if mode == 'turn' then
   local is_asked, is_answered = false, false
   for _, entry in ipairs(entries) do
-    local kind = string.sub(entry.words, 1, 1)
+    local kind = is_data(entry.words) and '' or string.sub(entry.words, 1, 1)
     if (kind == 'q' and is_answered) or (kind == 'a' and not is_asked) then is_turn = false end
     is_asked, is_answered = is_asked or kind == 'q', is_answered or kind == 'a'
   end
@@ -81,7 +81,7 @@ local function is_older()
   for _, entry in ipairs(copies) do
     if entry.known == begin then return has_new end
     local counts = mode == 'append' and 'a' or '[qa]'
-    has_new = has_new or (not entry.seq and string.find(entry.words, '^' .. counts) ~= nil)
+    has_new = has_new or (not entry.seq and not is_data(entry.words) and string.find(entry.words, '^' .. counts) ~= nil)
   end
   return false
 end

@@ -32,7 +32,7 @@ if thread[1] and kind ~= 'part' then
   end
   local said, found = 0, nil
   for at = start, #entries do
-    if entries[at].words ~= '' then said = said + 1 end
+    if entries[at].words ~= '' and not is_data(entries[at].words) then said = said + 1 end
   end
   if said > 1 then found, notes_count = recognise(entries, start, #entries) end
   if found then kind = 'list' end
@@ -71,11 +71,11 @@ local first -- sequence number at which the list begins
 if kind == 'list' then
   local said, anchor = 0, nil
   for at = start, #entries do
-    if entries[at].words ~= '' then said = said + 1 end
+    if entries[at].words ~= '' and not is_data(entries[at].words) then said = said + 1 end
     anchor = anchor or (entries[at].seq and entries[at])
   end
   -- a single message is a new question and leaves nothing behind, unless its words have changed under a known id
-  local is_edit = anchor and anchor.words ~= '' and words_of(anchor.known) ~= anchor.words
+  local is_edit = anchor and anchor.words ~= '' and not is_data(anchor.words) and words_of(anchor.known) ~= anchor.words
   if anchor and (said > 1 or is_edit) then
     left, gone, back, first = compare_list(entries, start, #entries, notes_count)
   elseif anchor then
@@ -361,7 +361,7 @@ local ids, seqs, uptos, changed, refused = {}, {}, {}, {}, {}
 for at, entry in ipairs(entries) do
   local said = entry.seq and said_at[entry.seq]
   ids[at], seqs[at], uptos[at] = entry.main or entry.known or '', entry.seq or -1, said and said.upto or -1
-  changed[at] = said and said.words ~= entry.words and 1 or 0
+  changed[at] = said and said.words ~= entry.words and not is_data(said.words) and 1 or 0
   local may_be_refused = thread[2] and entry.seq and not said
   refused[at] = may_be_refused and string.sub(said_and_state(entry.known), -1) == '!' and 1 or 0
 end
