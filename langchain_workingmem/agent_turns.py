@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_core.messages import AIMessage
+
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.said import structured_answers
@@ -44,9 +46,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 _NOTES = HistoryOptions(exclude_tools="memory")
 
+Answers: TypeAlias = "tuple[tuple[BaseMessage, BaseMessage], ...]"  # of a model, with copies
 Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
 STARTED, LATEST = 1.0, 600.0  # seconds in which the hooks after memory's last one have begun, and ended
+MOST_LATE = 32  # runs whose last hooks are waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ class AgentTurn:
     saved: dict[str, BaseMessage] = field(
         default_factory=dict
     )  # copies by id: a guardrail may change a message in place
+    # what the model answered, and a copy: a guardrail may change it in place before memory saves it
+    answers: Answers = ()
     structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers
     others: frozenset[str] = frozenset()  # ids of messages of the turn that were there when this agent began
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
@@ -167,8 +173,10 @@ class AgentTurn:
         return [kept.get(one.id, one) for one in messages if one.id not in self.others or one.id in kept]
 
     def changed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages that are not any more as they were saved in this turn."""
-        return [one for one in messages if (saved := self.saved.get(one.id or "")) is not None and saved != one]
+        """Return the answers of the model that were changed in place: no checkpoint holds the change."""
+        copies = {id(answer): copy for answer, copy in self.answers}
+        found = ((one, copies[id(one)]) for one in messages if id(one) in copies)
+        return [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
 
     def taken_back(self, messages: Sequence[BaseMessage]) -> list[str]:
         """Return the ids of saved messages that the state does not hold at the end of the run, as a guardrail took them back.
@@ -176,17 +184,20 @@ class AgentTurn:
         What is missing only in front of the state was trimmed.
         """
         kept = {one.id for one in messages}
-        order = [*dict.fromkeys([*(one.id for one in self.begun), *self.saved])]
+        known = (one.id for one in self.begun if one.id in self.gathered.seqs)
+        order = [id for id in dict.fromkeys([*known, *self.saved]) if id]
         begin = next((at for at, id in enumerate(order) if id in kept), None)
-        if begin is None and any(one.additional_kwargs.get("lc_source") for one in messages):
-            return []  # a summary stands for all of them
-        return [id for id in order[begin or 0 :] if id in self.saved and id not in kept]
+        if begin is not None:
+            return [id for id in order[begin:] if id in self.saved and id not in kept]
+        if not any(isinstance(one, AIMessage) and is_storable(one) for one in messages):
+            return []  # the state was cleared, or a summary stands for all of it
+        return [id for id, one in self.saved.items() if isinstance(one, AIMessage) and not one.tool_calls]
 
     def with_saved(
         self, messages: Sequence[BaseMessage], structured: Collection[int], gone: Collection[str] = ()
     ) -> AgentTurn:
         """Remember that messages and the branch are saved."""
-        known = {one.id: one.model_copy(deep=not isinstance(one.content, str)) for one in messages if one.id}
+        known = {one.id: snapshot(one) for one in messages if one.id}
         answers = {one.id for one in messages if one.id and id(one) in structured}
         return replace(
             self,
@@ -194,6 +205,12 @@ class AgentTurn:
             saved={id: one for id, one in {**self.saved, **known}.items() if id not in gone},
             structured=(self.structured - known.keys()) | answers,
         )
+
+
+def snapshot(message: BaseMessage) -> BaseMessage:
+    """Copy a message so that no change in place reaches the copy."""
+    is_flat = isinstance(message.content, str) and not message.additional_kwargs
+    return message.model_copy(deep=not is_flat or bool(getattr(message, "tool_calls", None)))
 
 
 class AgentTurns:
@@ -205,7 +222,8 @@ class AgentTurns:
         self._persist = persist
         self._turns: Recent[Key, AgentTurn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, Sequence[BaseMessage]] = Recent(MOST_TURNS)
-        self._changed: Recent[tuple[Ids, str], BaseMessage] = Recent(MOST_TURNS)  # after the last hook of memory
+        # after the last hook of memory: as a message was saved, and as it is now
+        self._changed: Recent[tuple[Ids, str], tuple[BaseMessage, BaseMessage]] = Recent(MOST_TURNS)
 
     def begin(self, call: HookCall) -> list[BaseMessage]:
         """Keep the messages with which a run begins: other middleware may trim them before the model is called.
@@ -214,7 +232,7 @@ class AgentTurns:
         """
         self._turns.pop(call.key)
         pairs = ((one, self._changed.pop((call.ids, one.id or ""))) for one in call.messages if len(self._changed))
-        fixed = {one.id: last for one, last in pairs if last is not None and last != one}
+        fixed = {one.id: found[1] for one, found in pairs if found is not None and found[0] == one}
         self._begun.put(call.key, [fixed.get(one.id, one) for one in call.messages])
         return [*fixed.values()]
 
@@ -229,13 +247,20 @@ class AgentTurns:
         self._turns.put(call.key, turn)
         return turn
 
+    def note_answers(self, call: HookCall, answers: Answers) -> None:
+        """Note what the model has answered, with copies."""
+        if answers and (turn := self.find(call)) is not None:
+            self.keep(call, replace(turn, answers=(*turn.answers, *answers)))
+
     def forget(self, call: HookCall) -> AgentTurn | None:
         """Drop the turn, and return what was known."""
         return self._turns.pop(call.key)
 
     def end(self, call: HookCall, config: RunnableConfig) -> None:
         """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
-        turn = self.forget(call)
+        turn = self.find(call)  # not that of another run of the thread
+        if turn is not None:
+            self.forget(call)
         self._core.state.forget_shown_messages(call.ids.thread_id)
         channels, hooks = _later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
         if turn is None or not hooks:
@@ -249,10 +274,12 @@ class AgentTurns:
             messages = channels["messages"].get()
             last = yield from self._save(replace(call, messages=messages), turn, "log", is_over=True)
             for message in turn.changed(messages):
-                self._changed.put((call.ids, message.id or ""), message)
+                if (saved := turn.saved.get(message.id or "")) is not None:
+                    self._changed.put((call.ids, message.id or ""), (saved, message))
             return last is not turn or clock() > ended + STARTED
 
         self._core.late.append(catch_up)
+        del self._core.late[:-MOST_LATE]
 
     def saves(self, call: HookCall) -> bool:
         """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
@@ -314,11 +341,11 @@ class AgentTurns:
     ) -> Plan[list[BaseMessage]]:
         """Save what is new, and at the end of the run supersede what was taken back; no round trip when nothing changed.
 
-        Returns the messages that have changed since they were saved in this turn.
+        Returns the answers that were changed in place.
         """
         if not self.saves(call):
             return []
-        before = self._turns.get(call.key) if is_over else self.find(call)
+        before = self.find(call)
         turn = before or AgentTurn.of(call)
         after = yield from self._save(call, turn, on_error or self._core.on_error, is_over=is_over)
         if before is not None and after is not turn:

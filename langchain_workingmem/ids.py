@@ -36,7 +36,9 @@ class OuterRun:
         configurable = config.get("configurable") or {}
         user = _authenticated(_runtime(), configurable)
         asked = configurable.get("memory")
-        limits = {name: asked[name] for name in ("read_only", "persist") if isinstance(asked, Mapping) and name in asked}
+        limits = {
+            name: asked[name] for name in ("read_only", "persist") if isinstance(asked, Mapping) and name in asked
+        }
         if not limits and (outer := outer_run.get()) is not None:
             limits = dict(outer.limits)
         return cls(resolve(config, trust_client_ids=trust_client_ids), user, limits)

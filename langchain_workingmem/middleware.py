@@ -20,7 +20,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._text.copies import is_copy, without_memory
-from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall
+from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, snapshot
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.ids import OuterRun, Owner, as_owner, outer_run
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
+    from langchain_workingmem.agent_turns import Answers
     from langchain_workingmem.options import OnError
 
 T = TypeVar("T")
@@ -162,7 +163,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             saving = Thread(target=run, args=(self._core.run, self._turns.save_question(call)), daemon=True)
             saving.start()
         try:
-            return handler(self._with_memory(request, call, turn))
+            answer = handler(self._with_memory(request, call, turn))
+            answers = _copied(answer)
         except Exception as error:
             if saving is not None:
                 saving.join()
@@ -171,6 +173,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         finally:
             if saving is not None:
                 saving.join()
+        self._turns.note_answers(call, answers)
+        return answer
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -185,7 +189,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._turns.saves_question(call, turn):
             saving = asyncio.ensure_future(self._core.arun(self._turns.save_question(call)))
         try:
-            return await handler(self._with_memory(request, call, turn))
+            answer = await handler(self._with_memory(request, call, turn))
+            answers = _copied(answer)
         except Exception as error:
             if saving is not None:
                 await asyncio.shield(saving)
@@ -197,6 +202,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         finally:
             if saving is not None:
                 await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
+        self._turns.note_answers(call, answers)
+        return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Tell agents that run inside the tool the thread and the user of this one."""
@@ -272,6 +279,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             system_message=_with_blocks(request.system_message, context.system),
             tools=[tool for name, tool in names if name not in hidden],
         )
+
+
+def _copied(answer: Any) -> Answers:
+    """Copy what a model has answered, before other middleware changes it."""
+    response = getattr(answer, "model_response", answer)
+    return tuple((one, snapshot(one)) for one in getattr(response, "result", ()))
 
 
 def _update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:

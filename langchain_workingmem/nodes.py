@@ -79,7 +79,7 @@ def load_node(
             return {into: context}
         own = {message.id for message in messages}
         shown = [message if message.id in own else from_memory(message) for message in context.messages]
-        if removed := removed_positions(before, hidden_positions(found, messages)):
+        if removed := removed_positions(before, hidden_positions(found, messages, shown)):
             # on two messages, because the caller may replace one
             kept = [at for at, message in enumerate(shown) if message.id in own and message.type != "system"]
             for at in {kept[0], kept[-1]} if kept else ():
@@ -146,9 +146,10 @@ def _messages_of(state: Any) -> list[BaseMessage]:
 
 
 def kind_of(config: RunnableConfig) -> Kind:
-    """Tell what the messages of a run are: a checkpointer's state, the list of one call, or a part of an outer state."""
+    """Tell what the messages of a run are: a checkpointer's state, the list of one call, or a part of an outer one."""
     configurable = config.get("configurable", {})
-    if "|" in configurable.get("checkpoint_ns", ""):
-        return "part"
     # LangGraph's own key; without a checkpointer it holds None
-    return "state" if configurable.get("__pregel_checkpointer") else "list"
+    is_checkpointed = bool(configurable.get("__pregel_checkpointer"))
+    if "|" in configurable.get("checkpoint_ns", ""):
+        return "substate" if is_checkpointed else "part"
+    return "state" if is_checkpointed else "list"

@@ -67,7 +67,12 @@ class Core:
 
     def _do_late(self) -> Plan[None]:
         for catch_up in [*self.late]:
-            if (yield from catch_up()) and catch_up in self.late:
+            is_done = True
+            try:
+                is_done = yield from catch_up()
+            except Exception:  # noqa: BLE001 - a bug, and the next calls are not about it
+                _log.exception("what hooks changed after the end of an agent's run is not saved")
+            if is_done and catch_up in self.late:
                 self.late.remove(catch_up)
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.codec import Draft
 
 # list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of them, as in a subgraph;
-# what is missing there means nothing
-Kind: TypeAlias = Literal["list", "state", "part"]
+# what is missing there means nothing; substate: a part of a checkpointer's state
+Kind: TypeAlias = Literal["list", "state", "part", "substate"]
 NO_BRANCH: Sequence[Argument] = ("", "", "", 0, 0, 0, 0, 0)  # for a program that only adds messages
 
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from langchain_core.messages import HumanMessage
+
 from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, run_script
 from langchain_workingmem._redis.codec import (
@@ -64,6 +66,7 @@ _PAGE_CURSOR = re.compile(r"(\d{1,16})")
 _log = logging.getLogger("langchain_workingmem")
 
 Mode: TypeAlias = Literal["append", "turn", "update", "heal"]
+Part: TypeAlias = Literal["", "rest", "older", "last"]
 
 
 def save_messages(
@@ -96,17 +99,19 @@ def save_messages(
     def save() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
         try:
-            stored, failure = yield from write(ready, mode=mode, branch=branch, is_rest=bool(earlier))
+            stored, failure = yield from write(ready, mode=mode, branch=branch, part="rest" if earlier else "")
         except RedisReplyError as error:
             if error.code != "WMNEW":
                 raise
-            begun = replace(branch or Branch(), anchor=earlier[0].id or "")
-            for start in range(0, len(earlier), BATCH):
-                some = earlier[start : start + BATCH]
-                older = partial(drafts, some, core.state.recall, core.new_id, answers)
-                made = yield from compute(older, count_characters(some))
-                yield from write(made, mode="append", branch=begun)
-            stored, failure = yield from write(ready, mode=mode, branch=begun)
+            asked = next((at for at, one in enumerate(earlier) if isinstance(one, HumanMessage)), len(earlier))
+            older = earlier[asked:]  # a greeting in front of the first question is no conversation yet
+            begun = replace(branch or Branch(), anchor=older[0].id or "" if older else "")
+            for start in range(0, len(older), BATCH):
+                some = older[start : start + BATCH]
+                making = partial(drafts, some, core.state.recall, core.new_id, answers)
+                made = yield from compute(making, count_characters(some))
+                yield from write(made, mode="append", branch=begun, part="older")
+            stored, failure = yield from write(ready, mode=mode, branch=begun, part="last")
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
             if (on_error or core.on_error) == "raise":
@@ -143,14 +148,14 @@ def write_messages(
     branch: Branch | None = None,
     title_model: BaseChatModel | None = None,
     *,
-    is_rest: bool = False,
+    part: Part = "",
 ) -> Plan[tuple[list[BaseMessage], Exception | None]]:
     """Embed messages, then write them in one atomic step. One round trip.
 
     On an embedding failure, a size mismatch or a missing index: store without vectors, and return the error.
     With a `branch`, the same step supersedes what the caller's list left behind. Mode "turn" also compares the messages with
-    the thread: messages without stored ids get the ids of equal stored messages. `is_rest`: they are the end of a list, and the
-    reply is WMNEW where the thread is new.
+    the thread: messages without stored ids get the ids of equal stored messages. `part` is "rest" for the end of a list, which the
+    reply WMNEW refuses where the thread is new; then "older" for each batch before it, and "last" for the end.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
@@ -176,7 +181,7 @@ def write_messages(
     watched = state.observations if state.observations and state.observations.background else None
     arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
     arguments += ["t", watched.message_tokens] if watched and watched.scope == "thread" else ["", ""]
-    arguments.append(int(is_rest))
+    arguments.append(part)
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
     waiting = iter(vectors)
     for draft in drafts:

@@ -159,8 +159,12 @@ def fit(
     uptos: Mapping[str, int],
     options: HistoryOptions,
     cut: int = 0,
+    *,
+    is_cut: bool = False,
 ) -> tuple[list[BaseMessage], int]:
     """Cut a history to `max_tokens`, and count the messages left out, with the `cut` ones, which the store left out.
+
+    `is_cut`: the limit has left out some before.
 
     Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the `present`
     turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a multiple of a third of
@@ -178,7 +182,7 @@ def fit(
     sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
     said = [at for at, (head, _) in enumerate(headed) if is_said(head) or (head.id or "") in uptos]
     begin = 0
-    if said and (cut or sum(sizes[at] for at in said) > limit):
+    if said and (cut or is_cut or sum(sizes[at] for at in said) > limit):
         begin = _begin(grouped, sizes, said, uptos, limit)
     room = limit - sum(sizes[at] for at in said if at >= begin)
     kept: list[list[BaseMessage]] = []
@@ -222,15 +226,19 @@ def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str
     kept = [one for one in call.tool_calls if not _is_excluded(one["name"], excluded)]
     if len(kept) == len(call.tool_calls) and excluded is not True:
         return [group]
-    if (kept or call.text.strip()) and excluded == "memory" and _is_signed(call):
-        return [group]  # providers refuse reasoning whose answer was changed
-    ids = {one["id"] for one in kept}
-    content = None
-    if kept and isinstance(call.content, list):
+    is_own = excluded is not True and all(one in kept or is_memory_tool(one["name"]) for one in call.tool_calls)
+    broken = call.invalid_tool_calls if is_own else []
+    ids = {one["id"] for one in (*kept, *broken)}
+    content: str | list[Any] | None = None
+    if isinstance(call.content, list) and (kept or is_own):
         content = [block for block in call.content if _calls_only(block, ids)]
-    lean = with_calls(call, kept, content)
+    lean = with_calls(call, kept, content).model_copy(update={"invalid_tool_calls": broken})
+    if not ids and (not has_content(lean) or _is_reasoning(content)):
+        return []
+    if is_own and _is_signed(call):
+        return [group]  # providers refuse reasoning whose answer was changed
     left = [one for one in results if isinstance(one, ToolMessage) and one.tool_call_id in ids]
-    return [[lean, *left]] if kept or has_content(lean) else []
+    return [[lean, *left]]
 
 
 def _is_lean(message: BaseMessage, excluded: bool | str | Sequence[str]) -> bool:  # noqa: FBT001
@@ -250,11 +258,21 @@ def _is_excluded(tool: str, excluded: bool | str | Sequence[str]) -> bool:  # no
     return excluded is True or is_memory_tool(tool) or (excluded != "memory" and tool in (excluded or ()))
 
 
+def _is_reasoning(content: str | list[Any] | None) -> bool:
+    """Tell whether content blocks hold nothing but reasoning."""
+    return isinstance(content, list) and all(
+        isinstance(block, dict) and (block.get("type") in _REASONING or not has_content(AIMessage([block])))
+        for block in content
+    )
+
+
 def _is_signed(message: AIMessage) -> bool:
     """Tell whether a message has reasoning that the provider has signed, or refers to."""
-    return any(isinstance(block, dict) and block.get("type") in _REASONING for block in message.content) or any(
-        "signature" in key for key in message.additional_kwargs
-    )
+    blocks = [block for block in message.content if isinstance(block, dict)]
+    return any(
+        block.get("type") in _REASONING or "signature" in block or "signature" in (block.get("extras") or {})
+        for block in blocks
+    ) or any("signature" in key or key == "reasoning" for key in message.additional_kwargs)
 
 
 def _calls_only(block: str | dict[Any, Any], ids: Collection[str | None]) -> bool:

@@ -152,7 +152,7 @@ class Turn:
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
         merged = in_order(past, gathered.seqs, self._without_tools(recent, present, gathered.uptos))
-        kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut)
+        kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
         log = None if view is None else log_block(view.observations, name)

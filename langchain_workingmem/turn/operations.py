@@ -50,6 +50,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 TURN = Script("turn/turn", "header", "history/branch")
 OBSERVED_TURN = Script("turn/turn", *VIEW, "history/branch")  # Redis makes all functions anew in each run
+CHECKPOINTED = {"state", "substate"}  # kinds of lists of which the options limit what is shown
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
@@ -64,6 +65,7 @@ class Gathered:
     seqs: Mapping[str, int] = field(default_factory=dict)
     uptos: Mapping[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     cut: int = 0  # messages that the limit of tokens left in the store
+    is_cut: bool = False  # it has left out messages, of the store or of the caller's list
     branch: Branch = field(default_factory=Branch)
     left_seqs: frozenset[int] = frozenset()  # of messages that the caller's list has left behind
     begins: float = -inf  # sequence number where the history begins: it limits what is shown of a state, too
@@ -82,14 +84,13 @@ class Gathered:
 
     def is_too_old(self, message: BaseMessage) -> bool:
         """Tell whether a message of a state is stored, and lies before the history."""
-        return self.branch.kind != "list" and self.seqs.get(message.id or "", inf) < self.begins
+        return self.branch.kind in CHECKPOINTED and self.seqs.get(message.id or "", inf) < self.begins
 
 
-def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage]) -> list[int]:
-    """Return the positions of those messages of the caller's list that are left out: too old, or observations stand for them."""
-    view, seqs = gathered.view, gathered.seqs
-    found = ((message, seqs[message.id or ""]) for message in messages if message.id in seqs)
-    return [seq for message, seq in found if gathered.is_too_old(message) or (view is not None and view.covers(seq))]
+def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage], shown: Sequence[BaseMessage]) -> list[int]:
+    """Return the positions of those stored messages of the caller's list that the turn does not show."""
+    ids = {message.id for message in shown}
+    return [seq for one in messages if one.id not in ids and (seq := gathered.seqs.get(one.id or "")) is not None]
 
 
 def gather(
@@ -111,7 +112,7 @@ def gather(
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     entries = [without_memory(message) for message in new if is_storable(message)]
     is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
-    arguments = [owner_tag(resource_id), kind, *_limits(history), int(is_summarised)]
+    arguments = [owner_tag(resource_id), "part" if kind == "substate" else kind, *_limits(history), int(is_summarised)]
     known = known_for(state, thread_id, resource_id)
     arguments += view_arguments(state, known, removed)
     structured = structured_answers(entries, is_over=False)
@@ -199,7 +200,7 @@ def _recall(
     here = encode(thread_id).encode()
     covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
     known = {*gathered.seqs.values(), *gathered.left_seqs}
-    if gathered.branch.kind != "list":  # what is too old to be shown may be recalled
+    if gathered.branch.kind in CHECKPOINTED:  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= gathered.begins} | gathered.left_seqs
     if covered:
         known = {seq for seq in known if not contains(covered, seq)} | gathered.left_seqs
@@ -223,7 +224,8 @@ def read_history(
     call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0, *NO_LOG)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     found = _gathered(reply, [], "part", thread_id)
-    return fit(history_slice(found.stored, history, (), found.uptos), (), found.uptos, history, found.cut)[0]
+    rows = history_slice(found.stored, history, (), found.uptos)
+    return fit(rows, (), found.uptos, history, found.cut, is_cut=found.is_cut)[0]
 
 
 def _limits(history: HistoryOptions) -> list[Argument]:
@@ -247,7 +249,9 @@ def _size(reply: list[Any]) -> int:
 
 def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thread_id: str) -> Gathered:
     """Read the reply of `turn.lua` about the entries, the messages that were compared with the thread."""
-    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _, begins = reply
+    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _, begins, is_cut = (
+        reply
+    )
     rows = read_rows(history, thread_id)
     ids = [message.id or "" for message in entries]
     names = {id: name.decode() for id, name in zip(ids, stored, strict=True) if name}
@@ -278,5 +282,6 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         branch=branch,
         left_seqs=frozenset(left_seqs),
         begins=float(begins),
+        is_cut=bool(is_cut),
         end=known.get(asked, inf),
     )

@@ -1,4 +1,4 @@
-"""Guardrails of six shapes, before and behind memory: what they refuse is neither shown nor recalled later."""
+"""Guardrails of seven shapes, before and behind memory: what they refuse is neither shown nor recalled later."""
 
 from __future__ import annotations
 
@@ -62,6 +62,14 @@ class Rewrites(Guard):
             bad.content = GOOD
 
 
+class RewritesAtOnce(Guard):
+    """The same, right after the model."""
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        if bad := self.refuses(state):
+            bad.content = GOOD
+
+
 class Withdraws(Guard):
     """Leaves nothing but its own words, at the very end."""
 
@@ -86,7 +94,7 @@ class Wraps(Guard):
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["alone", "checkpointed"])
 @pytest.mark.parametrize("in_front", [False, True], ids=["behind", "in front"])
-@pytest.mark.parametrize("shape", [Removes, Replaces, AsksAgain, Rewrites, Withdraws, Wraps])
+@pytest.mark.parametrize("shape", [Removes, Replaces, AsksAgain, Rewrites, RewritesAtOnce, Withdraws, Wraps])
 def test_what_a_guard_refused_is_not_shown_and_not_recalled(
     bench: Bench, shape: type[Guard], in_front: bool, checkpointed: bool
 ) -> None:

@@ -1,6 +1,6 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), scope of the observer (t, r, or '' without
---       one), tokens at which it is due, 1 if the caller holds earlier messages, source, anchor, ranges of messages that memory has taken out of the list; four times a
+--       one), tokens at which it is due, part, source, anchor, ranges of messages that memory has taken out of the list; four times a
 --       number and as many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number
 --       of aliases, and for each alias and id; then for each message id, body (its JSON without the first brace), role, name,
 --       labels, size, words, weight, number of chunks, (text, vector) ...
@@ -9,20 +9,23 @@
 --       update: replace existing messages; if one is missing, write nothing and return WMNOMESSAGE <number, from 0>
 --       heal:   give new vectors to messages that have not changed since they were read
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
+-- `part` is '', or 'rest': the end of a list, 'older': a batch before it, 'last': the end after all batches. The field `is_begun` of
+-- the thread stands from the first batch to the end, so that a repeat begins anew.
 -- Errors WMNEW: the caller holds earlier messages, and the thread has none; WMOLDER: the list begins before the thread; WMOWNER,
 --       WMNOTHREAD. Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, 1 if the observer is due, 1 if the log of the resource is to be told of
 --       changes, plus 2 if observations lack documents of recall; coverage_version.
-local mode, resource, tag, model, ttl, scope, due_at, is_rest, source, anchor, removed = unpack(ARGV, 1, 11)
+local mode, resource, tag, model, ttl, scope, due_at, part, source, anchor, removed = unpack(ARGV, 1, 11)
 local refusal = wrong_owner(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at',
-  'pending')
+  'pending', 'is_begun')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
-if is_rest == '1' and not thread[2] then return redis.error_reply('WMNEW') end
+local is_new = (thread[4] or '0') == '0' and redis.call('EXISTS', KEYS[7]) == 0
+if part == 'rest' and (is_new or thread[8]) then return redis.error_reply('WMNEW') end
 check_key_types()
 local owner = thread[1] or resource
 local next_seq = tonumber(thread[2] or first_seq())
@@ -77,13 +80,18 @@ local function is_older()
   if not may_be then return false end
   locate(copies)
   if not is_turn then recognise(copies, 1, #copies) end
-  local has_new = false
+  local has_question, has_answer, number, is_sure = false, false, nil, false
   for _, entry in ipairs(copies) do
-    if entry.known == begin then return has_new end
-    local counts = mode == 'append' and 'a' or '[qa]'
-    has_new = has_new or (not entry.seq and not is_data(entry.words) and string.find(entry.words, '^' .. counts) ~= nil)
+    if number and entry.seq and entry.words ~= '' then number = number + 1 end
+    if not number and entry.known == begin then number, is_sure = 1, entry.id == begin end
+    if not number and not entry.seq and not is_data(entry.words) then
+      local kind = string.sub(entry.words, 1, 1)
+      has_question, has_answer = has_question or kind == 'q', has_answer or kind == 'a'
+    end
   end
-  return false
+  -- one equal message is not enough to know the thread by, as people say "hi" more than once
+  local is_known = is_sure or (number or 0) > 1 or (number == 1 and redis.call('ZCARD', KEYS[5]) == 1)
+  return is_known and has_question and (has_answer or mode == 'turn')
 end
 if #entries > 1 and thread[2] and (mode == 'append' or not is_turn) and is_older() then
   return redis.error_reply('WMOLDER')
@@ -209,6 +217,7 @@ local function save(entry)
     local is_resaid = false
     if mode ~= 'heal' and not is_copy then
       local old_words, old_upto, refused = string.match(old_said, '^(%w*)/%d+/(%d+)(!?)')
+      if words == '' and mode ~= 'turn' and is_data(old_words) then words = old_words end -- only a turn knows how it ends
       is_resaid = old_words ~= words or (refused ~= '' and mode ~= 'update')
       if is_resaid then
         said = words .. '/' .. weight .. '/' .. (words ~= '' and old_words == '' and as_integer(upto + weight) or old_upto)
@@ -290,6 +299,11 @@ if #edited > 0 or is_moved then
   redis.call('HDEL', KEYS[1], 'pending')
   reopen(edited)
   refresh_hidden()
+end
+if part == 'older' then
+  redis.call('HSET', KEYS[1], 'is_begun', 1)
+elseif thread[8] and part == 'last' then
+  redis.call('HDEL', KEYS[1], 'is_begun')
 end
 local unfinished, due = 0, 0
 if thread[1] or changed then

@@ -12,7 +12,7 @@
 --       each message of the history that is not in the list, in order; with observations what they cover on the branch of the
 --       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...), the
 --       tokens that are not covered ('': unknown) and coverage_version; where the history begins (-inf, +inf, or a sequence
---       number); WMOWNER.
+--       number); 1 if the tokens left out messages of the list or of the store; WMOWNER.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
@@ -250,7 +250,7 @@ if shows and last and total > last then
 end
 
 -- with a limit of tokens, only as much of what was said as fits, but always the newest turn
-local cut = 0
+local cut, is_cut = 0, 0
 if shows and most then
   local number, size, fits = 100, 0, nil
   while true do
@@ -271,6 +271,7 @@ if shows and most then
   end
   if fits and (begins == '-inf' or fits > begins) then
     cut = redis.call('ZCOUNT', KEYS[2], begins, '(' .. fits)
+    is_cut = 1
     for _, entry in ipairs(entries) do -- the caller counts its own
       local is_own = entry.seq and not entry.back and entry.seq < fits and (begins == '-inf' or entry.seq >= begins)
       if is_own and not (covered[1] and range_with(covered, entry.seq)) then cut = cut - 1 end
@@ -368,4 +369,4 @@ end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
 if not shows then begins = asked or '+inf' end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed, begins}
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed, begins, is_cut}
