@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_core.messages import AIMessage
 
@@ -14,21 +13,19 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.agent_calls import HookCall, Key, later_hooks
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import (
     Branch,
-    Kind,
     history_slice,
     is_refusal,
     is_sliced,
     refuse_messages,
     save_messages,
 )
-from langchain_workingmem.ids import Owner, outer_run, owned, required_ids, resolve
-from langchain_workingmem.nodes import kind_of
+from langchain_workingmem.ids import required_ids
 from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
@@ -47,71 +44,9 @@ _log = logging.getLogger("langchain_workingmem")
 _NOTES = HistoryOptions(exclude_tools="memory")
 
 Answers: TypeAlias = "tuple[tuple[BaseMessage, BaseMessage], ...]"  # of a model, with copies
-Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
 STARTED, LATEST = 1.0, 600.0  # seconds in which the hooks after memory's last one have begun, and ended
 MOST_LATE = 32  # runs whose last hooks are waited for
-
-
-@dataclass(frozen=True, slots=True)
-class HookCall:
-    """What one call of a hook knows: the conversation as it is now, its ids, and what the config of the run says."""
-
-    messages: Sequence[BaseMessage]
-    run_ids: Ids  # that the run names
-    ids: Ids  # with the owner that the program has fixed
-    namespace: str  # LangGraph's name for the agent within its run
-    limits: PerCall
-    kind: Kind
-    is_nested: bool  # the agent runs inside a tool of another agent
-    has_answer: bool = False  # the model has just given a structured answer
-
-    @classmethod
-    def of(
-        cls,
-        messages: Sequence[BaseMessage],
-        runtime: Any,
-        config: RunnableConfig,
-        *,
-        owner: Owner | None,
-        trust_client_ids: bool,
-    ) -> HookCall:
-        """Find the ids as `resolve` does, and read the rest from the config."""
-        named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
-        ids = owned(named, owner)
-        namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
-        is_nested = _is_nested(namespace, ids)
-        kind: Kind = "part" if is_nested else kind_of(config)
-        return cls(messages, named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
-
-    @property
-    def key(self) -> Key:
-        """Return what the turn is kept under."""
-        return self.run_ids, self.ids, self.namespace
-
-
-def _is_nested(namespace: str, ids: Ids) -> bool:
-    """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
-
-    The middleware of the other one says so. Without one, LangGraph's usual name for the node of the tools does.
-    """
-    if (outer := outer_run.get()) is not None:
-        return outer.ids.thread_id == ids.thread_id
-    return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
-
-
-def _later_hooks(config: RunnableConfig) -> tuple[Mapping[str, Any], list[str]]:
-    """Return LangGraph's channels of a run, and those of the hooks of other middleware that follow this last one of memory.
-
-    Such middleware stands in front of memory. No hook of memory runs after its `after_agent`, but the channels hold the last
-    state, and that of a hook has a value while the hook is due or runs.
-    """
-    read = config.get("configurable", {}).get("__pregel_read")
-    channels = next((one for one in getattr(read, "args", ()) if isinstance(one, Mapping) and "messages" in one), {})
-    hooks = [name for name in channels if name.endswith(".after_agent")]
-    own = f"branch:to:{(config.get('metadata') or {}).get('langgraph_node')}"
-    later = hooks[: hooks.index(own)] if own in hooks else []
-    return channels, [name for name in later if not name.startswith("branch:to:MemoryMiddleware")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +89,8 @@ class AgentTurn:
         return [
             one
             for one in fresh
-            if self.saved.get(one.id or "") != one or (id(one) in structured) != (one.id in self.structured)
+            if is_storable(one)
+            and (self.saved.get(one.id or "") != one or (id(one) in structured) != (one.id in self.structured))
         ]
 
     def before(self, messages: Sequence[BaseMessage], fresh: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -262,7 +198,7 @@ class AgentTurns:
         if turn is not None:
             self.forget(call)
         self._core.state.forget_shown_messages(call.ids.thread_id)
-        channels, hooks = _later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
+        channels, hooks = later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
         if turn is None or not hooks:
             return
         clock = self._core.breaker.clock

@@ -20,7 +20,8 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._text.copies import is_copy, without_memory
-from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, HookCall, snapshot
+from langchain_workingmem.agent_calls import HookCall
+from langchain_workingmem.agent_turns import AgentTurn, AgentTurns, snapshot
 from langchain_workingmem.checks import check_type, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.ids import OuterRun, Owner, as_owner, outer_run

@@ -151,7 +151,7 @@ class Turn:
         past = [message for message in gathered.stored if message.id not in given]
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
-        merged = in_order(past, gathered.seqs, self._without_tools(recent, present, gathered.uptos))
+        merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
@@ -195,7 +195,7 @@ class Turn:
     def _without_tools(
         self, earlier: list[BaseMessage], present: Sequence[BaseMessage], uptos: Mapping[str, int]
     ) -> list[BaseMessage]:
-        """Leave out the tool calls of earlier turns of the caller's list as `exclude_tools` says; roles choose among stored ones."""
+        """Leave out the tool calls of earlier turns as `exclude_tools` says; roles choose among stored messages only."""
         options = replace(self.history, roles=None) if self.history.roles else self.history
         return history_slice(earlier, options, present, uptos) if is_sliced(earlier, options) else earlier
 

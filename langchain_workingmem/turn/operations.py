@@ -14,12 +14,12 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import VIEW, Script
 from langchain_workingmem._redis.state import NO_VECTORS
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, read_rows
+from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.observations import (
     NO_LOG,
@@ -89,7 +89,7 @@ class Gathered:
 
 def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage], shown: Sequence[BaseMessage]) -> list[int]:
     """Return the positions of those stored messages of the caller's list that the turn does not show."""
-    ids = {message.id for message in shown}
+    ids = {message.id for message in shown if not is_from_memory(message)}  # not a copy that shows less
     return [seq for one in messages if one.id not in ids and (seq := gathered.seqs.get(one.id or "")) is not None]
 
 
@@ -132,7 +132,7 @@ def gather(
         found = _gathered(reply, entries, kind, thread_id)
         given = {message.id for message in new} - found.branch.hidden
         stored = [message for message in found.stored if message.id not in given]
-        if is_sliced(stored, history):
+        if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
         current = read_state(state, scope_key, rest) if scope_key else None
         return replace(found, stored=stored, working_memory=current, observed=[reply[12], *logs])

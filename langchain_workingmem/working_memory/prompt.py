@@ -22,6 +22,7 @@ _PURPOSE = (
     "This is your working memory{named}: what you know about {subject}, kept between turns. Use it; do not recite it."
 )
 _SUBJECT = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
+_OF_SEVERAL = "its owner, in all conversations that share it; this may be a team, and more than the present user"
 _RULES = """\
 - When the user tells you something worth keeping that is not in it yet, or that has changed, call {update}
   at once if you have the tool, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
@@ -67,7 +68,10 @@ def render_working_memory(
     return "\n".join(
         [
             opening_tag("working_memory", name),
-            _PURPOSE.format(subject=_SUBJECT[scope], named=f" {name!r}" if name else ""),
+            _PURPOSE.format(
+                subject=_OF_SEVERAL if name and scope == "resource" else _SUBJECT[scope],
+                named=f" {name!r}" * bool(name),
+            ),
             rules,
             *(_describe_form(form) if update else ()),
             _ESCAPES,

@@ -43,7 +43,7 @@ LAYERS = [
     {"memory"},
     {"evaluation", "serving"},
     {"studio", "mcp"},
-    {"middleware", "agent_turns", "cli", "__init__"},
+    {"middleware", "agent_turns", "agent_calls", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {

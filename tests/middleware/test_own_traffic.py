@@ -8,12 +8,15 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import HistoryOptions, WorkingMemoryOptions
+from langchain_workingmem import HistoryOptions, RedisConnectionError, WorkingMemoryOptions
+from langchain_workingmem.history import operations
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
 from tests.helpers.models import (
@@ -243,3 +246,102 @@ def test_structured_answers_are_told_apart(bench: Bench) -> None:
     assert {hit.message.id for hit in found.hits} >= {"s0", "s1"}
     assert memory.recall.reindex(resource_id="bob") >= 0
     assert "Porto" in remembered(memory.context("Porto", thread_id="n", resource_id="bob").messages)
+
+
+# ---------------------------------------------------------------------- what an attacker and a fresh user met
+
+
+def test_nodes_with_a_checkpointer_lose_no_tool_call(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    mixed = calling(("weather", {"city": "Rome"}), (UPDATE, {"memory": "is in Rome"}), id="m")
+    model = Scripted.says(mixed, "sunny", "b", "c", "d")
+    tools = [weather, *memory.tools()]
+
+    def answer(state: MessagesState) -> Any:
+        return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node()).add_node("answer", answer).add_node("tools", ToolNode(tools))
+    graph.add_node("save", memory.save_node()).add_edge(START, "load").add_edge("load", "answer")
+    graph.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "save"})
+    graph.add_edge("tools", "answer")
+    app = graph.compile(checkpointer=saver)
+    for text in ("weather?", "and now", "thanks", "bye"):
+        bench.run(app, ask(text))
+    assert len(memory.history.messages("t")) == len(memory.history.messages("t", superseded=True)) == 11
+    assert said(model.seen[-1])[:3] == ["human: weather?", "ai: weather#m-0", "tool: sunny in Rome"]
+    accept(model.seen[-1])
+
+
+@pytest.mark.parametrize("front", [[AIMessage("Hello!")], [HumanMessage("ex q"), AIMessage("ex a")]])
+def test_what_a_program_sends_in_front_of_each_question_supersedes_nothing(bench: Bench, front: list[Any]) -> None:
+    memory = bench.memory()
+    model = Scripted.says("a1", "a2", "a3")
+    agent = agent_of(model, memory)
+    for text in ("q1", "q2", "q3"):
+        bench.run(agent, {"messages": [*(one.model_copy() for one in front), *ask(text)["messages"]]})
+    lines = [line for line in stored(memory) if "ex " not in line]
+    assert lines == ["human: q1", "ai: a1", "human: q2", "ai: a2", "human: q3", "ai: a3"]
+    assert [one for one in ("q1", "a1", "q2", "a2") if one in [message.text for message in model.seen[-1]]]
+
+
+class Clears(AgentMiddleware[Any, Any, Any]):
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]}
+
+
+class Pins(AgentMiddleware[Any, Any, Any]):
+    """Keeps the first message and the newest, as LangChain's documentation does it."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        first, *rest = state["messages"]
+        if len(rest) <= 5:
+            return None
+        newest = rest[-4:]
+        while isinstance(newest[0], ToolMessage):
+            newest = newest[1:]
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), first, *newest]}
+
+
+@pytest.mark.parametrize("neighbour", [Clears, Pins])
+def test_what_is_trimmed_off_a_state_stays_in_the_history(
+    bench: Bench, saver: InMemorySaver | None, neighbour: type[AgentMiddleware]
+) -> None:
+    memory = bench.memory(history=HistoryOptions(last_messages=None))
+    calls = [calling(("weather", {"city": f"c{at}"}), id=f"c{at}") for at in range(5)]
+    model = Scripted.says(*calls, "done", "two")
+    agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory), neighbour()], checkpointer=saver)
+    bench.run(agent, {"messages": [SystemMessage("be kind", id="sys"), *ask("one", "q1")["messages"]]})
+    bench.run(agent, ask("and", "q2"))
+    assert len(stored(memory)) == 14
+
+
+def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = bench.memory()
+    memory.threads.create(thread_id="t", resource_id="ann")  # without messages: memory does not know it yet
+    older = [kind(f"m{at}", id=f"m{at}") for at, kind in enumerate([HumanMessage, AIMessage] * 125)]
+    write, calls = operations.write_messages, []
+
+    def failing(*arguments: Any, **more: Any) -> Any:
+        calls.append(more.get("part"))
+        if calls.count("older") == 2 and calls[-1] == "older":
+            raise RedisConnectionError("away", remedy="wait")
+        return write(*arguments, **more)
+
+    monkeypatch.setattr(operations, "write_messages", failing)
+    agent = agent_of(Scripted.says("one"), memory)
+    bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
+    assert stored(memory) == [*said(older), "human: now", "ai: one"]
+
+
+def test_without_a_checkpointer_a_subgraph_is_shown_all_of_its_list(bench: Bench) -> None:
+    memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
+    model = Scripted.says("a4", "b4")
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", agent_of(model, memory)).add_edge(START, "agent")
+    older = [kind(f"m{at}", id=f"m{at}") for at, kind in enumerate([HumanMessage, AIMessage] * 4)]
+    for _ in range(2):
+        bench.run(graph.compile(), {"messages": [*older, *ask("q", "q")["messages"]]})
+    assert [len(messages) for messages in model.seen] == [9, 9]

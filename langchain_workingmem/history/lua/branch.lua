@@ -274,6 +274,12 @@ local function compare_list(entries, from, to, notes_count)
     end
   end
   local left, gone, waiting = {}, {}, {}
+  local is_other = first -- the list shares only what a program sent in front of its first turn: perhaps examples
+  for i = from, to do
+    local entry = entries[i]
+    if entry.seq and (entry.id == entry.known or state_of(entry.known) ~= 'b') then is_other = false end
+  end
+  if is_other then return left, gone, back, first end
   local function supersede_waiting()
     for _, one in ipairs(waiting) do
       left[#left + 1] = one.id

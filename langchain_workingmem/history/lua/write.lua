@@ -263,7 +263,7 @@ local function save(entry)
     if words ~= '' then upto = upto + weight end
     said = words == '' and '/' .. weight .. '/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
-    state = lineage or (source == 't' and question and question ~= seq and 't' .. question) or source
+    state = lineage or (part == 'older' and 'b') or (source == 't' and question and question ~= seq and 't' .. question) or source
     redis.call('ZADD', KEYS[2], seq, id)
     add_said(seq, said)
   end
