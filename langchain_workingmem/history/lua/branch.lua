@@ -231,8 +231,8 @@ local function resent_traffic(entries, from, to)
   local covered, last, has_own = {}, nil, false
   for i = from, to do
     local entry = entries[i]
-    if entry.words == '' then
-      has_own = has_own or not entry.seq
+    if entry.words == '' or is_data(entry.words) then
+      has_own = has_own or entry.id ~= entry.known
     elseif entry.seq then
       if last and has_own then
         for _, key in ipairs({KEYS[2], KEYS[7]}) do
