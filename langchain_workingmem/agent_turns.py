@@ -277,7 +277,7 @@ class AgentTurns:
     ) -> Plan[list[BaseMessage]]:
         """Save what is new, and at the end of the run supersede what was taken back; no round trip when nothing changed.
 
-        Returns the answers that were changed in place.
+        Returns the answers that were changed in place, at the end of the run.
         """
         if not self.saves(call):
             return []
@@ -287,7 +287,7 @@ class AgentTurns:
         if before is not None and after is not turn:
             self._core.state.add_shown_messages(required_ids(call.ids)[0], after.saved)
             self.keep(call, after)
-        return turn.changed(call.messages)
+        return turn.changed(call.messages) if is_over else []
 
     def _save(self, call: HookCall, turn: AgentTurn, on_error: OnError, *, is_over: bool) -> Plan[AgentTurn]:
         structured = structured_answers(call.messages, is_over=is_over or call.has_answer)

@@ -24,8 +24,10 @@ local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', '
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
-local is_new = (thread[4] or '0') == '0' and redis.call('EXISTS', KEYS[7]) == 0
-if part == 'rest' and (is_new or thread[8]) then return redis.error_reply('WMNEW') end
+if part == 'rest' then
+  local is_new = (thread[4] or '0') == '0' and redis.call('EXISTS', KEYS[7]) == 0
+  if is_new or thread[8] then return redis.error_reply('WMNEW') end
+end
 check_key_types()
 local owner = thread[1] or resource
 local next_seq = tonumber(thread[2] or first_seq())
