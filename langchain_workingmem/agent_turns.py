@@ -24,7 +24,6 @@ from langchain_workingmem.history import (
     save_messages,
 )
 from langchain_workingmem.ids import required_ids
-from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
@@ -262,7 +261,7 @@ class AgentTurns:
         """Read what may have changed during the turn. At most one round trip."""
         found, state = before.gathered, self._core.state
         ids = required_ids(call.ids)
-        if has_new_coverage(state, ids[0], found.view):
+        if found.view is not None and found.view.is_outdated():
             messages = before.all_messages(call.messages)
             fresh = yield from call.limits.gather(self._plans, messages, *ids, call.kind, recalls=False)
             fresh = self._seen_by(call, replace(fresh, recalled=found.recalled, branch=found.branch))

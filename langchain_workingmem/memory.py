@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import cached_property, partial
+from importlib import import_module
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
@@ -18,7 +21,6 @@ from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces import Faces
 from langchain_workingmem.history import History
-from langchain_workingmem.observations import Observations
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
     TIMEOUT,
@@ -48,10 +50,12 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import RecallArguments
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
 _log = logging.getLogger("langchain_workingmem")
+rooms.LOADERS["observations"] = partial(import_module, "langchain_workingmem.observations")
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -164,6 +168,7 @@ class Memory(Faces, SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             observations=observations,
+            room=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -182,9 +187,15 @@ class Memory(Faces, SetUpOnEntry):
         self.history = History(core)
         self.recall = Recall(core)
         self.working_memory = WorkingMemory(core)
-        self.observations = Observations(core)
         self.users = Users(core)
         self.turn = Turn(core, self.history_options)
+
+    @cached_property
+    def observations(self) -> Observations:
+        """The logs of conversations and users; without the option they can be read and corrected."""
+        from langchain_workingmem.observations import Observations
+
+        return Observations(self.core)
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:

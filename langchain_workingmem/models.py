@@ -295,7 +295,6 @@ class Observation:
         default=(), repr=False, compare=False
     )  # (thread_id, seq) of the sources
     # (thread_id, message_id, seq) of messages of other threads that the text tells of too: it goes when one of them is deleted
-    mentions: tuple[tuple[str, str, int], ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ models are thrown into the plan at its `yield`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -169,6 +169,8 @@ _NO_SEARCH = (
     "listings, pass create_index=False"
 )
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
+# By the code of a refusal which says that nothing was done: how the command is changed before it is sent again
+RESEND: dict[str, Callable[[Command], Command]] = {}
 SEARCHES = frozenset({"FT.SEARCH", "FT.AGGREGATE"})
 ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a full server still answers searches"
 
@@ -176,6 +178,9 @@ ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a 
 def as_eval(command: Command) -> Command:
     """Replace the digest of a script call by its source, for a server that does not know the script."""
     return ("EVAL", SCRIPT_SOURCES[command[1]], *command[2:])
+
+
+RESEND |= {"NOSCRIPT": as_eval, "BUSY": lambda command: command}
 
 
 def advance(plan: Plan[Any], outcome: Any) -> Effect:
@@ -200,19 +205,18 @@ def scan(step: Scan) -> Plan[tuple[list[bytes], Scan | None]]:
     return (yield from _persist(step))  # type: ignore[no-any-return]
 
 
-def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Command], Command]) -> Plan[None]:
-    """Send the commands that were refused with this code again, changed, and replace their replies.
+def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Command], Command]) -> Plan[Send]:
+    """Send the commands that were refused with this code again, changed, and replace their replies; return all commands.
 
     With `in_order`, all commands after the first refused one are sent again too.
     """
     refused = [at for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError) and reply.code == code]
-    if not refused:
-        return
-    commands = effect.commands
+    commands = [change(one) if at in refused else one for at, one in enumerate(effect.commands)]
     positions = range(refused[0], len(commands)) if effect.in_order else refused
-    again = [change(commands[at]) if at in refused else commands[at] for at in positions]
-    for at, reply in zip(positions, (yield from _persist(replace(effect, commands=again))), strict=True):
+    again = replace(effect, commands=[commands[at] for at in positions])
+    for at, reply in zip(positions, (yield from _persist(again)), strict=True):
         replies[at] = reply
+    return replace(effect, commands=commands)
 
 
 def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
@@ -242,20 +246,20 @@ def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
 def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
-    When the connection fails, they are sent again, except with `at_most_once`. Two refusals mean that nothing was done, so
-    these commands are always sent again: NOSCRIPT (a restarted server has lost our scripts; they are sent as source), and
-    BUSY (the server runs a long script of another client). An answer of Search that is not whole becomes a refusal.
+    When the connection fails, they are sent again, except with `at_most_once`. Some refusals mean that nothing was done, so
+    these commands are always sent again: NOSCRIPT (a restarted server has lost our scripts; they are sent as source), those
+    of `RESEND`, and BUSY (the server runs a long script of another client). An answer of Search that is not whole becomes a refusal.
     `RedisCapabilityError` if the server has no Search.
     """
     effect = Send(commands, at_most_once, in_order)
     replies: list[Any] = list((yield from _persist(effect)))
-    yield from _resend(replies, "NOSCRIPT", effect, as_eval)
-    for seconds in PAUSES:
-        if not any(isinstance(reply, RedisReplyError) and reply.code == "BUSY" for reply in replies):
-            break
-        yield Pause(seconds)
-        yield from _resend(replies, "BUSY", effect, lambda command: command)
-        yield from _resend(replies, "NOSCRIPT", effect, as_eval)
+    waits = iter(PAUSES)
+    while code := next((one.code for one in replies if isinstance(one, RedisReplyError) and one.code in RESEND), None):
+        if code == "BUSY":
+            if (seconds := next(waits, None)) is None:
+                break
+            yield Pause(seconds)
+        effect = yield from _resend(replies, code, effect, RESEND[code])
     for at, reply in enumerate(replies):
         if isinstance(reply, dict):  # RESP3; not only Search replies with maps
             if commands[at][0] in SEARCHES and (warnings := reply.get(b"warning")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,13 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
 
+# Of error replies that only the scripts of an optional room give, by their code: how they are converted, given the thread
+ERRORS: dict[str, Callable[[RedisReplyError, str], WorkingMemError]] = {}
 REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
 
 
@@ -100,12 +103,6 @@ def script_error(
             return ThreadExistsError(thread_id)
         case "WMDELETED":
             return ResourceDeletedError(resource_id or "")
-        case "WMSCOPE":
-            other = "resource" if str(error).endswith("r") else "thread"
-            return OptionError(
-                f"the observations of thread {thread_id!r} have the scope {other!r}",
-                remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
-            )
         case "WMOLDER":
             return OptionError(
                 f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
@@ -115,7 +112,7 @@ def script_error(
             return ThreadNotFoundError(thread_id)
         case "WMNOMESSAGE":
             return MessageNotFoundError((message_ids or {})[str(error).partition(" ")[2]], thread_id)
-    return error
+    return ERRORS[error.code](error, thread_id) if error.code in ERRORS else error
 
 
 def create_thread_document(

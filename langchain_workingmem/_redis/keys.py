@@ -69,14 +69,14 @@ class ThreadKeys(NamedTuple):
     superseded: str  # ZSET: message id -> sequence number, of the other branches
     aliases: str  # ZSET: another id of a message -> its sequence number
     trash: str  # HASH: deleted messages that still have vectors; its parts are stored under this key and a suffix
-    observations: str  # HASH: what observations cover of the thread; in scope "thread" also its log
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
+    observations: str  # HASH: the log of the thread, and what it covers
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Return the KEYS of a script."""
-        return self
+        """Return the KEYS of a plain script."""
+        return self[:-1]
 
 
 class Keys:
@@ -114,9 +114,9 @@ class Keys:
             superseded=f"{prefix}:superseded:{tag}",
             aliases=f"{prefix}:aliases:{tag}",
             trash=f"{prefix}:trash:{tag}",
-            observations=f"{prefix}:observations:t:{tag}",
             memory=f"{prefix}:memory:t:{tag}",
             revisions=f"{prefix}:revisions:t:{tag}",
+            observations=f"{prefix}:observations:t:{tag}",
         )
 
     def of_resource(self, resource_id: str) -> tuple[str, str, str]:
@@ -124,10 +124,10 @@ class Keys:
         tag = f"{{{encode(resource_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
-    def log_of_resource(self, resource_id: str) -> tuple[str, str]:
-        """Name the tombstone (STRING) of a resource, and the log of its observations (HASH)."""
+    def log_of_resource(self, resource_id: str) -> tuple[str, str, str]:
+        """Name the tombstone of a resource (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
         tag = f"{{{encode(resource_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:observations:r:{tag}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:observations:r:{tag}", f"{self.prefix}:observed:r:{tag}"
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""
@@ -136,6 +136,11 @@ class Keys:
     def thread_of(self, key: bytes) -> str:
         """Return the thread id in a key of that thread."""
         return decode(hash_tag(key))
+
+
+def covered_key(thread: str) -> str:
+    """Return the twelfth key of a thread, from its first one."""
+    return thread.replace(":thread:{", ":observations:t:{", 1)
 
 
 MAX_NAME = 40  # characters of an author's name

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import SCRIPT_SOURCES
+from langchain_workingmem._engine.effects import RESEND, SCRIPT_SOURCES
+from langchain_workingmem._redis.keys import covered_key
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command
 
 _PACKAGE = files("langchain_workingmem")
+NOT_WATCHED = "//"  # the argument of a larger variant for a process that does not use the room (observations/lua/hooks.lua)
 MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
 STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
 
@@ -31,12 +34,13 @@ def _size(argument: Argument) -> int:
 
 
 # The parts before a script. Redis runs all of them each time, so a script has only those that it needs.
-_COMMON = ("header", "prelude")
-READS_LOG = ("observations/ranges", "observations/reading")
-VIEW = ("header", *READS_LOG, "observations/view")
-COVERAGE = (*_COMMON, *READS_LOG, "observations/view", "observations/log", "observations/coverage")
-BRANCHES = (*COVERAGE, "said")
-_SWEEP = (*_COMMON, "said", "trash")
+COMMON = ("header", "prelude")
+# What the variant of a script has besides that tells a room what changes: set by that room when it is loaded
+TELLING: list[str] = []
+_SCRIPTS: dict[Argument, Script] = {}  # by digest and by source
+_COVERED: dict[str, None] = {}  # threads (their first key) that have to be told of changes, as this process has met them
+_PLAIN = 11  # keys of a thread that a plain script gets
+_MOST_COVERED = 10_000  # that are remembered
 
 
 def _source(name: str) -> str:
@@ -47,13 +51,28 @@ def _source(name: str) -> str:
 class Script:
     """A script, called by its digest; the header of its file names KEYS, ARGV and reply.
 
-    `name` and the `parts` before it are "room/file", or a file in `_redis/lua`.
+    `name` and the `parts` before it are "room/file", or a file in `_redis/lua`. A script may have larger variants for what few
+    calls need: it answers WMBRANCH (`branch`) or WMCOVERED (`covered`) and writes nothing, and the same call is sent to the
+    variant.
     """
 
-    def __init__(self, name: str, *parts: str) -> None:
-        source = "".join(map(_source, (*(parts or _COMMON), name)))
-        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        SCRIPT_SOURCES[self.sha] = source
+    def __init__(self, name: str, *parts: str, branch: Script | None = None) -> None:
+        self.name, self.parts, self.branch = name, parts or COMMON, branch
+        self.source = "".join(map(_source, (*self.parts, name)))
+        self._tells = "write_refusal(" in _source(name) or "memory_refusal(" in _source(name)
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+        SCRIPT_SOURCES[self.sha] = self.source
+        _SCRIPTS[self.sha] = _SCRIPTS[self.source] = self
+
+    @cached_property
+    def covered(self) -> Script:
+        """Return the variant that tells a room what changes."""
+        return (self.branch or self).with_parts(*TELLING, after="prelude")
+
+    def with_parts(self, *parts: str, after: str) -> Script:
+        """Return a variant with more parts."""
+        at = self.parts.index(after) + 1
+        return Script(self.name, *self.parts[:at], *parts, *self.parts[at:])
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
         """Build the command that runs the script; `OptionError` if it is larger than Redis takes."""
@@ -63,7 +82,41 @@ class Script:
                 f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
                 remedy="save less at a time, or smaller values",
             )
-        return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
+        command = ("EVALSHA", self.sha, len(keys), *keys, *arguments)
+        return as_told(command) if keys[0] in _COVERED and self._tells and len(keys) == _PLAIN else command
+
+
+def as_branch(command: Command) -> Command:
+    """Return the call of the variant that compares messages with the thread."""
+    larger = _SCRIPTS[command[1]].branch
+    assert larger is not None  # only such scripts answer WMBRANCH
+    return ("EVALSHA", larger.sha, *command[2:])
+
+
+def as_told(command: Command, told: str = NOT_WATCHED) -> Command:
+    """Return the call of the variant that tells a room what changes: it gets one key and one argument more."""
+    _, script, count, *rest = command
+    if int(count) > _PLAIN:  # it is one already
+        return (*command[:-1], told)
+    keys, arguments = rest[:_PLAIN], rest[_PLAIN:]
+    thread = str(keys[0])
+    return ("EVALSHA", _SCRIPTS[script].covered.sha, _PLAIN + 1, *keys, covered_key(thread), *arguments, told)
+
+
+def as_covered(command: Command) -> Command:
+    """Return the same where the script has answered WMCOVERED, and remember the thread."""
+    note_covered(str(command[3]))
+    return as_told(command)
+
+
+def note_covered(key: str) -> None:
+    """Remember that changes of a thread, by its first key, have to be told: then nothing is sent twice."""
+    if len(_COVERED) >= _MOST_COVERED:
+        _COVERED.clear()
+    _COVERED[key] = None
+
+
+RESEND["WMBRANCH"] = as_branch
 
 
 def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
@@ -81,5 +134,5 @@ def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:
 
 
 CREATE = Script("create_thread")
-DELETE = Script("delete", *BRANCHES, "trash")
-SWEEP = Script("sweep", *_SWEEP)
+DELETE = Script("delete", *COMMON, "said", "trash")
+SWEEP = Script("sweep", *COMMON, "said", "supersede", "trash")

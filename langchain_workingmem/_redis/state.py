@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
+    from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem.options import (
         IndexOptions,
         NumberType,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 _RESOURCES = 10_000  # whose authors are remembered
-_LOGS = 200  # of observations: one of 40,000 tokens takes about a megabyte
+_LOGS = 1000  # of observations: one of 40,000 tokens takes about a megabyte
 _log = logging.getLogger("langchain_workingmem")
 MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8
@@ -69,9 +70,13 @@ class MemoryState(ShownToModel):
     sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     observing: set[str] = field(default_factory=set)  # logs whose observer runs in the background of this process
+    room: Room | None = None  # of observations, if their option is given
     logs: Recent[str, Any] = field(
         default_factory=lambda: Recent(_LOGS)
     )  # of observations, as they were read last, by key
+    # of the logs of users: the threads that they have, and how they were merged last
+    users: Recent[str, list[str]] = field(default_factory=Recent)
+    merged: Recent[str, Any] = field(default_factory=Recent)
     # the version of what observations cover in a thread, as a script has replied it last
     coverage: Recent[str, bytes] = field(default_factory=Recent)
     lease_tokens: Iterator[str] = field(default_factory=lambda: iter(()))  # one for each run of an observer

@@ -45,6 +45,11 @@ def contains(ranges: Ranges, number: int) -> bool:
     return at >= 0 and ranges[at][0] <= number <= ranges[at][1]
 
 
+def removed_positions(before: Iterable[str], more: Iterable[int] = ()) -> str:
+    """Write the positions of messages that memory has taken out of a state because a log covers them, with further ones."""
+    return write_ranges(join_ranges([*(one for text in before for one in parse_ranges(text)), *ranges_of(more)]))
+
+
 def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Join ranges that are given in any order."""
     joined: list[tuple[int, int]] = []

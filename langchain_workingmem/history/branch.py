@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of them, as in a subgraph;
 # what is missing there means nothing; substate: a part of a checkpointer's state
 Kind: TypeAlias = Literal["list", "state", "part", "substate"]
-NO_BRANCH: Sequence[Argument] = ("", "", "", 0, 0, 0, 0, 0)  # for a program that only adds messages
+NO_BRANCH: Sequence[Argument] = ("", "", 0, 0, 0, 0, 0)  # for a program that only adds messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,7 @@ class Branch:
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list
     question: str = ""  # stored id of the question
-    removed: str = (
-        ""  # positions of messages that memory has taken out of the list, because observations stand for them
-    )
+    removed: str = ""  # positions of messages that memory has taken out of the list, because a log stands for them
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
 
     @property
@@ -52,7 +50,7 @@ class Branch:
         is_state = self.kind == "state"
         aliases = self.aliases if is_state else {}
         versions = [draft.id for draft in drafts if draft.id in self.edited and draft.words.startswith("q")]
-        found: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question, self.removed]
+        found: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
         for ids in (self.left, self.back, self.claimed, versions):
             found += [len(ids), *ids]
         return [*found, len(aliases), *(part for pair in aliases.items() for part in pair)]

@@ -22,7 +22,8 @@ from langchain_workingmem._redis.codec import (
 )
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import read_cursor
-from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script
+from langchain_workingmem._redis.rooms import load, tell_deleted
+from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
 from langchain_workingmem._text.said import structured_answers
@@ -32,14 +33,6 @@ from langchain_workingmem.history.branch import NO_BRANCH, Branch
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
 from langchain_workingmem.models import Page, StoredMessage
-from langchain_workingmem.observations import (
-    forgetting,
-    note_coverage,
-    observe_later,
-    publish,
-    reindex_documents,
-    waiting_commands,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -54,13 +47,12 @@ if TYPE_CHECKING:
     from langchain_workingmem.history.rows import MessageSelection
     from langchain_workingmem.options import OnError
 
-WRITE = Script("history/write", *BRANCHES, "history/branch")
-REFUSE = Script("history/refuse", *BRANCHES)
-TRUNCATE = Script("history/truncate", *BRANCHES)
+BRANCH_WRITE = Script("history/write", *COMMON, "said", "supersede", "history/branch", "history/compare")
+WRITE = Script("history/write", *COMMON, "said", branch=BRANCH_WRITE)
+REFUSE = Script("history/refuse", *COMMON, "said")
+TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
-
-_UNPUBLISHED, _UNINDEXED = 1, 2  # what the script says of observations
 
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")
 _log = logging.getLogger("langchain_workingmem")
@@ -178,10 +170,7 @@ def write_messages(
             digest = state.index_digest(found.shape[1])
         except NO_VECTORS as error:
             failure, digest = error, ""
-    watched = state.observations if state.observations and state.observations.background else None
-    arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or ""]
-    arguments += ["t", watched.message_tokens] if watched and watched.scope == "thread" else ["", ""]
-    arguments.append(part)
+    arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or "", part]
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
     waiting = iter(vectors)
     for draft in drafts:
@@ -194,23 +183,20 @@ def write_messages(
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
-    call = WRITE.call(keys.all, *arguments)
-    counting = (
-        waiting_commands(state, thread_id, resource_id, sum(draft.weight for draft in drafts)) if appending else []
+    removed = branch.removed if branch else ""
+    room = state.room or (load("observations") if removed else None)
+    call, beside = (BRANCH_WRITE if branch and branch.has_changes else WRITE).call(keys.all, *arguments), []
+    if room is not None:
+        tokens = sum(draft.weight for draft in drafts) if appending else None
+        call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
+    _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
+        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
     )
-    _, count, titled, _, stored, revived, left, due, unpublished, coverage, *waiting = yield from guarded_write(
-        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=counting
-    )
-    note_coverage(state, thread_id, coverage)
     if appending:
         yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
     yield from continue_sweep(state, thread_id, left)
-    if unpublished & _UNPUBLISHED:
-        yield from publish(state, thread_id)
-    if unpublished & _UNINDEXED and state.recall is not None:
-        yield Later(reindex_documents(state, thread_id))
-    if due or any(waiting):
-        yield from observe_later(state, thread_id, resource_id)
+    if told:
+        yield from load("observations").saved(state, thread_id, resource_id, told)
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -281,11 +267,7 @@ def truncate(state: MemoryState, thread_id: str, resource_id: str | None, after:
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
     ids = {"after": after}
-    ((count, left, unpublished),) = yield from run_script(
-        thread_id, resource_id, call, message_ids=ids, at_most_once=True
-    )
-    if unpublished:
-        yield from publish(state, thread_id)
+    ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
     if left:
         remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
         yield from sweep_now(state, thread_id, "the thread is truncated", remedy)
@@ -298,8 +280,8 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Seq
     known = [ids] if isinstance(ids, str) else ids or ()
     what = ["all" if ids is None else "messages", *(check_id(id, "message id") for id in known)]
     call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, *what)
-    deleting = partial(run_script, thread_id, resource_id, call, at_most_once=True)
-    ((deleted, *_, left),) = yield from forgetting(state, thread_id, None if ids is None else known, deleting)
+    ((deleted, *_, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+    yield from tell_deleted(state, thread_id, more)
     if left:
         remedy = "call history.clear() or history.delete() again"
         yield from sweep_now(state, thread_id, "the messages are deleted", remedy)

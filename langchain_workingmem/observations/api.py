@@ -128,13 +128,13 @@ class Observations:
 
         The last 20 are kept. Observations whose messages were deleted are gone from all of them.
         """
-        return self._core.run(reading.history(self._core.state, thread_id, resource_id, limit))
+        return self._core.run(changing.history(self._core.state, thread_id, resource_id, limit))
 
     async def ahistory(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> list[ObservationLog]:
         """Async twin of `history`."""
-        return await self._core.arun(reading.history(self._core.state, thread_id, resource_id, limit))
+        return await self._core.arun(changing.history(self._core.state, thread_id, resource_id, limit))
 
     def revert(self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None) -> ObservationLog:
         """Store an old revision as a new one, and return it. Four round trips. Raises `RevisionNotFoundError`.

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.keys import decode
-from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.codec import as_dict, from_micros
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.sweeping import continue_sweep
-from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
+from langchain_workingmem._text.observed import tokens_of
+from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     ObservationConflictError,
     ObservationNotFoundError,
     OptionError,
     RevisionNotFoundError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
 )
+from langchain_workingmem.models import ObservationUsage
 from langchain_workingmem.observations.documents import change_documents
-from langchain_workingmem.observations.log import Chunk, parse_manifest, write_manifest, write_observation
-from langchain_workingmem.observations.outbox import OUTBOX
-from langchain_workingmem.observations.reading import find_log_key, read, recount
+from langchain_workingmem.observations.log import Chunk, parse_manifest, read_observation, write_manifest, write_observation
+from langchain_workingmem.observations.reading import find_log_key, of_thread, read, read_thread_log, recount
+from langchain_workingmem.observations.scripts import COVERAGE
+from langchain_workingmem.observations.user_log import named, read_user, split_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation, ObservationLog
     from langchain_workingmem.observations.reading import LogKey, Read
 
 CHANGE = Script("observations/change", *COVERAGE)
+KEPT = 20  # revisions that are kept, as in log.lua
 ATTEMPTS = 100  # of a change that meets others
 NEW = "@"  # in a manifest: the numbers of new observations
 
@@ -62,13 +69,13 @@ def update(
     if not isinstance(text, str) or not (line := " ".join(visible(text).split())):
         raise OptionError(f"text={text!r}", remedy="pass one line of text, or call observations.delete()")
 
-    def make(found: Read) -> tuple[str, list[Observation]]:
-        old = _found(found.log, observation_id)
+    def make(found: Read, id: str) -> tuple[str, list[Observation]]:
+        old = _found(found.log, id)
         if old.text == line:
             return found.known.present, []
         return _split(found.known.present, old.number, NEW), [replace(old, text=line)]
 
-    return (yield from _changed(state, thread_id, resource_id, "update", make))
+    return (yield from _corrected(state, thread_id, resource_id, observation_id, "update", make))
 
 
 def delete(
@@ -76,44 +83,156 @@ def delete(
 ) -> Plan[ObservationLog]:
     """Plan `Observations.delete`."""
 
-    def make(found: Read) -> tuple[str, list[Observation]]:
-        return _split(found.known.present, _found(found.log, observation_id).number, ""), []
+    def make(found: Read, id: str) -> tuple[str, list[Observation]]:
+        return _split(found.known.present, _found(found.log, id).number, ""), []
 
-    return (yield from _changed(state, thread_id, resource_id, "delete", make))
+    return (yield from _corrected(state, thread_id, resource_id, observation_id, "delete", make))
+
+
+def _corrected(
+    state: MemoryState,
+    thread_id: str | None,
+    resource_id: str | None,
+    observation_id: str,
+    origin: str,
+    make: Callable[[Read, str], tuple[str, list[Observation]]],
+) -> Plan[ObservationLog]:
+    """Change one observation in the log of its thread, and return the log that the caller means."""
+    where = yield from find_log_key(state, thread_id, resource_id)
+    own, id = where, observation_id
+    if where.thread_id is None:
+        thread, id = split_id(observation_id)
+        own = of_thread(state, thread, where.resource_id)
+    try:
+        log = yield from _changed(state, own, origin, lambda found: make(found, id))
+    except (ObservationNotFoundError, ThreadNotFoundError, ThreadOwnershipError):
+        if where is own:
+            raise
+        raise ObservationNotFoundError(observation_id) from None
+    return log if where is own else (yield from read(state, where))
 
 
 def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.clear`."""
-    return (yield from _changed(state, thread_id, resource_id, "clear", lambda _: ("", [])))
+    where = yield from find_log_key(state, thread_id, resource_id)
+    threads = yield from _threads(state, where)
+    for own in threads:
+        log = yield from _changed(state, own, "clear", lambda _: ("", []))
+    if where.thread_id is not None:
+        return log
+    yield from recount(state, where, [own.thread_id or "" for own in threads])
+    return (yield from read(state, where))
+
+
+def _threads(state: MemoryState, where: LogKey) -> Plan[list[LogKey]]:
+    """Return the log of a thread, or those that the log of a user consists of. One round trip for a user, else none."""
+    if where.thread_id is not None:
+        return [where]
+    user = yield from read_user(state, where.resource_id or "")
+    return [of_thread(state, part.thread_id, where.resource_id) for part in user.parts]
+
+
+class Revision(NamedTuple):
+    """A revision of a log: for each of its threads, the revision of the log of the thread and its manifest."""
+
+    number: int
+    origin: str
+    at: int  # us since the epoch
+    threads: Mapping[str, tuple[int, str]]
+
+
+def _revisions(state: MemoryState, threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, Mapping[int, Observation]]]]:
+    """Return the kept revisions of a log, the newest first, and all observations of its threads. One round trip."""
+    replies = (yield from send(*(("HGETALL", own.name) for own in threads))) if threads else []
+    found: dict[str, Mapping[int, Observation]] = {}
+    changes: list[tuple[int, str, int, str, str]] = []  # time, thread, number, origin, manifest
+    present: dict[str, tuple[int, str]] = {}
+    for own, reply in zip(threads, replies, strict=True):
+        row, thread = as_dict(reply), own.thread_id or ""
+        found[thread] = {int(name[2:]): read_observation(int(name[2:]), row[name]) for name in row if name.startswith(b"o:")}
+        for name in row:
+            if name.startswith(b"rev:"):
+                origin, at, manifest = row[name].decode().split("|")
+                changes.append((int(at), thread, int(name[4:]), origin, manifest))
+        present[thread] = int(row.get(b"revision", 0)), row.get(b"present", b"").decode()
+    number = sum(revision for revision, _ in present.values())
+    kept = {(thread, own): manifest for _, thread, own, _, manifest in changes}
+    revisions = []
+    for at, thread, own, origin, _ in sorted(changes, reverse=True)[:KEPT]:
+        revisions.append(Revision(number, origin, at, dict(present)))
+        number -= 1
+        present[thread] = own - 1, kept.get((thread, own - 1), "")
+    return revisions, found
+
+
+def history(
+    state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
+) -> Plan[list[ObservationLog]]:
+    """Plan `Observations.history`. Two round trips, and one more where the owner of a thread is looked up."""
+    at_least(limit, 1, "limit")
+    where = yield from find_log_key(state, thread_id, resource_id)
+    now = yield from read(state, where)
+    revisions, found = yield from _revisions(state, (yield from _threads(state, where)))
+    logs = []
+    for one in revisions[:limit]:
+        shown: list[Observation] = []
+        until = {}
+        for thread, (_, manifest) in one.threads.items():
+            chunks = parse_manifest(manifest)
+            numbers = (number for chunk in chunks for number in numbers_in(chunk.numbers))
+            own = [found[thread][number] for number in numbers if number in found[thread]]
+            shown += own if where.thread_id is not None else [named(thread, each) for each in own]
+            if last := max((chunk.seqs[-1][1] for chunk in chunks if chunk.seqs), default=0):
+                until[thread] = last
+        if where.thread_id is None:
+            shown.sort(key=attrgetter("said_at"))
+        logs.append(
+            replace(
+                now,
+                observations=shown,
+                tokens=tokens_of(shown),
+                revision=one.number,
+                updated_at=from_micros(one.at),
+                origin=one.origin,
+                covered_until=until,
+                usage=ObservationUsage() if one.number != now.revision else now.usage,
+            )
+        )
+    return logs
 
 
 def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.revert`."""
     where = yield from find_log_key(state, thread_id, resource_id)
     yield from read(state, where)  # which checks the owner
-    (kept,) = yield from send(("HGET", where.name, f"rev:{revision}"))
-    if kept is None:
+    threads = yield from _threads(state, where)
+    revisions, _ = yield from _revisions(state, threads)
+    wanted = next((one for one in revisions if one.number == revision), None)
+    if wanted is None:
         raise RevisionNotFoundError(revision, "observations.history()")
-    manifest = kept.decode().rpartition("|")[2]
-    return (yield from _changed(state, thread_id, resource_id, "revert", lambda _: (manifest, []), revision))
+    for own in threads:
+        number, manifest = wanted.threads[own.thread_id or ""]
+        # messages may be deleted meanwhile, so the script looks up what an older revision holds
+        yield from _changed(state, own, "revert", lambda _, text=manifest: (text, []), number or None)
+    if where.thread_id is None:
+        yield from recount(state, where, [own.thread_id or "" for own in threads])
+    return (yield from read(state, where))
 
 
 def _changed(
     state: MemoryState,
-    thread_id: str | None,
-    resource_id: str | None,
+    where: LogKey,
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
     revision: int | None = None,
 ) -> Plan[ObservationLog]:
-    """Change a log, again if others change it meanwhile. Four round trips; for a resource two more for each thread.
+    """Change the log of a thread, again if others change it meanwhile. Three round trips.
 
     With recall one more for each 100 observations that are new in the log.
     """
-    where = yield from find_log_key(state, thread_id, resource_id)
     before: list[Observation] | None = None
     for _ in range(ATTEMPTS):
-        found = yield from read(state, where)
+        found = yield from read_thread_log(state, where)
         present, is_first = found.known.present, before is None
         before = found.known.ordered() if before is None else before
         try:
@@ -126,48 +245,16 @@ def _changed(
             if not is_first:
                 yield from change_documents(state, before, found.known.ordered())
             return found.log
-        yield from _cover(state, where, present, manifest, shrink=True)
-        # messages may be deleted meanwhile, so the script looks up what an older revision holds
         status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
         if status < 0 and revision is not None:
             raise RevisionNotFoundError(revision, "observations.history()")
         if status:
-            if where.thread_id is not None:
-                yield from continue_sweep(state, where.thread_id, left)
-            yield from _cover(state, where, present, manifest, shrink=False)
-            if where.thread_id is None:
-                yield from recount(state, where, map(decode, _covered(present) | _covered(manifest)))
-            after = yield from read(state, where)
+            yield from continue_sweep(state, where.thread_id or "", left)
+            after = yield from read_thread_log(state, where)
             if manifest:  # else nothing is covered, and all documents are gone
                 yield from change_documents(state, before, after.known.ordered())
             return after.log
     raise ObservationConflictError
-
-
-def _cover(state: MemoryState, where: LogKey, present: str, manifest: str, *, shrink: bool) -> Plan[None]:
-    """Tell the threads of a resource what its log covers now. One round trip, or none where that stays the same.
-
-    What is covered shrinks before the log changes and grows after it: meanwhile messages are shown as they are.
-    """
-    if where.thread_id is not None:
-        return
-    before, after = _covered(present), _covered(manifest)
-    calls = []
-    for tag in before.keys() | after.keys():
-        old, new = before[tag], after[tag]
-        wanted = old & new if shrink else new
-        if wanted != (old if shrink else old & new):
-            calls.append(OUTBOX.call(state.keys.of(decode(tag)).all, "cover", write_ranges(ranges_of(wanted))))
-    if calls:
-        yield from send(*calls)
-
-
-def _covered(manifest: str) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = defaultdict(set)
-    for chunk in filter(None, manifest.split(";")):  # the numbers of new observations are not known yet
-        tag, seqs, *_ = chunk.split("/")
-        found[tag].update(numbers_in(parse_ranges(seqs)))
-    return found
 
 
 def _found(log: ObservationLog, observation_id: str) -> Observation:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Embed, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import decode_message, filters_of
-from langchain_workingmem._redis.keys import decode
-from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_observation, write_observation
-from langchain_workingmem.observations.reading import READ_RESOURCE, LogKey, read
+from langchain_workingmem.observations.log import read_observation, write_observation
+from langchain_workingmem.observations.reading import of_thread, read_thread_log
+from langchain_workingmem.observations.scripts import COVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ INDEX = Script("observations/index", *COVERAGE)
 DOCUMENTS = Script("observations/documents")
 BATCH = 100  # documents that are embedded and written at a time
 _log = logging.getLogger("langchain_workingmem")
-T = TypeVar("T")
 
 
 def embed(
@@ -59,29 +57,16 @@ def embed(
     ]
 
 
-def list_documents(state: MemoryState, thread_id: str) -> Command:
-    """Return the command whose reply `reindex_documents` takes."""
-    return DOCUMENTS.call(state.keys.of(thread_id).all)
-
-
-def reindex_documents(
-    state: MemoryState, thread_id: str, reply: Sequence[Any] | None = None, *, digest: str = "", force: bool = False
-) -> Plan[None]:
+def reindex_documents(state: MemoryState, thread_id: str, *, digest: str = "", force: bool = False) -> Plan[None]:
     """Make the documents that the observations of a thread lack, and those that are not of the settings `digest` anew.
 
-    No round trip where there is no log, given the reply to `list_documents`; else one or two, two for each `BATCH`, and a
-    call of the embedding model for each. An observation that was condensed keeps its document. One that is condensed needs none
+    One round trip where there is no log; else two or three, two for each `BATCH`, and a call of the embedding model for each. An observation that was condensed keeps its document. One that is condensed needs none
     where those that it stands for have theirs.
     """
-    if reply is None:
-        (reply,) = yield from send(list_documents(state, thread_id))
-    owner, scope, *rows = reply
-    if not scope:
+    ((has_log, *rows),) = yield from send(DOCUMENTS.call(state.keys.of(thread_id)))
+    if not has_log:
         return
-    where = LogKey(state.keys.of(thread_id).all, thread_id, None)
-    if scope == b"r":
-        where = LogKey(state.keys.log_of_resource(decode(owner)), None, decode(owner))
-    log = (yield from read(state, where)).log
+    log = (yield from read_thread_log(state, of_thread(state, thread_id, None))).log
     wanted, known = [], []
     for made_for, seqs, value in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
         if value:
@@ -92,7 +77,7 @@ def reindex_documents(
     texts, sources = {*known}, [{*seqs.split(",")} for seqs, _ in known]
     for one in log.observations:
         own = sources_in(one, thread_id)
-        if one.positions[0][0] != thread_id or (own, one.text) in texts:
+        if (own, one.text) in texts:
             continue
         if one.level == 0 or not any(found <= {*own.split(",")} for found in sources):
             wanted.append(one)
@@ -105,48 +90,17 @@ def change_documents(state: MemoryState, before: Sequence[Observation], after: S
     """Follow a change of a log by a person: documents of observations that it does not list any more go, new ones are made.
 
     With a condensed observation the documents of those that it stood for go. No round trip where both list the same, else one or
-    two for each thread.
+    two.
     """
     kept, old = {one.number for one in after}, {one.number for one in before}
-    removed: dict[str, list[Argument]] = {}
-    for one in before:
-        if one.number not in kept:
-            for thread_id in {thread for thread, _ in one.positions}:
-                removed.setdefault(thread_id, []).extend((sources_in(one, thread_id), "" if one.level else one.text))
-    added: dict[str, list[Observation]] = {}
-    for one in after:
-        if one.number not in old:
-            added.setdefault(one.positions[0][0], []).append(one)
-    for thread_id in dict.fromkeys((*removed, *added)):
-        new = added.get(thread_id, [])
-        yield from _index(state, thread_id, removed.get(thread_id, []), new[:BATCH])
-        for start in range(BATCH, len(new), BATCH):
-            yield from _index(state, thread_id, [], new[start : start + BATCH])
-
-
-def known_log_of(state: MemoryState, resource_id: str) -> KnownLog:
-    """Return what this process knows of the log of a resource."""
-    return known_log(state, state.keys.log_of_resource(resource_id)[1])
-
-
-def ids_command(state: MemoryState, resource_id: str, known: KnownLog) -> Command:
-    """Return the command whose reply `with_ids` takes."""
-    log = state.keys.log_of_resource(resource_id)
-    return READ_RESOURCE.call(log, "", known.version, known.next_number)
-
-
-def with_ids(
-    state: MemoryState, resource_id: str, found: Mapping[T, Observation], reply: Sequence[Any], known: KnownLog
-) -> dict[T, Observation]:
-    """Set the ids that observations have got in the log of a resource since their documents were written.
-
-    What the log does not list any more has none.
-    """
-    log = learn(state, state.keys.log_of_resource(resource_id)[1], reply[0], known)
-    ids = {(one.text, one.positions): one.id for one in log.observations.values()}
-    return {
-        key: one if one.id else replace(one, id=ids.get((one.text, one.positions), "")) for key, one in found.items()
-    }
+    gone, new = [one for one in before if one.number not in kept], [one for one in after if one.number not in old]
+    if not gone and not new:
+        return
+    thread_id = (gone or new)[0].positions[0][0]
+    removed = [part for one in gone for part in (sources_in(one, thread_id), "" if one.level else one.text)]
+    yield from _index(state, thread_id, removed, new[:BATCH])
+    for start in range(BATCH, len(new), BATCH):
+        yield from _index(state, thread_id, [], new[start : start + BATCH])
 
 
 def _index(state: MemoryState, thread_id: str, removed: Sequence[Argument], added: Sequence[Observation]) -> Plan[None]:
@@ -163,7 +117,7 @@ def _index(state: MemoryState, thread_id: str, removed: Sequence[Argument], adde
     arguments: list[Argument] = ["", len(removed) // 2, *removed, digest]
     arguments += [part for one, fields in zip(present, documents, strict=True) if fields for part in _new(one, fields)]
     if removed or any(documents):
-        yield from run_script(thread_id, None, INDEX.call(keys.all, *arguments))
+        yield from run_script(thread_id, None, INDEX.call(keys, *arguments))
 
 
 def _new(one: Observation, fields: Sequence[Argument]) -> Iterator[Argument]:

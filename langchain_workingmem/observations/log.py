@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._redis.codec import from_micros, to_micros
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._text.observed import Kept
-from langchain_workingmem._text.ranges import contains, join_ranges, numbers_in, parse_ranges, write_ranges
+from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
@@ -44,17 +44,9 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
     )
 
 
-def observation_count(present: bytes | None) -> int:
-    """Return how many observations a manifest lists."""
-    return sum(1 for chunk in parse_manifest((present or b"").decode()) for _ in numbers_in(chunk.numbers))
-
-
 def write_observation(observation: Observation) -> str:
     """Write an observation as scripts store it; without an id it gets its number as id."""
-    by_thread: dict[str, list[str]] = {}
-    for thread_id, seq in (*observation.positions, *((thread, seq) for thread, _, seq in observation.mentions)):
-        by_thread.setdefault(encode(thread_id), []).append(str(seq))
-    sources = ";".join(f"{tag}:{','.join(seqs)}" for tag, seqs in by_thread.items())
+    seqs = ",".join(str(seq) for _, seq in observation.positions)
     body = {
         "at": to_micros(observation.said_at),
         "priority": observation.priority,
@@ -62,9 +54,9 @@ def write_observation(observation: Observation) -> str:
         "level": observation.level,
         "sources": [[thread, id] for thread, id in observation.sources],
         "seqs": [seq for _, seq in observation.positions],
-        **({"mentions": observation.mentions} if observation.mentions else {}),
     }
-    return f"{observation.id}|{sources}|{json.dumps(body, ensure_ascii=False, separators=(',', ':'))}"
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return f"{observation.id}|{encode(observation.positions[0][0])}:{seqs}|{text}"
 
 
 def read_observation(number: int, value: bytes) -> Observation:
@@ -81,7 +73,6 @@ def read_observation(number: int, value: bytes) -> Observation:
         level=row["level"],
         number=number,
         positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
-        mentions=tuple((thread, message, seq) for thread, message, seq in row.get("mentions", ())),
     )
 
 
@@ -101,7 +92,6 @@ class KnownLog:
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
     _shown: tuple[str, Kept[Observation]] | None = None
-    _covers: tuple[tuple[str, Ranges, Ranges], bool] | None = None
 
     @cached_property  # each turn asks for it
     def next_number(self) -> int:
@@ -115,17 +105,6 @@ class KnownLog:
             number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
         )
 
-    def covers(self, thread_id: str, ranges: Ranges, more: Ranges) -> bool:
-        """Tell whether the log, with `more` that it is yet to learn, stands for these ranges of a thread."""
-        asked = thread_id, ranges, more
-        if self._covers is None or self._covers[0] != asked:  # else a turn asks again for the same
-            tag = encode(thread_id)
-            chunks = (chunk for chunk in parse_manifest(self.present) if chunk.thread == tag)
-            own = join_ranges([*more, *(one for chunk in chunks for one in chunk.seqs)])
-            is_covered = all(any(low <= first and last <= high for low, high in own) for first, last in ranges)
-            self._covers = asked, is_covered
-        return self._covers[1]
-
     def ordered(self) -> list[Observation]:
         """Return the observations of the present revision, in the order of the manifest."""
         known = self.observations
@@ -136,20 +115,15 @@ class KnownLog:
             if number in known
         ]
 
-    def shown(self, thread_id: str | None, covered: str, hidden: Mapping[str, Ranges]) -> Kept[Observation]:
-        """Return the observations whose sources all count: covered in `thread_id`, and hidden in no other thread.
+    def shown(self, covered: str) -> Kept[Observation]:
+        """Return the observations whose sources are all covered on the branch that is shown.
 
         They stay the same object as long as nothing changes, so that they are rendered once.
         """
-        key = f"{thread_id}|{covered}|{hidden}"
-        if self._shown is None or self._shown[0] != key:
+        if self._shown is None or self._shown[0] != covered:
             ranges = parse_ranges(covered)
-
-            def counts(thread: str, seq: int) -> bool:
-                return contains(ranges, seq) if thread == thread_id else not contains(hidden.get(thread, ()), seq)
-
-            found = Kept(one for one in self.ordered() if all(counts(thread, seq) for thread, seq in one.positions))
-            self._shown = key, found
+            found = (one for one in self.ordered() if all(contains(ranges, seq) for _, seq in one.positions))
+            self._shown = covered, Kept(found)
         return self._shown[1]
 
 
@@ -180,9 +154,3 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     learned = KnownLog(version, int(revision), present.decode(), kept)
     state.logs.put(key, learned)
     return learned
-
-
-def hidden_ranges(reply: bytes) -> dict[str, Ranges]:
-    """Read the ranges that are hidden in threads: <tag>:<ranges>;..."""
-    pairs = (part.split(":") for part in reply.decode().split(";") if part)
-    return {decode(tag): parse_ranges(ranges) for tag, ranges in pairs}

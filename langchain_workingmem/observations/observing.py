@@ -16,17 +16,17 @@ from langchain_workingmem._engine.effects import Later, Pause, Plan, Progress, s
 from langchain_workingmem._redis.access import check_thread, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import write_observation
-from langchain_workingmem.observations.outbox import publish
 from langchain_workingmem.observations.prompts import observer_messages
-from langchain_workingmem.observations.reading import WAITING, LogKey, log_key, observing, read, recount, scope_of
+from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ask, reflect
+from langchain_workingmem.observations.scripts import COVERAGE
 from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ObservationLog, StoredMessage
     from langchain_workingmem.observations.answers import Line
+    from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.observations.reflecting import Usage
     from langchain_workingmem.options import ObservationOptions
 
@@ -134,13 +135,12 @@ def observe_now(
     where = log_key(state, thread_id, resource_id or owner)
     keep = options.keep_tokens if is_newest else None
     done = yield from _observe(state, where, thread_id, keep, wait=True, total=total)
-    return Outcome((yield from read(state, where)).log, failed=not done)
+    return Outcome((yield from read(state, where)), failed=not done)
 
 
 def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:
     """Return the tokens of a thread that no observation covers yet. One round trip."""
-    where = LogKey(state.keys.of(thread_id).all, thread_id, resource_id)
-    return (yield from read(state, where)).log.pending_tokens
+    return (yield from read(state, of_thread(state, thread_id, resource_id))).pending_tokens
 
 
 def _observe(
@@ -185,11 +185,15 @@ class _Run:
     def _lease_ms(self) -> int:
         return int((self.seconds + SPARE) * 1000)
 
-    def _lease(self, milliseconds: int, usage: Usage | None = None) -> Command:
-        """Take the lease for a time; `usage` is that of a good answer, which ends pauses unless another thread has failed."""
+    def _lease(self, milliseconds: int, usage: Usage | None = None, thread_id: str | None = None) -> Command:
+        """Take the lease for a time; `usage` is that of a good answer, which ends pauses unless another thread has failed.
+
+        `thread_id` is the thread of a user that is observed next.
+        """
         ends_pauses = "1" if usage is not None and not self.failed else ""
         used = () if usage is None else usage.arguments()
-        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, ends_pauses, *used)
+        tag = encode(thread_id) if thread_id is not None and self.where.thread_id is None else ""
+        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, ends_pauses, tag, *used)
 
     def renew(self) -> Plan[None]:
         """Extend the lease before a call of the model. One round trip."""
@@ -220,16 +224,12 @@ class _Run:
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
         """Observe a thread until nothing is left to observe; tell whether that succeeded."""
         tokens = stalls = 0
-        has_published = False
         while wait or not self.state.closing:
-            busy, is_unpublished, opened = yield from self.open(thread_id, keep)
+            busy, opened = yield from self.open(thread_id, keep)
             if busy and not wait:
                 return False
             if busy:
                 yield Pause(min(busy / 1000, POLL))
-            elif is_unpublished and not has_published:  # an observer committed, and ended before it told the log
-                yield from publish(self.state, thread_id)
-                has_published = True
             elif not opened or stalls == STALLS:
                 break
             elif (covered := (yield from self.observe(thread_id, opened))) is None:
@@ -243,42 +243,41 @@ class _Run:
             yield from recount(self.state, self.where, [thread_id])
         return True
 
-    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, bool, list[Opened]]]:
+    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, list[Opened]]]:
         """Take the lease and read the next messages. One round trip.
 
-        Returns how long another process has the lease (ms), whether the log of the resource has something to learn of the
-        thread, and the messages of one call of the model: whole turns as far as they fit into `batch_tokens`, else calls with
-        their results.
+        Returns how long another process has the lease (ms), and the messages of one call of the model: whole turns as far as
+        they fit into `batch_tokens`, else calls with their results.
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
         arguments = (self.where.owner, scope_of(state), kept, options.message_tokens, 2 * most)
-        lease = self._lease(self._lease_ms)
-        opening = OPEN.call(state.keys.of(thread_id).all, *arguments)
+        lease = self._lease(self._lease_ms, thread_id=thread_id)
+        opening = OPEN.call(state.keys.of(thread_id), *arguments)
         (busy, _), reply = yield from run_script(thread_id, self.where.resource_id, lease, opening, in_order=True)
-        is_unpublished, turn_begins, is_cut, *found = reply
+        turn_begins, is_cut, *found = reply
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))
             for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
         ]
-        return int(busy), bool(is_unpublished), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
+        return int(busy), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
 
     def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, four for the log of a resource. With recall the observations are embedded first.
+        Two round trips, three for the log of a user. With recall the observations are embedded first.
         """
         options, state, where = self.options, self.state, self.where
         rows = [one.row for one in opened]
         known = yield from read(state, where)
-        messages = observer_messages(rows, known.log.observations, options.instructions, options.batch_tokens)
+        messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds, self.renew)
         if lines is None:
             yield from self.fail(usage)
             return None
         name = hashlib.sha1("".join(one.digest for one in opened).encode(), usedforsecurity=False).hexdigest()
-        arguments: list[Argument] = [where.owner, scope_of(state), f"{known.log.revision}/{name}", len(rows)]
+        arguments: list[Argument] = [where.owner, scope_of(state), f"{known.revision}/{name}", len(rows)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(lines))
@@ -288,12 +287,11 @@ class _Run:
         for made, fields in zip(observations, documents, strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
         arguments.append(digest)
-        call = COMMIT.call(state.keys.of(thread_id).all, *arguments, *usage.arguments())
+        call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
         ((covered, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
         note_coverage(state, thread_id, coverage)
         yield from continue_sweep(state, thread_id, left)
         if where.thread_id is None:
-            yield from publish(state, thread_id)
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
 

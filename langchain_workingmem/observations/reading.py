@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import attempt, send
-from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros
+from langchain_workingmem._redis.access import ERRORS, check_owner, owner_tag, run_script
+from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
-from langchain_workingmem._redis.scripts import COVERAGE, READS_LOG, Script
+from langchain_workingmem._redis.scripts import COMMON, Script
 from langchain_workingmem._text.observed import tokens_of
-from langchain_workingmem._text.ranges import numbers_in, parse_ranges
-from langchain_workingmem.checks import at_least, check_range
+from langchain_workingmem._text.ranges import parse_ranges
+from langchain_workingmem.checks import check_range
 from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
-from langchain_workingmem.models import ObservationLog, ObservationUsage, RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.observations.log import (
-    KnownLog,
-    hidden_ranges,
-    known_log,
-    learn,
-    parse_manifest,
-    read_observation,
-    read_usage,
-)
+from langchain_workingmem.models import ObservationLog, RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_usage
+from langchain_workingmem.observations.scripts import COVERAGE
+from langchain_workingmem.observations.user_log import merged, read_user
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem._text.observed import Kept
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import ObservationOptions, Scope
 
 READ = Script("observations/read", *COVERAGE)
-READ_RESOURCE = Script("observations/read_resource", "header", *READS_LOG)
 SOURCES = Script("observations/sources", "header")
-WAITING = Script("observations/waiting", "header", "prelude", "observations/expiry")
+WAITING = Script("observations/waiting", *COMMON)
+
+
+def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
+    other = "resource" if str(error).endswith("r") else "thread"
+    return OptionError(
+        f"the observations of thread {thread_id!r} have the scope {other!r}",
+        remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
+    )
+
+
+ERRORS["WMSCOPE"] = _other_scope
 
 
 class LogKey(NamedTuple):
-    """Where a log is: that of a thread, or without a `thread_id` that of a resource."""
+    """Where a log is: that of a thread, or without a `thread_id` that of a user, which consists of the logs of the threads."""
 
     keys: tuple[str, ...]  # of a script
     thread_id: str | None
@@ -49,8 +52,8 @@ class LogKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the key of the log."""
-        return self.keys[1] if self.thread_id is None else self.keys[9]
+        """Return the key that holds the lease of the observer: of a thread it is the log, too."""
+        return self.keys[1] if self.thread_id is None else self.keys[11]
 
     @property
     def owner(self) -> str:
@@ -63,11 +66,15 @@ class LogKey(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A log as it was read."""
+    """The log of a thread as it was read."""
 
     known: KnownLog
     log: ObservationLog
-    hidden: Mapping[str, Ranges]  # in the threads of a resource
+
+
+def of_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> LogKey:
+    """Return the log of a thread."""
+    return LogKey(state.keys.of(thread_id), thread_id, resource_id)
 
 
 def observing(state: MemoryState) -> ObservationOptions:
@@ -85,7 +92,7 @@ def scope_of(state: MemoryState) -> str:
 def log_key(state: MemoryState, thread_id: str, resource_id: str | None) -> LogKey:
     """Return the log that a thread writes into."""
     if scope_of(state) == "t":
-        return LogKey(state.keys.of(thread_id).all, thread_id, resource_id)
+        return of_thread(state, thread_id, resource_id)
     return LogKey(state.keys.log_of_resource(resource_id or ""), None, resource_id)
 
 
@@ -103,7 +110,7 @@ def find_log_key(state: MemoryState, thread_id: str | None, resource_id: str | N
     if scope == "thread":
         if thread_id is None:
             raise IdError("the log of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
-        return LogKey(state.keys.of(thread_id).all, thread_id, resource_id)
+        return of_thread(state, thread_id, resource_id)
     if thread_id is not None:
         (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
         check_owner(tag, thread_id, resource_id)
@@ -113,50 +120,61 @@ def find_log_key(state: MemoryState, thread_id: str | None, resource_id: str | N
     return LogKey(state.keys.log_of_resource(resource_id), None, resource_id)
 
 
-def read_command(where: LogKey, version: str, next_number: int, thread_id: str = "") -> Command:
-    """Return the command that reads a log whose version and next number are known; that of a resource for a thread."""
-    if where.thread_id is not None:
-        return READ.call(where.keys, where.owner, version, next_number)
-    return READ_RESOURCE.call(where.keys, encode(thread_id), version, next_number)
-
-
-def read(state: MemoryState, where: LogKey) -> Plan[Read]:
-    """Read a log. One round trip; two where this process knows too little of it, as after a revert."""
+def read_thread_log(state: MemoryState, where: LogKey) -> Plan[Read]:
+    """Read the log of a thread. One round trip; two where this process knows too little of it, as after a revert."""
     known = known_log(state, where.name)
-    (reply,) = yield from where.run(read_command(where, known.version, known.next_number))
+    (reply,) = yield from where.run(READ.call(where.keys, where.owner, known.version, known.next_number))
     known = learn(state, where.name, reply[0], known)
     if not known.is_whole:
-        (reply,) = yield from where.run(read_command(where, "", 0))
+        (reply,) = yield from where.run(READ.call(where.keys, where.owner, "", 0))
         known = learn(state, where.name, reply[0], KnownLog())
-    if where.thread_id is None:
-        _, _, _, hidden_reply, usage, pending, made = reply
-        hidden, covered = hidden_ranges(hidden_reply), ""
-        until: dict[str, int] = {}
-        for chunk in parse_manifest(known.present):
-            if chunk.seqs:
-                until[decode(chunk.thread)] = max(until.get(decode(chunk.thread), 0), chunk.seqs[-1][1])
-    else:
-        _, covered_reply, pending, usage, made = reply
-        hidden, covered = {}, covered_reply.decode()
-        until = {where.thread_id: parse_ranges(covered)[-1][1]} if covered else {}
-    found = known.shown(where.thread_id, covered, hidden)
-    log = ObservationLog(
+    _, covered, pending, usage, made = reply
+    found = known.shown(covered.decode())
+    until = covered_until({where.thread_id or "": covered.decode()})
+    return Read(known, as_log(found, known.revision, int(pending), until, usage, made))
+
+
+def read(state: MemoryState, where: LogKey) -> Plan[ObservationLog]:
+    """Read the log of a thread or a user. One round trip; for a user two in a cluster."""
+    if where.thread_id is not None:
+        return (yield from read_thread_log(state, where)).log
+    user = yield from read_user(state, where.resource_id or "")
+    found = merged(state, where.resource_id or "", user.parts)
+    until = covered_until({part.thread_id: part.covered for part in user.parts})
+    made = max((part.made for part in user.parts), key=lambda one: int(one[0] or 0), default=(b"", b""))
+    return as_log(found, user.revision, user.waiting, until, user.usage, made)
+
+
+def covered_until(covered: Mapping[str, str]) -> dict[str, int]:
+    """Return the last position of each thread that its log covers."""
+    return {thread: ranges[-1][1] for thread, text in covered.items() if (ranges := parse_ranges(text))}
+
+
+def as_log(
+    found: Kept[Observation],
+    revision: int,
+    pending: int,
+    until: dict[str, int],
+    usage: Sequence[bytes],
+    made: Sequence[bytes],
+) -> ObservationLog:
+    """Return the record that callers see."""
+    return ObservationLog(
         observations=[*found],
         tokens=tokens_of(found),
-        revision=known.revision,
-        pending_tokens=max(0, int(pending)),
+        revision=revision,
+        pending_tokens=max(0, pending),
         covered_until=until,
         usage=read_usage(usage),
         updated_at=from_micros(made[0]) if made[0] else None,
         origin=made[1].decode() or None,
     )
-    return Read(known, log, hidden)
 
 
 def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Plan[None]:
     """Count anew what waits in threads of a resource. Two round trips, none without threads."""
     ids = [*thread_ids]
-    calls = [READ.call(state.keys.of(id).all, where.owner, "", 0) for id in ids]
+    calls = [READ.call(state.keys.of(id), where.owner, "", 0) for id in ids]
     replies = (yield from attempt(*calls)) if calls else []
     counted = {
         id: 0 if isinstance(reply, RedisReplyError) else int(reply[2]) for id, reply in zip(ids, replies, strict=True)
@@ -169,46 +187,7 @@ def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Pla
 
 def read_log(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.get`."""
-    where = yield from find_log_key(state, thread_id, resource_id)
-    return (yield from read(state, where)).log
-
-
-def history(
-    state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
-) -> Plan[list[ObservationLog]]:
-    """Plan `Observations.history`. One round trip, and one more where the owner of a thread is looked up."""
-    at_least(limit, 1, "limit")
-    where = yield from find_log_key(state, thread_id, resource_id)
-    present = (yield from read(state, where)).log
-    (fields,) = yield from send(("HGETALL", where.name))
-    row = as_dict(fields)
-    found = {
-        int(name[2:]): read_observation(int(name[2:]), value) for name, value in row.items() if name.startswith(b"o:")
-    }
-    revisions = sorted((int(name[4:]) for name in row if name.startswith(b"rev:")), reverse=True)
-    logs = []
-    for revision in revisions[:limit]:
-        origin, at, manifest = row[b"rev:%d" % revision].decode().split("|")
-        observations = observations_of(manifest, found)
-        logs.append(
-            replace(
-                present,
-                observations=observations,
-                tokens=tokens_of(observations),
-                revision=revision,
-                updated_at=from_micros(int(at)),
-                origin=origin,
-                covered_until={decode(one.thread): one.seqs[-1][1] for one in parse_manifest(manifest) if one.seqs},
-                usage=ObservationUsage() if revision != present.revision else present.usage,
-            )
-        )
-    return logs
-
-
-def observations_of(manifest: str, found: Mapping[int, Observation]) -> list[Observation]:
-    """Return the observations that a manifest lists, without those that were deleted since."""
-    numbers = (number for chunk in parse_manifest(manifest) for number in numbers_in(chunk.numbers))
-    return [found[number] for number in numbers if number in found]
+    return (yield from read(state, (yield from find_log_key(state, thread_id, resource_id))))
 
 
 def sources(
@@ -221,7 +200,7 @@ def sources(
     """Plan `Observations.sources`."""
     window = check_range(message_range)
     where = yield from find_log_key(state, thread_id, resource_id)
-    log = (yield from read(state, where)).log
+    log = yield from read(state, where)
     found = next((one for one in log.observations if one.id == observation_id), None)
     if found is None:
         raise ObservationNotFoundError(observation_id)
@@ -232,31 +211,28 @@ def read_sources(
     state: MemoryState, observation: Observation, owner: str, window: tuple[int, int]
 ) -> Plan[RecallResult]:
     """Read the messages behind an observation, with those around them. One round trip."""
-    seqs: dict[str, list[int]] = {}
-    for thread, seq in observation.positions:
-        seqs.setdefault(thread, []).append(seq)
-    calls = [SOURCES.call(state.keys.of(id).all, owner, *window, *sorted(own)) for id, own in seqs.items()]
+    id = observation.positions[0][0]
+    seqs = sorted(seq for _, seq in observation.positions)
+    (reply,) = yield from send(SOURCES.call(state.keys.of(id).all, owner, *window, *seqs))
     hits: list[RecallHit] = []
-    rows: dict[tuple[str, int], StoredMessage] = {}
-    for id, reply in zip(seqs, (yield from send(*calls)), strict=True):
-        title, parts = (reply[0].decode() or None, reply[1:]) if reply else (None, [])
-        for front, own, back in zip(parts[1::4], parts[2::4], parts[3::4], strict=True):
-            before, (row,), after = (_rows(some, id) for some in (front, own, back))
-            rows |= {(id, one.seq): one for one in (*before, row, *after)}
-            hits.append(
-                RecallHit(
-                    message=row.message,
-                    thread_id=id,
-                    score=1.0,
-                    similarity=1.0,
-                    before=[one.message for one in reversed(before)],
-                    after=[one.message for one in after],
-                    stored_at=row.stored_at,
-                    thread_title=title,
-                )
+    rows: dict[int, StoredMessage] = {}
+    title, parts = (reply[0].decode() or None, reply[1:]) if reply else (None, [])
+    for front, own, back in zip(parts[1::4], parts[2::4], parts[3::4], strict=True):
+        before, (row,), after = (_rows(some, id) for some in (front, own, back))
+        rows |= {one.seq: one for one in (*before, row, *after)}
+        hits.append(
+            RecallHit(
+                message=row.message,
+                thread_id=id,
+                score=1.0,
+                similarity=1.0,
+                before=[one.message for one in reversed(before)],
+                after=[one.message for one in after],
+                stored_at=row.stored_at,
+                thread_title=title,
             )
-    hits.sort(key=lambda hit: hit.stored_at)
-    return RecallResult(hits=hits, rows=sorted(rows.values(), key=lambda row: (row.stored_at, row.thread_id)))
+        )
+    return RecallResult(hits=hits, rows=[rows[seq] for seq in sorted(rows)])
 
 
 def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:

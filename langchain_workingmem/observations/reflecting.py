@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_workingmem._engine.effects import Ask, Pause, send
+from langchain_workingmem._engine.effects import Ask, Pause
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.checks import LARGEST
@@ -16,12 +16,12 @@ from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
 from langchain_workingmem.observations.log import parse_manifest
-from langchain_workingmem.observations.outbox import OUTBOX
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
-from langchain_workingmem.observations.reading import read
+from langchain_workingmem.observations.reading import of_thread, read_thread_log
+from langchain_workingmem.observations.user_log import read_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3  # before a pause
 FIRST_WAIT = 0.2  # seconds after a model has failed, doubled at each attempt
 ROUNDS = 4  # parts of a log that are condensed in one run at most
+THREADS = 40  # likewise, of the log of a user
 SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
 
@@ -126,17 +127,26 @@ def _problem(error: ModelError) -> str:
 def reflect(
     state: MemoryState, options: ObservationOptions, where: LogKey, renew: Callable[[], Plan[None]]
 ) -> Plan[Usage | None]:
-    """Condense the oldest half of a log as long as it is too long; return what a failed call has taken, None without one.
+    """Condense a log as long as it is too long; return what a failed call has taken, None without one.
 
-    One round trip where it is not too long, else two for each call of the model.
+    Of the log of a thread its oldest half; of that of a user whole threads, those first that were not condensed yet, the oldest
+    first. One round trip where it is not too long, else two for each call of the model, three for a user.
     """
-    for _ in range(ROUNDS):
-        found = yield from read(state, where)
-        if found.log.tokens <= options.observation_tokens or state.closing:
+    condensed: set[str] = set()
+    for _ in range(ROUNDS if where.thread_id is not None else THREADS):
+        size, own = (yield from _next_thread(state, where, condensed)) if where.thread_id is None else (0, where)
+        if own is None or (where.thread_id is None and size <= options.observation_tokens):
             return None
-        chunks, given = _oldest_half(found, options.observation_tokens)
+        found = yield from read_thread_log(state, own)
+        most = options.observation_tokens if own is where else 2 * found.log.tokens + 1
+        if (own is where and found.log.tokens <= most) or state.closing:
+            return None
+        condensed.add(own.thread_id or "")
+        chunks, given = _oldest_half(found, most)
         if len(given) < 2:
-            return None
+            if own is where:
+                return None
+            continue
         size = tokens_of(given)
         messages = reflector_messages(given, options.instructions, size // 2)
         model = options.reflector or options.model
@@ -144,13 +154,23 @@ def reflect(
         lines, usage = yield from ask(state, model, messages, len(given), int(size * SHRINK), seconds, renew)
         if lines is None:
             return usage
-        made = sorted((one for line in lines for one in _condensed(line, given)), key=lambda one: one.said_at)
+        made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
         expected = ";".join(found.known.present.split(";")[:chunks])
         manifest = _manifest(found, chunks, given)
-        done, _ = yield from change(where, "reflect", expected, manifest, made, usage.arguments(), whole=False)
-        if done and where.thread_id is None:
-            yield from _group(state, made)
+        yield from change(own, "reflect", expected, manifest, made, usage.arguments(), whole=False)
     return None
+
+
+def _next_thread(state: MemoryState, where: LogKey, condensed: set[str]) -> Plan[tuple[int, LogKey | None]]:
+    """Return the tokens of a user's log, and the thread whose log is condensed next. One round trip, two in a cluster."""
+    user = yield from read_user(state, where.resource_id or "")
+    waiting = [
+        (max(one.level for one in shown), max(one.said_at for one in shown), part.thread_id)
+        for part in user.parts
+        if len(shown := part.shown()) > 1 and part.thread_id not in condensed
+    ]
+    own = of_thread(state, min(waiting)[2], where.resource_id) if waiting else None
+    return sum(tokens_of(part.shown()) for part in user.parts), own
 
 
 def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]:
@@ -168,60 +188,32 @@ def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]
     return count, taken
 
 
-def _condensed(line: Line, given: Sequence[Observation]) -> Iterator[Observation]:
-    """Yield the observation of a line, for each thread that it cites one: what hides it there must not hide it elsewhere.
-
-    Each mentions what the text tells of the other threads: what is deleted there must not stay here.
-    """
+def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
+    """Return the observation of a line."""
     cited = [given[number - 1] for number in line.numbers]
-    sources: dict[str, dict[tuple[tuple[str, str], tuple[str, int]], None]] = {}
-    for one in cited:
-        for source, position in zip(one.sources, one.positions, strict=True):
-            sources.setdefault(position[0], {})[source, position] = None
-    told = {mention for one in cited for mention in one.mentions}
-    told |= {(*source, position[1]) for found in sources.values() for source, position in found}
-    for thread_id, found in sources.items():
-        yield Observation(
-            id="",
-            text=line.text,
-            said_at=min(one.said_at for one in cited if any(thread == thread_id for thread, _ in one.positions)),
-            priority=line.priority,
-            sources=[source for source, _ in found],
-            level=1 + max(one.level for one in cited),
-            positions=tuple(position for _, position in found),
-            mentions=tuple(sorted(mention for mention in told if mention[0] != thread_id)),
-        )
+    sources = {
+        position: source for one in cited for source, position in zip(one.sources, one.positions, strict=True)
+    }
+    return Observation(
+        id="",
+        text=line.text,
+        said_at=min(one.said_at for one in cited),
+        priority=line.priority,
+        sources=[*sources.values()],
+        level=1 + max(one.level for one in cited),
+        positions=(*sources,),
+    )
 
 
 def _manifest(found: Read, chunks: int, given: Sequence[Observation]) -> str:
     """Return what stands for the oldest chunks now: new observations, and those that are hidden at present as they are."""
     replaced = parse_manifest(found.known.present)[:chunks]
     level = 1 + max(one.level for one in given)
-    seqs: dict[str, set[int]] = {}
-    for chunk in replaced:
-        seqs.setdefault(chunk.thread, set()).update(numbers_in(chunk.seqs))
+    seqs = ranges_of(seq for chunk in replaced for seq in numbers_in(chunk.seqs))
     condensed = {one.number for one in given}
     kept = ranges_of(number for chunk in replaced for number in numbers_in(chunk.numbers) if number not in condensed)
-    numbers = [NEW, *[""] * (len(seqs) - 1)]
-    parts = [
-        f"{tag}/{write_ranges(ranges_of(own))}/{new}/{level}"
-        for (tag, own), new in zip(seqs.items(), numbers, strict=True)
-    ]
+    tag = replaced[0].thread
+    parts = [f"{tag}/{write_ranges(seqs)}/{NEW}/{level}"]
     if kept:
-        parts.append(f"{replaced[0].thread}//{write_ranges(kept)}/0")
+        parts.append(f"{tag}//{write_ranges(kept)}/0")
     return ";".join(parts)
-
-
-def _group(state: MemoryState, made: Sequence[Observation]) -> Plan[None]:
-    """Tell the threads of a resource what is cited together now. One round trip."""
-    groups: dict[str, list[str]] = {}
-    for one in made:
-        by_thread: dict[str, list[str]] = {}
-        for thread_id, seq in one.positions:
-            by_thread.setdefault(thread_id, []).append(str(seq))
-        for thread_id, seqs in by_thread.items():
-            if len(seqs) > 1:
-                groups.setdefault(thread_id, []).append(",".join(seqs))
-    calls = [OUTBOX.call(state.keys.of(id).all, "group", ";".join(found)) for id, found in groups.items()]
-    if calls:
-        yield from send(*calls)

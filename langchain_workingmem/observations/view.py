@@ -5,38 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.scripts import note_covered
 from langchain_workingmem._text.observed import tokens_of
-from langchain_workingmem._text.ranges import contains, join_ranges, parse_ranges, ranges_of, write_ranges
+from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.log import KnownLog, hidden_ranges, known_log, learn, read_usage
-from langchain_workingmem.observations.outbox import is_lost, unpublished, waiting_ranges
-from langchain_workingmem.observations.reading import log_key, read_command, scope_of
+from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_usage
+from langchain_workingmem.observations.prompts import log_block
+from langchain_workingmem.observations.reading import READ, of_thread, scope_of
+from langchain_workingmem.observations.scripts import OBSERVED_TURN
+from langchain_workingmem.observations.user_log import Asked, Part, ask_user, merged, read_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
-
-NO_LOG: Sequence[Argument] = ("", "", 0, "")  # the arguments of a turn without observations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The observations of a turn in a thread, and the messages that they stand for."""
 
+    state: MemoryState
+    thread_id: str
     observations: Sequence[Observation] = ()
     covered: Ranges = ()  # of the thread
     revision: int = 0
     pending_tokens: int | None = None  # None: they were not counted
     usage: ObservationUsage = field(default_factory=ObservationUsage)
     version: bytes = b""  # of what is covered
-    is_stale: bool = False  # the log has forgotten messages since the thread was read
 
     def covers(self, seq: float | None) -> bool:
         """Tell whether the observations stand for the message at a position."""
         return seq is not None and contains(self.covered, int(seq))
+
+    def block(self, name: str | None) -> str | None:
+        """Render the log for a prompt; None if it is empty."""
+        return log_block(self.observations, name)
+
+    def is_outdated(self) -> bool:
+        """Tell whether the coverage of the thread has changed since, as far as this process knows."""
+        known = self.state.coverage.get(self.thread_id)
+        return known is not None and known != self.version
 
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
         """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""
@@ -50,93 +63,72 @@ class View:
         )
 
 
-def known_for(state: MemoryState, thread_id: str, resource_id: str) -> KnownLog:
-    """Return what this process knows of the log that a thread writes into."""
-    if state.observations is None:
-        return KnownLog()
-    return known_log(state, log_key(state, thread_id, resource_id).name)
+class ObservedTurn:
+    """What a turn reads of observations, beside the history; without the option only what memory took out of the list."""
 
+    def __init__(
+        self, state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], removed: str
+    ) -> None:
+        self._state, self._thread_id, self._resource_id = state, thread_id, resource_id
+        keys, options = state.keys.of(thread_id), state.observations
+        self._known = known_log(state, keys.observations) if options else KnownLog()
+        scope = scope_of(state) if options else ""
+        more = (scope, self._known.version, self._known.next_number, removed)
+        self.calls: list[Command] = [OBSERVED_TURN.call(keys, *arguments, *more)]
+        self._asked: Asked | None = None
+        if scope == "r":
+            self._asked = ask_user(state, resource_id, thread_id)
+            self.calls.append(self._asked.command)
+        self.recalls = {"t": "others", "r": "none", "": "all"}[scope]
 
-def view_arguments(state: MemoryState, known: KnownLog, removed: str) -> Sequence[Argument]:
-    """Return the arguments of `turn.lua` about observations; `removed` is what `removed_positions` returns."""
-    if state.observations is None:
-        return (*NO_LOG[:-1], removed)
-    return scope_of(state), known.version, known.next_number, removed
+    def covered(self, replies: Sequence[Any]) -> Ranges:
+        """Return the positions that the log stands for, from the replies to `calls`."""
+        told = replies[0][12]
+        return parse_ranges(told[0].decode()) if told else ()
 
+    def view(self, replies: Sequence[Any]) -> Plan[View | None]:
+        """Return what the turn is shown, from the replies to `calls`; None without the option.
 
-def removed_positions(before: Iterable[str], more: Iterable[int] = ()) -> str:
-    """Write the positions of messages that memory has taken out of a state because a log covers them, with further ones."""
-    return write_ranges(join_ranges([*(one for text in before for one in parse_ranges(text)), *ranges_of(more)]))
-
-
-def view_commands(state: MemoryState, thread_id: str, resource_id: str, known: KnownLog) -> list[Command]:
-    """Return what a turn sends besides: the log of a resource is in another slot than the thread."""
-    if state.observations is None or scope_of(state) == "t":
-        return []
-    where = log_key(state, thread_id, resource_id)
-    return [read_command(where, known.version, known.next_number, thread_id)]
-
-
-def read_view(
-    state: MemoryState, thread_id: str, resource_id: str, replies: list[Any], known: KnownLog
-) -> Plan[View | None]:
-    """Read what `turn.lua` replies about observations, and the replies to `view_commands`; None if observations are off.
-
-    `known` is what was known of the log when these were sent.
-
-    No round trip, but one where this process knows too little of the log, as after a revert.
-    """
-    if state.observations is None:
-        return None
-    (covered_reply, epoch, reply, waiting, usage, pending, version), *logs = replies
-    note_coverage(state, thread_id, version)
-    where, covered = log_key(state, thread_id, resource_id), covered_reply.decode()
-    hidden: dict[str, Ranges] = {}
-    more: list[Observation] = []
-    if where.thread_id is None:
-        ((reply, batch, log_epoch, hidden_reply, usage, *_),) = logs
-    known = learn(state, where.name, reply, known)
-    if not known.is_whole:
-        (found,) = yield from where.run(read_command(where, "", 0, thread_id))
-        known = learn(state, where.name, found[0], KnownLog())
-        if where.thread_id is None:
-            _, batch, log_epoch, hidden_reply, usage, *_ = found
-    ranges, is_stale = parse_ranges(covered), False
-    if where.thread_id is None:
-        if ranges and known.version == "0" and (yield from is_lost(state, where.name, thread_id, waiting)):
-            return View(is_stale=True)
-        # where nothing is covered, nothing can be missing
-        is_stale = bool(ranges) and (
-            int(log_epoch) > int(epoch) or not known.covers(thread_id, ranges, waiting_ranges(waiting))
+        No round trip; one where this process knows too little of a log, as after a revert, and one in a cluster in scope
+        "resource".
+        """
+        state, thread_id, told = self._state, self._thread_id, replies[0][12]
+        if not told:
+            return None
+        covered, reply, usage, pending, version = told
+        note_coverage(state, thread_id, version)
+        key = state.keys.of(thread_id).observations
+        known = learn(state, key, reply, self._known)
+        if not known.is_whole:
+            where = of_thread(state, thread_id, None)
+            (found,) = yield from where.run(READ.call(where.keys, "", "", 0))
+            known = learn(state, key, found[0], KnownLog())
+        own = Part(thread_id, known, covered.decode())
+        shown: Sequence[Observation] = own.shown()
+        revision = known.revision
+        if self._asked is not None:
+            user = yield from read_reply(state, self._resource_id, self._asked, replies[1], thread_id)
+            shown = merged(state, self._resource_id, [own, *user.parts])
+            revision, usage = revision + user.revision, user.usage
+            tag = encode(thread_id)
+            if covered and tag not in user.tags:  # Redis has lost the index, or it has expired too early
+                _, _, index = state.keys.log_of_resource(self._resource_id)
+                yield from send(("ZADD", index, 0, tag))
+        return View(
+            state=state,
+            thread_id=thread_id,
+            observations=shown,
+            covered=parse_ranges(own.covered),
+            revision=revision,
+            pending_tokens=int(pending) if pending else None,
+            usage=read_usage(usage),
+            version=version,
         )
-        hidden = hidden_ranges(hidden_reply)
-        more = [
-            one for one in unpublished(waiting, int(batch)) if all(contains(ranges, seq) for _, seq in one.positions)
-        ]
-    shown = known.shown(thread_id, covered, hidden)
-    return View(
-        observations=[*shown, *more] if more else shown,
-        covered=ranges,
-        revision=known.revision,
-        pending_tokens=int(pending) if pending else None,
-        usage=read_usage(usage),
-        version=version,
-        is_stale=is_stale,
-    )
 
 
 def note_coverage(state: MemoryState, thread_id: str, version: bytes) -> None:
     """Note the version of what observations cover in a thread, as a script has just replied it."""
+    if version:
+        note_covered(state.keys.of(thread_id).thread)
     if state.observations is not None:
         state.coverage.put(thread_id, version)
-
-
-def has_new_coverage(state: MemoryState, thread_id: str, view: View | None) -> bool:
-    """Tell whether the coverage of a thread has changed since a view was read, as far as this process knows."""
-    known = state.coverage.get(thread_id)
-    return view is not None and known is not None and known != view.version
-
-
-def covered_of(replies: Sequence[Any]) -> Ranges:
-    """Return what observations cover, from the replies that `read_view` takes."""
-    return parse_ranges(replies[0][0].decode()) if replies and replies[0] else ()

@@ -2,7 +2,7 @@
 
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
-from langchain_workingmem.recall.operations import fetch_hits, find_candidates, search_as_run, search_messages
+from langchain_workingmem.recall.operations import WINDOWS, fetch_hits, find_candidates, search_as_run, search_messages
 from langchain_workingmem.recall.query import Query, check_argument_names
 from langchain_workingmem.recall.ranking import PARTS
 from langchain_workingmem.recall.reindex import reindex_messages
@@ -10,6 +10,7 @@ from langchain_workingmem.recall.reindex import reindex_messages
 __all__ = [
     "DEEP",
     "PARTS",
+    "WINDOWS",
     "ExplainedMessage",
     "Explanation",
     "Query",

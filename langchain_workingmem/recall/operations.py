@@ -22,6 +22,7 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
+from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import keep_ends
@@ -29,7 +30,6 @@ from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.observations import ids_command, known_log_of, read_observation, with_ids
 from langchain_workingmem.recall.authors import in_first_person, named, without
 from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
@@ -270,26 +271,25 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
     with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
+    room = load("observations") if any(one.observation for one in ranked) else None
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
     for thread, wanted in threads.items():
         reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
-        calls.append(WINDOWS.call(keys.all, encode(query.resource_id or ""), before, reach, *wanted))
-    owner = query.resource_id if any(one.observation for one in ranked) else None
-    known = known_log_of(state, owner or "")
-    naming = [] if owner is None else [ids_command(state, owner, known)]
-    replies = (yield from send(*calls, *naming)) if calls else []
-    replies, named = replies[: len(calls)], replies[len(calls) :]
+        arguments = (encode(query.resource_id or ""), before, reach, *wanted)
+        calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
+    replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    page = yield from compute(partial(_page, ids, replies, size), size)
-    if owner is not None and page.observations:
-        page.observations = with_ids(state, owner, page.observations, named[0], known)
+    read = partial(room.found, state) if room else None
+    page = yield from compute(partial(_page, ids, replies, size, read), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
-def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetched:
+def _page(
+    ids: Mapping[bytes, str], replies: Sequence[Any], size: int, read: Callable[[bytes], Observation] | None
+) -> Fetched:
     page = Fetched(size=size)
     for thread, reply in zip(ids, replies, strict=True):
         if not reply:
@@ -298,8 +298,8 @@ def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetche
         for seq, before, observation in zip(*(reply[1][start::3] for start in range(3)), strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
-            if observation:
-                page.observations[hit] = read_observation(0, observation)
+            if observation and read is not None:
+                page.observations[hit] = read(observation)
         for number, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
             row = decode_message(id, seq, value, ids[thread])
             page.rows[position := (thread, row.seq)] = row

@@ -10,11 +10,11 @@ from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, 
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
-from langchain_workingmem.observations import list_documents, reindex_documents
 from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def reindex_messages(
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
         while True:
-            listing = [list_documents(state, thread.id)] if wanted.above is None else []
+            listing = [("HEXISTS", keys.thread, "covered")] if wanted.above is None else []
             call = READ.call(keys.all, "", *wanted.arguments())
-            reply, *documents = yield from run_script(thread.id, None, call, *listing)
+            reply, *is_covered = yield from run_script(thread.id, None, call, *listing)
             rows = yield from wanted.reading(reply, thread.id)
             stale = [
                 (row.message, value)
@@ -79,20 +79,14 @@ def reindex_messages(
                 if failure is not None:
                     raise failure
                 embedded += sum(bool(draft.chunks) for draft in drafts)
-            yield from _reindex_observations(state, thread.id, documents, digest, force=force)
+            if any(is_covered):
+                yield from load("observations").reindex(state, thread.id, digest=digest.decode(), force=force)
             done += len(rows)
             yield Progress(done, max(done, total))
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
     return embedded
-
-
-def _reindex_observations(
-    state: MemoryState, thread_id: str, replies: Sequence[Any], digest: bytes, *, force: bool
-) -> Plan[None]:
-    for reply in replies:
-        yield from reindex_documents(state, thread_id, reply, digest=digest.decode(), force=force)
 
 
 def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:

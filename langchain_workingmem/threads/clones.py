@@ -6,10 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.access import guarded_write, run_script
+from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.access import check_owner, guarded_write, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import BRANCHES, DELETE, Script, in_steps
+from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, in_steps
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_left
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
@@ -22,19 +24,9 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.observations import (
-    NO_COPY,
-    Copy,
-    as_copy,
-    copy_command,
-    is_still,
-    renamed,
-    restore_log,
-)
 from langchain_workingmem.threads.operations import (
     check_new_metadata,
     delete,
-    get_existing_thread,
     read_existing_thread,
     thread_fields,
 )
@@ -49,7 +41,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Thread
 
-RESTORE = Script("threads/restore", *BRANCHES)
+RESTORE = Script("threads/restore", *COMMON, "said")
 CLONE_BATCH = 200  # messages of one step
 
 
@@ -85,7 +77,8 @@ def clone(
         yield from delete(core.state, new_id, resource_id)
         copy, log = yield from copying()
     try:
-        yield from _copy_log(core.state, thread_id, copy, log)
+        if log:
+            yield from load("observations").copied(core.state, thread_id, log, copy.thread, copy.message_ids)
         yield from _copy_working_memory(core.state, thread_id, copy.thread)
     except WorkingMemError:
         yield from delete(core.state, new_id, copy.thread.resource_id)
@@ -102,15 +95,18 @@ def _copy(
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-) -> Plan[tuple[ClonedThread, Copy]]:
+) -> Plan[tuple[ClonedThread, Any]]:
     """Copy a thread without working memory and log; return what observations covered of it before. One round trip, and two per 200 messages or 64 MiB.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
     """
     state = core.state
-    origin = yield from get_existing_thread(state, source, resource_id)
-    keys = state.keys.of(source)
+    keys = state.keys.of(check_id(source, "thread_id"))
+    owner_tag(resource_id)
+    (row,) = yield from send(("HGETALL", keys.thread))
+    check_owner(as_dict(row).get(b"resource"), source, resource_id)
+    origin, has_log = read_existing_thread(source, row), b"covered" in as_dict(row)
     changes = check_new_metadata(metadata)
     merged = {**origin.metadata, **changes}
     kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
@@ -119,24 +115,24 @@ def _copy(
     new_ids: dict[str, str] = {}
     reserved: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
-    log: Copy | None = None
+    log: Any = None  # what a room says of the thread, if it has to be told of changes
     yield from state.ready()
     try:
         while not is_last:
+            is_first = wanted.above is None
             present, reply, *logs = yield from run_script(
                 source,
                 resource_id,
                 ("HMGET", keys.thread, "resource", "title", "title_from"),
                 READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
-                *([copy_command(state, source, origin.resource_id)] if log is None else []),
+                *([load("observations").copying(state, source, origin.resource_id)] if has_log and is_first else []),
             )
             owned, stored_title, title_from = present
             if owned is None:
                 raise ThreadNotFoundError(source)
-            if log is None:
-                log = as_copy(source, logs[0])
-                if title is None:
-                    fields += _title_fields(core, stored_title, title_from, reserved)
+            log = logs[0] if logs else log
+            if title is None and is_first:
+                fields += _title_fields(core, stored_title, title_from, reserved)
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved)))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
@@ -162,7 +158,7 @@ def _copy(
                     "replaces it"
                 )
         raise
-    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids), log or NO_COPY
+    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids), log
 
 
 def _title_fields(
@@ -214,16 +210,6 @@ def restore_messages(
     reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
-
-
-def _copy_log(state: MemoryState, source: str, copy: ClonedThread, log: Copy) -> Plan[None]:
-    """Copy the log of a thread. Three round trips, none where the thread has none.
-
-    It was read before the messages, and it is left out if one that it knows was edited or deleted since: then all are raw.
-    """
-    if log.scope == "t" and log.parts and (yield from is_still(state, source, log)):
-        parts = renamed(log, copy.thread.id, copy.message_ids)
-        yield from restore_log(state, copy.thread.id, copy.thread.resource_id, parts, "clone")
 
 
 def _copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:

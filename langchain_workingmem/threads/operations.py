@@ -21,7 +21,8 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.scripts import COVERAGE, DELETE, Script
+from langchain_workingmem._redis.rooms import load, tell_deleted
+from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
@@ -29,7 +30,6 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_filter, one_of
 from langchain_workingmem.errors import OptionError, RedisConnectionError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.models import Page, Thread
-from langchain_workingmem.observations import forgetting
 from langchain_workingmem.working_memory import (
     NOTHING,
     check_document,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 CHANGE = Script("threads/change_thread")
-TRANSFER = Script("threads/transfer", *COVERAGE)
+TRANSFER = Script("threads/transfer")
 
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
@@ -251,8 +251,8 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
     """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, "thread")
-    deleting = partial(run_script, thread_id, resource_id, call, at_most_once=True)
-    ((deleted, *_, left),) = yield from forgetting(state, thread_id, None, deleting)
+    ((deleted, *_, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+    yield from tell_deleted(state, thread_id, more)
     if left:
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
@@ -269,9 +269,10 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> P
         return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    transferring = partial(guarded_write, state, thread_id, [resource_id, to], call, undo, at_most_once=True)
-    reply = yield from forgetting(state, thread_id, None, transferring)
+    reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
+    if b"covered" in as_dict(reply):
+        yield from load("observations").moved(state, thread_id, resource_id, to)
     if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
         yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)

@@ -10,9 +10,10 @@ from langchain_workingmem.turn.messages import (
     turn_of,
     unsaved,
 )
-from langchain_workingmem.turn.operations import Gathered, hidden_positions, read_history
+from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history
 
 __all__ = [
+    "TURN",
     "Gathered",
     "Turn",
     "hidden_positions",

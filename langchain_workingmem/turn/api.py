@@ -13,14 +13,13 @@ from langchain_workingmem._engine.effects import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
-from langchain_workingmem._text.ranges import numbers_in
+from langchain_workingmem._text.ranges import numbers_in, removed_positions
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
-from langchain_workingmem.observations import log_block, removed_positions
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
     in_order,
@@ -155,7 +154,7 @@ class Turn:
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
-        log = None if view is None else log_block(view.observations, name)
+        log = None if view is None else view.block(name)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
             return (

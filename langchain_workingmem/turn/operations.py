@@ -12,7 +12,8 @@ from langchain_workingmem._engine.effects import compute, traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import VIEW, Script
+from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.ranges import contains
@@ -21,15 +22,6 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.observations import (
-    NO_LOG,
-    View,
-    covered_of,
-    known_for,
-    read_view,
-    view_arguments,
-    view_commands,
-)
 from langchain_workingmem.recall import fetch_hits, find_candidates
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
@@ -39,17 +31,17 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._redis.rooms import View
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.history import Kind
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.observations import KnownLog
     from langchain_workingmem.options import HistoryOptions, OnError
     from langchain_workingmem.recall import Query
 
 _log = logging.getLogger("langchain_workingmem")
 
 TURN = Script("turn/turn", "header", "history/branch")
-OBSERVED_TURN = Script("turn/turn", *VIEW, "history/branch")  # Redis makes all functions anew in each run
 CHECKPOINTED = {"state", "substate"}  # kinds of lists of which the options limit what is shown
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
@@ -71,8 +63,8 @@ class Gathered:
     begins: float = -inf  # sequence number where the history begins: it limits what is shown of a state, too
     end: float = inf  # sequence number of the question, where it is stored: later messages are not its history
     working_memory: WorkingMemoryState | None = None
-    observed: list[Any] = field(default_factory=list)  # replies about observations, until `view` is read from them
-    view: View | None = None  # what the turn is shown of observations; None: they are off
+    beside: Sequence[Any] = ()  # replies to what a room sends, until `view` is read from them
+    view: View | None = None  # what the turn is shown of a log; None: observations are off
 
     def output(self) -> dict[str, Any]:
         """Return the output of the run that callbacks and LangSmith see."""
@@ -113,8 +105,6 @@ def gather(
     entries = [without_memory(message) for message in new if is_storable(message)]
     is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
     arguments = [owner_tag(resource_id), "part" if kind == "substate" else kind, *_limits(history), int(is_summarised)]
-    known = known_for(state, thread_id, resource_id)
-    arguments += view_arguments(state, known, removed)
     structured = structured_answers(entries, is_over=False)
     for entry in entries:
         words = words_of(entry, structured=id(entry) in structured)
@@ -122,61 +112,44 @@ def gather(
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    log_calls = view_commands(state, thread_id, resource_id, known)
-    turn = TURN if state.observations is None and not removed else OBSERVED_TURN
-    calls = [turn.call(keys.all, *arguments), *log_calls, *(read_commands(scope_key) if scope_key else ())]
+    room = state.room or (load("observations") if removed else None)
+    turn = room.turn(state, thread_id, resource_id, arguments, removed) if room else None
+    own = turn.calls if turn else [TURN.call(keys.all, *arguments)]
+    calls = [*own, *(read_commands(scope_key) if scope_key else ())]
 
     def read(replies: list[Any]) -> Gathered:
-        reply, *rest = replies
-        rest, logs = rest[len(log_calls) :], rest[: len(log_calls)]
-        found = _gathered(reply, entries, kind, thread_id)
+        beside, rest = replies[: len(own)], replies[len(own) :]
+        found = _gathered(beside[0], entries, kind, thread_id)
         given = {message.id for message in new} - found.branch.hidden
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
         current = read_state(state, scope_key, rest) if scope_key else None
-        return replace(found, stored=stored, working_memory=current, observed=[reply[12], *logs])
+        return replace(found, stored=stored, working_memory=current, beside=beside)
+
+    def with_view(found: Gathered) -> Plan[Gathered]:
+        return replace(found, view=(yield from turn.view(found.beside)), beside=()) if turn else found
 
     if query is not None and query.text.strip():
         last = history.last_messages
         if (
-            last is None and history.max_tokens is None and state.observations is None
+            last is None and history.max_tokens is None and turn is None
         ):  # the history shows all of this thread
             query = query.without([thread_id])
-        if state.observations is not None:  # the model is shown the log
-            query = replace(query, observed="others" if state.observations.scope == "thread" else "none")
+        if turn is not None:  # the model is shown the log
+            query = replace(query, observed=turn.recalls)
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
-        plan = _recall(state, query, calls, read, spare, on_error)
+        plan = _recall(state, query, calls, read, spare, on_error, turn.covered if turn else None)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
-            return (yield from _with_view(state, (yield from plan), resource_id, calls, read, known))
+            return (yield from with_view((yield from plan)))
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    return (yield from _with_view(state, found, resource_id, calls, read, known))
-
-
-def _with_view(
-    state: MemoryState,
-    gathered: Gathered,
-    resource_id: str,
-    calls: Sequence[Command],
-    read: Callable[[list[Any]], Gathered],
-    known: KnownLog,
-) -> Plan[Gathered]:
-    """Add what the turn is shown of the log. One round trip more where the log of a resource changes meanwhile."""
-    if state.observations is None:
-        return gathered
-    thread_id = gathered.thread_id
-    view = yield from read_view(state, thread_id, resource_id, gathered.observed, known)
-    if view is not None and view.is_stale:
-        fresh = read((yield from run_script(thread_id, resource_id, *calls)))
-        view = yield from read_view(state, thread_id, resource_id, fresh.observed, known)
-        gathered = replace(fresh, recalled=gathered.recalled)
-    return replace(gathered, view=view, observed=[])
+    return (yield from with_view(found))
 
 
 def _recall(
@@ -186,6 +159,7 @@ def _recall(
     read: Callable[[list[Any]], Gathered],
     spare: int,
     on_error: OnError,
+    covered_in: Callable[[Sequence[Any]], Ranges] | None,
 ) -> Plan[Gathered]:
     """Search in the round trip that reads the history, and leave out what the model is shown anyway.
 
@@ -198,7 +172,7 @@ def _recall(
         raise script_error(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
-    covered = covered_of(gathered.observed)  # which the model is not shown, so recall may bring them
+    covered = covered_in(gathered.beside) if covered_in else ()  # which the model is not shown, so recall may bring them
     known = {*gathered.seqs.values(), *gathered.left_seqs}
     if gathered.branch.kind in CHECKPOINTED:  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= gathered.begins} | gathered.left_seqs
@@ -221,7 +195,7 @@ def read_history(
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0, *NO_LOG)
+    call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     found = _gathered(reply, [], "part", thread_id)
     rows = history_slice(found.stored, history, (), found.uptos)

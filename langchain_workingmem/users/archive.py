@@ -14,8 +14,8 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
+from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.history import READ, MessageSelection
-from langchain_workingmem.observations import as_copy, copy_command, read_resource
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.format import Record, header, paths_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
-    from langchain_workingmem.observations import Part
 
 BATCH = 200  # messages of one round trip
 
@@ -48,7 +46,6 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
         cursor = page.next_cursor
         if cursor is None:
             break
-    yield Emit(_log_records(None, (yield from read_resource(state, resource_id))))
     yield from store_items.export(state, paths)
 
 
@@ -60,7 +57,7 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     keys, owner = state.keys.of(thread_id), encode(resource_id)
     others: tuple[Command, ...] = (
         READ.call(keys.all, owner, "superseded", 1),
-        ("HEXISTS", keys.observations, "present"),
+        ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
         *_memory_commands(keys.memory, keys.revisions),
     )
@@ -98,28 +95,9 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
         (reply,) = yield from run_script(thread_id, resource_id, call)
     if has_log:
-        (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
-        yield Emit(_log_records(thread_id, as_copy(thread_id, reply).parts))
-
-
-def _log_records(thread_id: str | None, parts: Sequence[Part]) -> list[Record]:
-    chunks = [
-        {
-            "thread_id": part.thread_id,
-            "covered": part.covered,
-            "level": part.level,
-            "observations": [_observation(one) for one in part.observations],
-        }
-        for part in parts
-    ]
-    return [{"kind": "observations", "thread_id": thread_id, "chunks": chunks}] if chunks else []
-
-
-def _observation(one: Observation) -> Record:
-    names = ("id", "text", "priority", "level")
-    record: Record = {name: getattr(one, name) for name in names} | {"said_at": one.said_at.isoformat()}
-    mentions = [[thread, message] for thread, message, _ in one.mentions]
-    return record | {"sources": [list(source) for source in one.sources]} | ({"mentions": mentions} if mentions else {})
+        room = load("observations")
+        (reply,) = yield from run_script(thread_id, resource_id, room.copying(state, thread_id, resource_id))
+        yield Emit(room.records(thread_id, reply))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

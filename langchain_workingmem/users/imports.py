@@ -23,7 +23,6 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.observations import restore_log, restore_resource_log
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import restore_messages
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.options import Scope
     from langchain_workingmem.users.records import Step
 
 _log = logging.getLogger("langchain_workingmem")
@@ -276,17 +274,17 @@ class _Writer:
 
     def _write_log(self, step: LogStep) -> Plan[None]:
         """Write a log, unless this memory keeps its logs in another scope: then the messages are raw."""
-        scope: Scope = "resource" if step.thread_id is None else "thread"
-        if self.state.observations is not None and self.state.observations.scope != scope:
+        if self.state.observations is not None and self.state.observations.scope != step.scope:
             return
-        if step.thread_id is None:
-            plan = restore_resource_log(self.state, self.owner, step.parts, "import", self.different)
-        else:
-            plan = restore_log(self.state, step.thread_id, self.owner, step.parts, "import", self.different)
-        try:
-            self.counts["observations"] += yield from plan
-        except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
-            _log.warning("%s; its observations are left out", error)
+        from langchain_workingmem.observations.archive import restore_log
+
+        for thread_id in dict.fromkeys(part.thread_id for part in step.parts):
+            parts = [part for part in step.parts if part.thread_id == thread_id]
+            plan = restore_log(self.state, thread_id, self.owner, parts, "import", self.different, step.scope[0])
+            try:
+                self.counts["observations"] += yield from plan
+            except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
+                _log.warning("%s; its observations are left out", error)
 
     def flush(self) -> Plan[None]:
         """Write the messages that wait."""

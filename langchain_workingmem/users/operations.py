@@ -12,7 +12,6 @@ from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
-from langchain_workingmem.observations import observation_count
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
@@ -117,10 +116,10 @@ def _delete_threads(
             else:
                 refused = refused or reply
             continue
-        messages, vectors, memories, revisions, observations, left = reply
+        messages, vectors, memories, revisions, more, left = reply
         if messages >= 0:
             counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories)
-            counts.update(revisions=revisions, observations=observations)
+            counts.update(revisions=revisions, observations=more[0] if more else 0)
         if left:
             unfinished.append(id)
     if refused is not None:
@@ -142,10 +141,10 @@ def _delete_checkpoints(
 def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
     """Delete working memory and observations of the resource. One round trip."""
     _, memory, revisions = state.keys.of_resource(resource_id)
-    _, log = state.keys.log_of_resource(resource_id)
-    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions), ("HGET", log, "present")]
-    found, entries, present, _ = yield from send(*commands, ("DEL", memory, revisions, log), in_order=True)
-    counts.update(working_memories=found, revisions=entries, observations=observation_count(present))
+    _, *logs = state.keys.log_of_resource(resource_id)
+    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions)]
+    found, entries, _ = yield from send(*commands, ("DEL", memory, revisions, *logs), in_order=True)
+    counts.update(working_memories=found, revisions=entries)
 
 
 def _keys_of_owner(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:
@@ -168,7 +167,7 @@ def _delete_found(
     Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
     """
     keys, owner = state.keys, encode(resource_id).encode()
-    own = {key.encode() for key in (*keys.of_resource(resource_id)[1:], keys.log_of_resource(resource_id)[1])}
+    own = {key.encode() for key in (*keys.of_resource(resource_id)[1:], *keys.log_of_resource(resource_id)[1:])}
     thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
     found = 0
     step: Scan | None = Scan(f"{keys.prefix}:*:{{*")

@@ -22,7 +22,6 @@ from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, 
 from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import Observation
-from langchain_workingmem.observations import Part
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.users import store_items
@@ -100,7 +99,8 @@ class LogStep(NamedTuple):
     """A log of observations to write, unless there is one."""
 
     thread_id: str | None
-    parts: list[Part]
+    parts: list[Any]
+    scope: str = "thread"
 
 
 Step: TypeAlias = "ThreadStep | MessageStep | MemoryStep | ItemStep | LogStep"
@@ -257,6 +257,8 @@ class Reader:
         thread_id = record.get("thread_id")
         if thread_id is not None:
             self._check_thread(thread_id)
+        from langchain_workingmem.observations.archive import Part
+
         seen: set[str] = set()
         parts = []
         for chunk in _list(record["chunks"], "chunks"):
@@ -270,7 +272,8 @@ class Reader:
             self.has_logs = True
             parts.append(Part(owner, covered if owner in self.threads else [], _level(chunk), found))
         _check_size([one.text for part in parts for one in part.observations], STEP_BYTES)
-        return LogStep(thread_id, parts)
+        scope = "resource" if thread_id is None else record.get("scope", "thread")
+        return LogStep(thread_id, parts, scope)
 
     def _read_item(self, record: Mapping[str, Any]) -> ItemStep:
         given = record["namespace"]
@@ -324,7 +327,7 @@ def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observ
     if not line or priority not in PRIORITIES:
         remedy = f"use a line of valid Unicode, and one of {', '.join(PRIORITIES)}"
         raise OptionError(f"text or priority of observation {id} is not valid", remedy=remedy)
-    sources, mentions = ([*_sources(record, name, threads)] for name in ("sources", "mentions"))
+    sources = [*_sources(record, "sources", threads)]
     if not sources:
         raise OptionError(f"observation {id} has no sources", remedy="leave it out")
     seen.add(id)
@@ -335,12 +338,11 @@ def _observation(given: Any, seen: set[str], threads: Collection[str]) -> Observ
         priority=priority,
         sources=list(dict.fromkeys(sources)),
         level=_level(record),
-        mentions=tuple((thread, message, 0) for thread, message in dict.fromkeys(mentions)),
     )
 
 
 def _sources(record: Mapping[str, Any], name: str, threads: Collection[str]) -> Iterator[tuple[str, str]]:
-    for source in _list(record.get(name, []) if name == "mentions" else record[name], name):
+    for source in _list(record[name], name):
         thread, message = _list(source, "a source")
         known = check_id(thread, "thread_id") in threads
         yield thread, check_id(message, "message id") if known else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -83,13 +83,11 @@ class Life(Observing):
         if not any(call.kind == "reflect" and call.is_good for call in self.calls):
             begun = [(one.id, one.text) for one in earlier.observations]
             now = [(one.id, one.text) for one in later.observations]
-            require(now[: len(begun)] == begun, "a log grows at its end", (begun, now))
+            kept = now[: len(begun)] if self.config.scope == "thread" else [one for one in now if one in begun]
+            require(kept == begun, "a log grows at its end", (begun, now))  # that of a user is in the order of what was said
 
-    def probe_all(self, good: Sequence[Any] = (), *, untold: Collection[str] = ()) -> None:
-        """Look at each thread as its next turn would.
-
-        The log of a resource was not told yet what is covered in the threads `untold`. Their contexts know it, `get` does not.
-        """
+    def probe_all(self, good: Sequence[Any] = ()) -> None:
+        """Look at each thread as its next turn would."""
         for at, (thread, owner) in enumerate(self.threads.items()):
             truth = self.truth[thread]
             face = (at + len(self.done)) % 2
@@ -100,7 +98,7 @@ class Life(Observing):
             log = self.log(thread, face + 1)
             checks.check_log(self, log, thread, owner, is_whole=True)
             got, shown = (
-                [(one.id, one.text) for one in some if thread not in untold or thread not in dict(one.sources)]
+                [(one.id, one.text) for one in some]
                 for some in (log.observations, context.observations.observations)
             )
             differ = [one for one in got if one not in shown], [one for one in shown if one not in got]

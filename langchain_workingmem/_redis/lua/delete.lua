@@ -4,11 +4,11 @@
 -- 'user' deletes a thread of a resource that is being deleted with all of its data.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
--- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions and of
---       observations, what `renew_ttl` returns; WMOWNER, WMOBSERVED (the log of the resource must forget them first)
-local refusal = wrong_owner(ARGV[1])
+-- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions, what a room has
+--       deleted with them (a list), what `renew_ttl` returns; WMOWNER, WMCOVERED
+local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
-if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
+if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, {}, redis.call('EXISTS', KEYS[9])} end
 check_key_types()
 redis.call('HLEN', KEYS[9])
 local within_budget, what, first = new_budget(tonumber(ARGV[2])), ARGV[3], 4
@@ -18,28 +18,26 @@ if what == 'undo' then
   first = 5
 end
 if what ~= 'messages' then
-  if (what == 'all' or what == 'thread') and is_observed() then return redis.error_reply('WMOBSERVED') end
   if what == 'user' then what = 'thread' end
   local deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[7])
-  local memories, revisions = redis.call('EXISTS', KEYS[11]), redis.call('XLEN', KEYS[12])
-  local observations = count_observations(KEYS[10])
+  local memories, revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
+  local more = hooks.count and hooks.count() or {}
   trash_all_messages()
-  redis.call('UNLINK', KEYS[10])
+  if KEYS[12] then redis.call('UNLINK', KEYS[12]) end
   if what == 'thread' then
-    redis.call('UNLINK', KEYS[1], KEYS[11], KEYS[12])
-    return {deleted, empty_trash(within_budget), memories, revisions, observations, redis.call('EXISTS', KEYS[9])}
+    redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
+    return {deleted, empty_trash(within_budget), memories, revisions, more, redis.call('EXISTS', KEYS[9])}
   end
-  if deleted == 0 then return {0, 0, 0, 0, 0, redis.call('EXISTS', KEYS[9])} end
-  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending')
+  if deleted == 0 then return {0, 0, 0, 0, {}, redis.call('EXISTS', KEYS[9])} end
+  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending', 'covered')
   redis.call('HSET', KEYS[1], 'count', 0, 'updated_at', as_integer(now()), 'trash', 1)
-  return {deleted, empty_trash(within_budget), 0, 0, observations, renew_ttl()}
+  return {deleted, empty_trash(within_budget), 0, 0, more, renew_ttl()}
 end
 
 local seqs = {}
 for at = first, #ARGV do
   seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at]) or nil
 end
-if ARGV[3] == 'messages' and is_observed(seqs) then return redis.error_reply('WMOBSERVED') end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -75,13 +73,12 @@ for at = first, #ARGV do
     end
   end
 end
-if deleted == 0 then return {0, 0, 0, 0, 0, 0} end
-reopen(seqs)
-redis.call('HDEL', KEYS[1], 'pending')
+if deleted == 0 then return {0, 0, 0, 0, {}, 0} end
+tell_change(seqs)
 if number then
   register_trash(number)
   redis.call('HSET', KEYS[1], 'trash', 1)
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, 0, 0, 0, renew_ttl()}
+return {deleted, vectors, 0, 0, {}, renew_ttl()}

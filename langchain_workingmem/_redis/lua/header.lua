@@ -1,16 +1,21 @@
 -- Goes before every script over threads.
 -- KEYS[1] thread (HASH)  KEYS[2] order (ZSET)  KEYS[3] messages (HASH)  KEYS[4] prefix of the thread's vectors
 -- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
--- KEYS[9] trash (HASH): number -> owner  KEYS[10] what observations cover (HASH)  KEYS[11] working memory (HASH)
--- KEYS[12] its revisions (STREAM)
+-- KEYS[9] trash (HASH): number -> owner  KEYS[10] working memory (HASH)  KEYS[11] its revisions (STREAM)
+-- KEYS[12] only where a room is told of what changes (WMCOVERED): what it keeps of the thread (HASH)
 -- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
 -- `order` holds the current branch, `superseded` the other branches; both map message ids to sequence numbers.
 -- `said` holds <seq>:<said> for each question and answer of the current branch, `answers` the answers among them.
 -- A stored message is one JSON object. It begins with a header (docs/storage-layout.md explains each part):
 --   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","said":"<words>/<weight>/<upto>","state":"<state>",
-local LAYOUT = '4' -- as in _redis/layout.py; each thread names the layout that it was written in
+local LAYOUT = '5' -- as in _redis/layout.py; each thread names the layout that it was written in
+
+-- What optional rooms and larger variants of a script add: functions that they put in front of its body (docs/design.md).
+local hooks = {}
 
 local HEADER = '^{"stored_at":(%d+),"vectors":"(%x*)/([^/]*)/(%d+)","said":"([^"]*)","state":"([^"]*)",()'
+
+local HEADER_SAID = '^{"stored_at":%d+,"vectors":"[^"]*","said":"(%w*)' -- the words of a message
 
 -- Writes a header.
 local function header(at, model, size, chunks, said, state)
@@ -39,6 +44,12 @@ local function wrong_owner(resource)
   if owner and resource ~= '' and owner ~= resource then
     return redis.error_reply('WMOWNER the thread belongs to another resource')
   end
+end
+
+-- Whether `said` or `words` are those of a structured answer. A list may hold it as tool traffic, because it looks the same while
+-- its turn goes on, or where the turn was abandoned: so it is recognised, and contradicts nothing.
+local function is_data(said)
+  return string.sub(said, 2, 2) == 's'
 end
 
 -- Splits a member of `said`.

@@ -35,9 +35,9 @@ local function vector_keys(seq, value)
   return keys
 end
 
--- Returns the keys of the documents of observations whose first source is a message. `hash` is KEYS[10], or what is left of it
--- in the trash; its field d:<seq> names them as <name>:<size>/<digest>/<sources>;...
-local function document_keys(hash, seq)
+-- Returns the keys of vectors that a room has beside those of a message. `hash` is KEYS[12], or what is left of it in the trash;
+-- its field d:<seq> names them as <name>:<size>/<digest>/<sources>;...
+local function keys_beside(hash, seq)
   local keys = {}
   for suffix in string.gmatch(redis.call('HGET', hash, 'd:' .. seq) or '', '([^/;]+)/[^/]*/[%d,]+') do
     keys[#keys + 1] = KEYS[4] .. seq .. ':' .. suffix
@@ -114,7 +114,7 @@ local function renew_vectors(within_budget)
       return old_owner
     end
     for _, key in ipairs(vector_keys(seq, value)) do is_bare = not renew(key) or is_bare end
-    for _, key in ipairs(document_keys(KEYS[10], seq)) do renew(key) end
+    for _, key in ipairs(KEYS[12] and keys_beside(KEYS[12], seq) or {}) do renew(key) end
     if is_bare then clear_vectors(id, seq, value) end
   end)
   if cursor then
@@ -195,8 +195,8 @@ local function renew_ttl(is_partial)
   end
   if ttl then
     local expiry = as_expiry(math.floor(now() / 1000) + ttl)
-    for _, number in ipairs({1, 2, 3, 5, 6, 7, 8, 10, 11, 12}) do
-      redis.call('PEXPIREAT', KEYS[number], expiry)
+    for number, key in ipairs(KEYS) do
+      if number ~= 4 and number ~= 9 then redis.call('PEXPIREAT', key, expiry) end
     end
     if start_renewal() then renew_vectors(new_budget(SLICE_VECTORS)) end
   end
@@ -204,7 +204,7 @@ local function renew_ttl(is_partial)
 end
 
 -- The trash holds deleted messages until their vectors are deleted: numbered parts, each under four keys.
--- Returns such a key; `kind` is order, superseded, messages or observations.
+-- Returns such a key; `kind` is order, superseded, messages or beside.
 local function trash_key(number, kind)
   return KEYS[9] .. ':' .. number .. ':' .. kind
 end
@@ -229,7 +229,21 @@ end
 local function check_key_types()
   redis.call('ZINTERCARD', 6, KEYS[2], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], 'LIMIT', 1)
   redis.call('HLEN', KEYS[3])
-  redis.call('HLEN', KEYS[10])
+  if KEYS[12] then redis.call('HLEN', KEYS[12]) end
+end
+
+-- Returns an error reply if a script must not write: the thread belongs to another resource (WMOWNER), or a room has to be told
+-- of changes (WMCOVERED), which the larger variant of the script does.
+local function write_refusal(resource)
+  if not KEYS[12] and redis.call('HEXISTS', KEYS[1], 'covered') == 1 then
+    return wrong_owner(resource) or redis.error_reply('WMCOVERED')
+  end
+  return wrong_owner(resource)
+end
+
+-- Says that what the current branch shows has changed, and which messages were edited or deleted.
+local function tell_change(seqs)
+  if hooks.changed then hooks.changed(seqs) end
 end
 
 -- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another
@@ -239,7 +253,7 @@ local function memory_refusal(resource)
     return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-  return wrong_owner(resource)
+  return write_refusal(resource)
 end
 
 -- Writes `labels`: a tag for each pair of the metadata, so that the index can filter on any of them.

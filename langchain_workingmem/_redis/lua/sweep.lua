@@ -1,6 +1,8 @@
 -- Does a slice of the work on vectors that other scripts have left: expiry, owner, and vectors to delete.
 -- ARGV  number of vectors at most
--- Reply 2 if vectors may expire before the thread, 1 if there is more to do, else 0; number of vectors deleted
+-- Reply 2 if vectors may expire before the thread, 1 if there is more to do, else 0; number of vectors deleted; WMCOVERED
+local refusal = write_refusal('')
+if refusal then return refusal end
 local within_budget = new_budget(tonumber(ARGV[1]))
 local is_urgent = redis.call('HEXISTS', KEYS[1], 'vectors_expire_first') == 1
 if is_urgent then renew_vectors(within_budget) end

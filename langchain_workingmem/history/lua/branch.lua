@@ -36,12 +36,6 @@ local function is_traffic(said)
   return string.sub(said, 1, 1) == '/'
 end
 
--- Whether `said` or `words` are those of a structured answer. A list may hold it as tool traffic, because it looks the same while
--- its turn goes on, or where the turn was abandoned: so it is recognised, and contradicts nothing.
-local function is_data(said)
-  return string.sub(said, 2, 2) == 's'
-end
-
 -- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on, reading 500 at once.
 local function each_message(first, visit)
   local ranked = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE', 'WITHSCORES')

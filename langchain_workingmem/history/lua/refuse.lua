@@ -1,7 +1,7 @@
 -- Marks messages as refused by a provider: they stay in the thread, and no history shows them.
 -- ARGV  resource or '', ids
--- Reply number of messages marked, what renew_ttl returns; WMOWNER.
-local refusal = wrong_owner(ARGV[1])
+-- Reply number of messages marked, what renew_ttl returns; WMOWNER, WMCOVERED.
+local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
 local refused, left = 0, 0
@@ -18,7 +18,7 @@ for at = 2, #ARGV do
 end
 if refused > 0 then
   redis.call('HINCRBY', KEYS[1], 'refused', refused)
-  redis.call('HDEL', KEYS[1], 'pending')
+  tell_change({})
   left = renew_ttl()
 end
 return {refused, left}

@@ -1,13 +1,11 @@
 -- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
--- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
 -- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
 --       one, in which @ stands for the numbers of new observations (#<revision>: that of this revision), number of new
 --       observations, then <id or nothing>|<sources>|<JSON> of each; pairs of a usage counter and a number
--- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD,
---       WMDELETED.
-local key, refusal = log_key(), log_refusal(ARGV[1])
+-- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD.
+local key, refusal = KEYS[12], log_refusal(ARGV[1])
 if refusal then return refusal end
-if #KEYS > 2 then check_key_types() end
+check_key_types()
 local expected, manifest, count = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local present = redis.call('HGET', key, 'present') or ''
 local rest = string.sub(present, #expected + 1)
@@ -33,9 +31,8 @@ end
 if manifest == '' then rest = string.gsub(rest, '^;', '') end
 write_revision(key, manifest .. rest, ARGV[2])
 if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end
-if #KEYS == 2 then return {1, 0} end
 
--- the log of a thread lies beside what it covers
+-- what the manifest covers
 local ranges, numbers, cited, groups = {}, {}, {}, {}
 each_chunk(manifest .. rest, function(_, seqs, own)
   for _, range in ipairs(seqs) do ranges[#ranges + 1] = range end

@@ -12,12 +12,12 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
 local scope = ARGV[2]
-local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden'))
+local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 all = parse_ranges(all)
 local covered = subtract_ranges(all, parse_ranges(hidden))
 
-if redis.call('HGET', KEYS[10], 'commit') == ARGV[3] then -- its reply was lost
+if redis.call('HGET', KEYS[12], 'commit') == ARGV[3] then -- its reply was lost
   return {tonumber(ARGV[4]), 0, renew_ttl(), coverage_version()}
 end
 local argument = 5
@@ -51,48 +51,35 @@ for seq in pairs(given) do -- what was cited together with messages of another b
   if range_with(all, seq) then again[#again + 1] = seq end
 end
 if #again > 0 then reopen(again) end
-local known, groups, epoch
-all, known, groups, epoch = unpack(redis.call('HMGET', KEYS[10], 'covered', 'known', 'groups', 'epoch'))
-local log = scope == 't' and KEYS[10] or nil
-local first_number
+local known, groups
+all, known, groups = unpack(redis.call('HMGET', KEYS[12], 'covered', 'known', 'groups'))
 if #more > 0 then
   for _, observation in ipairs(kept) do
     if string.find(observation.seqs, ',', 1, true) then
       groups = (groups and groups ~= '' and groups .. ';' or '') .. observation.seqs
     end
   end
-  redis.call('HSET', KEYS[10], 'scope', scope, 'covered',
+  redis.call('HSET', KEYS[12], 'scope', scope, 'covered',
     write_ranges(add_ranges(parse_ranges(all), more)), 'known', write_ranges(add_ranges(parse_ranges(known), more)),
-    'groups', groups or '', 'epoch', epoch or as_integer(now()), 'commit', ARGV[3])
+    'groups', groups or '', 'commit', ARGV[3])
   redis.call('HDEL', KEYS[1], 'pending')
-  if log then
-    local number = redis.call('HINCRBY', log, 'next', #kept) - #kept + 1
-    first_number = number
-    local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
-    for at, observation in ipairs(kept) do
-      local id = as_integer(number + at - 1)
-      redis.call('HSET', log, 'o:' .. id, id .. observation.value)
-    end
-    local present = redis.call('HGET', log, 'present')
-    local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
-    write_revision(log, (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
-  else
-    local batch = as_integer(math.max(now(), (redis.call('HGET', KEYS[10], 'batch') or 0) + 1))
-    redis.call('HSET', KEYS[10], 'batch', batch, 'out:' .. batch, write_ranges(more), 'unpublished', 1)
-    for at, observation in ipairs(kept) do
-      redis.call('HSET', KEYS[10], 'out:' .. batch .. ':' .. as_integer(at), observation.value)
-    end
-  end
+  redis.call('HSET', KEYS[1], 'covered', 1)
+  local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
+  local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
+  local present = redis.call('HGET', KEYS[12], 'present')
+  local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
+  write_revision(KEYS[12], (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
   for at, observation in ipairs(kept) do
+    local id = as_integer(number + at - 1)
+    redis.call('HSET', KEYS[12], 'o:' .. id, id .. observation.value)
     if observation.last > observation.first then
-      local id = first_number and as_integer(first_number + at - 1) or ''
       write_document(observation.seqs, id .. observation.value, digest, observation.first, observation.last)
     end
   end
 end
-if log then
-  add_usage(log, last + 1, #ARGV)
-  redis.call('HDEL', log, 'streak', 'pause_until')
+if scope == 't' then
+  add_usage(KEYS[12], last + 1, #ARGV)
+  redis.call('HDEL', KEYS[12], 'streak', 'pause_until')
 end
 local count = 0
 for _ in pairs(given) do count = count + 1 end

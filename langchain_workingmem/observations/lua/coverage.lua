@@ -1,8 +1,7 @@
 -- Goes after log.lua, before the scripts that change messages or what is covered.
--- KEYS[10] (HASH) says which messages a log covers: `covered` (sequence numbers), `known` (those that any kept revision covers),
--- `hidden` (covered ones on other branches, with what is cited together with them), `groups` (what is cited together, as
--- 12,13;14,15). With `scope` t it is the log of the thread as well. With r the log is that of the resource, in another slot:
--- then `out:<batch>`, `forget` and `unpublished` say what that log has yet to learn (publish.lua).
+-- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `known`
+-- (those that any kept revision covers), `hidden` (covered ones on other branches, with what is cited together with them), `groups`
+-- (what is cited together, as 12,13;14,15), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
 -- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
 -- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
 -- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
@@ -18,19 +17,19 @@ local function write_document(seqs, value, digest, first, last)
   local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
   local at, _, size = string.match(id and redis.call('HGET', KEYS[3], id) or '', HEADER)
   if not at then return end
-  local suffix = 'o' .. redis.call('HINCRBY', KEYS[10], 'documents', 1) .. ':' .. size
+  local suffix = 'o' .. redis.call('HINCRBY', KEYS[12], 'documents', 1) .. ':' .. size
   local key = KEYS[4] .. seq .. ':' .. suffix
   redis.call('HSET', key, 'resource', redis.call('HGET', KEYS[1], 'resource'), 'thread', thread_tag(), 'message', id,
     'created_at', at, 'observation', value, unpack(ARGV, first, last))
   expire_vector(key)
-  local others = redis.call('HGET', KEYS[10], 'd:' .. seq)
-  redis.call('HSET', KEYS[10], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
+  local others = redis.call('HGET', KEYS[12], 'd:' .. seq)
+  redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
 -- Deletes the documents of observations for which is_gone(sources, key) is true; `sources` is a list of numbers.
 local function drop_documents(is_gone)
-  if redis.call('HEXISTS', KEYS[10], 'documents') == 0 then return end
-  local fields = redis.call('HGETALL', KEYS[10])
+  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
+  local fields = redis.call('HGETALL', KEYS[12])
   for at = 1, #fields, 2 do
     local first, kept, is_any_gone = string.match(fields[at], '^d:(%d+)$'), {}, false
     for document in string.gmatch(first and fields[at + 1] or '', '[^;]+') do
@@ -45,16 +44,16 @@ local function drop_documents(is_gone)
       end
     end
     if is_any_gone and #kept == 0 then
-      redis.call('HDEL', KEYS[10], fields[at])
+      redis.call('HDEL', KEYS[12], fields[at])
     elseif is_any_gone then
-      redis.call('HSET', KEYS[10], fields[at], table.concat(kept, ';'))
+      redis.call('HSET', KEYS[12], fields[at], table.concat(kept, ';'))
     end
   end
 end
 
 -- Returns what is covered on the current branch.
 local function shown_ranges()
-  local covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'covered', 'hidden'))
+  local covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'covered', 'hidden'))
   return subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
 end
 
@@ -71,7 +70,7 @@ end
 -- Finds out again which covered messages are on other branches.
 local function refresh_hidden()
   local scope, covered, groups, before =
-    unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'groups', 'hidden'))
+    unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'groups', 'hidden'))
   if not scope then return end
   covered = parse_ranges(covered)
   local set = {}
@@ -79,36 +78,21 @@ local function refresh_hidden()
   if next(set) then add_tied(set, covered, groups) end
   local hidden = write_ranges(ranges_of(set))
   if hidden == (before or '') then return end
-  redis.call('HSET', KEYS[10], 'hidden', hidden)
+  redis.call('HSET', KEYS[12], 'hidden', hidden)
   drop_uncovered_documents()
   local back = subtract_ranges(parse_ranges(before), parse_ranges(hidden))
-  if #back > 0 and redis.call('HEXISTS', KEYS[10], 'documents') == 1 then redis.call('HSET', KEYS[10], 'unindexed', 1) end
+  if #back > 0 and redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
   redis.call('HDEL', KEYS[1], 'pending')
-  if scope == 'r' then redis.call('HSET', KEYS[10], 'unpublished', 1) end
-end
-
--- Tells whether the log of the resource knows any of these messages, or without `seqs` any message of the thread.
-local function is_observed(seqs)
-  local scope, known, unpublished = unpack(redis.call('HMGET', KEYS[10], 'scope', 'known', 'unpublished'))
-  if scope ~= 'r' then return false end
-  known = parse_ranges(known)
-  if not seqs then return #known > 0 or unpublished end
-  for _, seq in ipairs(seqs) do
-    seq = tonumber(seq) -- a fraction belongs to an older version, which no log knows
-    if seq == math.floor(seq) and range_with(known, seq) then return true end
-  end
-  return false
 end
 
 -- Takes messages out of what is covered, because they are deleted or edited, with what is cited together with them.
 local function reopen(seqs)
-  local scope, covered, known, groups, epoch =
-    unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'known', 'groups', 'epoch'))
+  local scope, covered, known, groups = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'known', 'groups'))
   if not scope then return end
   covered, known = parse_ranges(covered), parse_ranges(known)
   local set = {}
   for _, seq in ipairs(seqs) do
-    seq = tonumber(seq)
+    seq = tonumber(seq) -- a fraction belongs to an older version, which no log knows
     if seq == math.floor(seq) and range_with(known, seq) then set[seq] = true end
   end
   if not next(set) then return end
@@ -118,29 +102,11 @@ local function reopen(seqs)
     if not set[tonumber(string.match(group, '^%d+'))] then kept[#kept + 1] = group end
   end
   local out = ranges_of(set)
-  redis.call('HSET', KEYS[10], 'covered', write_ranges(subtract_ranges(covered, out)), 'known',
-    write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'), 'epoch',
-    as_integer(math.max(now(), (epoch or 0) + 1)))
+  redis.call('HSET', KEYS[12], 'covered', write_ranges(subtract_ranges(covered, out)), 'known',
+    write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'))
   redis.call('HDEL', KEYS[1], 'pending')
   drop_uncovered_documents()
-  if scope == 't' then
-    purge_log(KEYS[10], thread_tag(), out)
-  else
-    local fields = redis.call('HGETALL', KEYS[10])
-    for at = 1, #fields, 2 do
-      local sources = string.match(fields[at], '^out:%d+:') and string.match(fields[at + 1], '|([^|]*)|')
-      local is_hit = false
-      for seq in string.gmatch(string.match(sources or '', ':(.*)') or '', '%d+') do
-        is_hit = is_hit or set[tonumber(seq)]
-      end
-      if is_hit then redis.call('HDEL', KEYS[10], fields[at]) end
-      if string.match(fields[at], '^out:%d+$') then
-        redis.call('HSET', KEYS[10], fields[at], write_ranges(subtract_ranges(parse_ranges(fields[at + 1]), out)))
-      end
-    end
-    local forget = add_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'forget')), out)
-    redis.call('HSET', KEYS[10], 'forget', write_ranges(forget), 'unpublished', 1)
-  end
+  purge_log(KEYS[12], out)
   refresh_hidden()
 end
 
@@ -181,8 +147,8 @@ local function is_observer_due(scope, most, more)
       return pending >= most
     end)
   end
-  redis.call('HSET', KEYS[1], 'pending', scope .. as_integer(pending))
+  redis.call('HSET', KEYS[1], 'pending', scope .. as_integer(pending), 'covered', 1)
   if pending < most then return 0 end
-  local leased, pause = unpack(redis.call('HMGET', KEYS[10], 'leased_until', 'pause_until'))
+  local leased, pause = unpack(redis.call('HMGET', KEYS[12], 'leased_until', 'pause_until'))
   return now() > math.max(tonumber(leased or 0), tonumber(pause or 0)) and 1 or 0
 end

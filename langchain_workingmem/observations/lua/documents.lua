@@ -1,10 +1,10 @@
 -- Lists the documents of recall of the observations of a thread, for a process that makes those that are missing.
--- Reply owner ('' without a thread), scope of the log ('' without one); then for each document digest of the embedding
+-- Reply 1 if the thread has a log; then for each document digest of the embedding
 --       settings, sequence numbers of its sources, <id>|<sources>|<JSON> ('' if Redis evicted it)
-local owner, scope = redis.call('HGET', KEYS[1], 'resource'), redis.call('HGET', KEYS[10], 'scope')
-redis.call('HDEL', KEYS[10], 'unindexed')
-local reply = {owner or '', owner and scope or ''}
-local fields = redis.call('HEXISTS', KEYS[10], 'documents') == 1 and redis.call('HGETALL', KEYS[10]) or {}
+local has_log = redis.call('EXISTS', KEYS[1]) * redis.call('HEXISTS', KEYS[12], 'scope')
+redis.call('HDEL', KEYS[12], 'unindexed')
+local reply = {has_log}
+local fields = redis.call('HEXISTS', KEYS[12], 'documents') == 1 and redis.call('HGETALL', KEYS[12]) or {}
 for at = 1, #fields, 2 do
   local first = string.match(fields[at], '^d:(%d+)$')
   for suffix, digest, seqs in string.gmatch(first and fields[at + 1] or '', '([^/;]+)/([^/]*)/([%d,]+)') do

@@ -1,13 +1,13 @@
 -- Reads what observations cover of a thread, and its log, for a copy or an export.
 -- ARGV  resource or ''
--- Reply scope ('': nothing is covered), epoch, ranges that are covered, present manifest, then lists: number, value, ... of its
+-- Reply scope ('': nothing is covered), version of the log, ranges that are covered, present manifest, then lists: number, value, ... of its
 --       observations; id, seq, ... of the covered messages, on all branches; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
-local scope, epoch, covered, present =
-  unpack(redis.call('HMGET', KEYS[10], 'scope', 'epoch', 'covered', 'present'))
+local scope, version, covered, present =
+  unpack(redis.call('HMGET', KEYS[12], 'scope', 'version', 'covered', 'present'))
 if not scope or redis.call('EXISTS', KEYS[1]) == 0 then return {''} end
-local log, observations = read_log(KEYS[10], '', 0), {}
+local log, observations = read_log(KEYS[12], '', 0), {}
 for at = 4, #log do observations[at - 3] = log[at] end
 local ranges, messages = parse_ranges(covered), {}
 for _, key in ipairs(#ranges > 0 and {KEYS[2], KEYS[7]} or {}) do
@@ -20,4 +20,4 @@ for _, key in ipairs(#ranges > 0 and {KEYS[2], KEYS[7]} or {}) do
     end
   end
 end
-return {scope, epoch or '0', covered or '', present or '', observations, messages}
+return {scope, version or '0', covered or '', present or '', observations, messages}

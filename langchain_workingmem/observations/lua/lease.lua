@@ -1,25 +1,32 @@
 -- Takes the lease of the observer on a log, or extends it: then no other process observes there.
--- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, log
--- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, what it
---       took: pairs of a usage counter and a number
+-- KEYS  of the thread (ThreadKeys.all), or of the user: tombstone, what waits, index
+-- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, with a user the
+--       thread that is observed next as a tag ('': none): its log is found from now on, what an answer took: pairs of a usage
+--       counter and a number
 -- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; WMOWNER,
 --       WMNOTHREAD, WMDELETED.
-local key, refusal = log_key(), log_refusal(ARGV[1])
+local key, refusal = lease_key(), log_refusal(ARGV[1])
 if refusal then return refusal end
 local token, leased = unpack(redis.call('HMGET', key, 'lease', 'leased_until'))
 local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then
   return {math.ceil((leased - present) / 1000), 0}
 end
-if (#ARGV > 4 or ARGV[3] == '0') and #KEYS == 2 and not token then return {0, 0} end -- the resource was deleted meanwhile
-add_usage(key, 5, #ARGV)
+if (#ARGV > 5 or ARGV[3] == '0') and #KEYS == 3 and not token then return {0, 0} end -- the resource was deleted meanwhile
+add_usage(key, 6, #ARGV)
 if ARGV[4] == '1' then redis.call('HDEL', key, 'streak', 'pause_until') end
 if ARGV[3] == '0' then
   redis.call('HDEL', key, 'lease', 'leased_until')
   return {0, 0}
 end
 redis.call('HSET', key, 'lease', ARGV[2], 'leased_until', as_integer(present + ARGV[3] * 1000))
-local expiry = #KEYS > 2 and redis.call('PEXPIRETIME', KEYS[1]) or -1
+if ARGV[5] ~= '' then
+  redis.call('ZADD', KEYS[3], as_integer(present), ARGV[5])
+  local expiry, at = redis.call('PEXPIRETIME', key), math.floor(present / 1000)
+  -- it stays longer: others may renew the threads without telling it
+  if expiry > 0 then redis.call('PEXPIREAT', KEYS[3], as_expiry(at + 3 * (expiry - at))) else redis.call('PERSIST', KEYS[3]) end
+end
+local expiry = #KEYS > 3 and redis.call('PEXPIRETIME', KEYS[1]) or -1
 if expiry > 0 then redis.call('PEXPIREAT', key, as_integer(expiry)) end
 local pause = redis.call('HGET', key, 'reflector_pause_until') or 0
 return {0, math.max(0, math.ceil((pause - present) / 1000))}

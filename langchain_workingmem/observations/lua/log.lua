@@ -2,14 +2,14 @@
 
 local REVISIONS = 20 -- that are kept, the present one included
 
--- Returns the key of the log that a script is called for: that of a thread, or with two KEYS that of a resource.
-local function log_key()
-  return #KEYS == 2 and KEYS[2] or KEYS[10]
+-- Returns where the lease of the observer and its usage stand: beside the log of a thread, or with three KEYS with those of a user.
+local function lease_key()
+  return #KEYS == 3 and KEYS[2] or KEYS[12]
 end
 
--- Returns an error reply if that log must not be written.
+-- Returns an error reply if that must not be written.
 local function log_refusal(resource)
-  if #KEYS == 2 then
+  if #KEYS == 3 then
     return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
@@ -77,28 +77,19 @@ local function write_log(key, manifest, origin, last_number, first)
 end
 
 -- Deletes each observation that cites a message of `out`, in all revisions, and takes `out` out of what they cover.
--- Returns which other messages these observations cite: tag, seq, tag, seq, ...
-local function purge_log(key, own_tag, out)
-  local fields, purged, cited, lost_before = redis.call('HGETALL', key), {}, {}, {}
+local function purge_log(key, out)
+  local fields, purged, lost_before = redis.call('HGETALL', key), {}, {}
   for at = 1, #fields, 2 do
     local number = string.match(fields[at], '^o:(%d+)$')
-    local sources = number and string.match(fields[at + 1], '^[^|]*|([^|]*)|')
-    local others, own, is_hit = {}, {}, false
-    for tag, seqs in string.gmatch(sources or '', '([^:;]+):([%d,]+)') do
-      for seq in string.gmatch(seqs, '%d+') do
-        if tag == own_tag then own[#own + 1] = tonumber(seq) end
-        if tag == own_tag and range_with(out, tonumber(seq)) then
-          is_hit = true
-        else
-          others[#others + 1] = tag
-          others[#others + 1] = seq
-        end
-      end
+    local sources = number and string.match(fields[at + 1], '^[^|]*|[^:|]*:([%d,]*)|')
+    local own, is_hit = {}, false
+    for seq in string.gmatch(sources or '', '%d+') do
+      own[#own + 1] = tonumber(seq)
+      is_hit = is_hit or range_with(out, tonumber(seq))
     end
     if is_hit then
       purged[tonumber(number)] = true
       redis.call('HDEL', key, fields[at])
-      for _, part in ipairs(others) do cited[#cited + 1] = part end
       for _, seq in ipairs(own) do lost_before[seq] = true end
     end
   end
@@ -110,13 +101,12 @@ local function purge_log(key, own_tag, out)
       local head, manifest = '', fields[at + 1]
       if not is_present then head, manifest = string.match(manifest, '^(.*|)([^|]*)$') end
       local gone = (is_present or fields[at] == present) and out or lost_before
-      redis.call('HSET', key, fields[at], head .. each_chunk(manifest, function(tag, seqs, numbers)
-        return tag == own_tag and subtract_ranges(seqs, gone) or seqs, subtract_ranges(numbers, lost)
+      redis.call('HSET', key, fields[at], head .. each_chunk(manifest, function(_, seqs, numbers)
+        return subtract_ranges(seqs, gone), subtract_ranges(numbers, lost)
       end))
     end
   end
   raise_version(key)
-  return cited
 end
 
 -- Adds what calls of the models took: pairs of a counter and a number, and `last_error` and its text.

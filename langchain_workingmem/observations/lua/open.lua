@@ -1,14 +1,14 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most
--- Reply 1 if the log of the resource has something to learn of the thread, sequence number of the question of the last turn (-1:
+-- Reply sequence number of the question of the last turn (-1:
 --       none, or it may be observed as well), 1 if the next message belongs to the last returned one, then id, seq and value of
 --       each message; WMOWNER.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local keep, long, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local stored_scope = redis.call('HGET', KEYS[10], 'scope')
+local stored_scope = redis.call('HGET', KEYS[12], 'scope')
 if stored_scope and stored_scope ~= ARGV[2] then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 
 -- where the last turn begins, and whether it is answered
@@ -24,8 +24,8 @@ end
 
 -- where the newest tokens begin that stay raw, and how long the last turn is
 local keep_begins, kept, is_full, turn_tokens = math.huge, 0, not keep, 0
-local covered = subtract_ranges(parse_ranges(redis.call('HGET', KEYS[10], 'covered')),
-  parse_ranges(redis.call('HGET', KEYS[10], 'hidden')))
+local covered = subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'covered')),
+  parse_ranges(redis.call('HGET', KEYS[12], 'hidden')))
 local high, is_done = '+inf', false
 while not is_done do
   local ranked = redis.call('ZRANGE', KEYS[2], high, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 200, 'WITHSCORES')
@@ -51,8 +51,7 @@ if not keep and is_answered then
 elseif turn_tokens <= long then
   ends = math.min(ends, turn_begins)
 end
-local is_unpublished = redis.call('HEXISTS', KEYS[10], 'unpublished')
-local reply, taken, is_cut = {is_unpublished, turn_begins == math.huge and -1 or turn_begins, 0}, 0, 0
+local reply, taken, is_cut = {turn_begins == math.huge and -1 or turn_begins, 0}, 0, 0
 each_raw(function(id, seq, value, tokens)
   local rest = select(7, string.match(value, HEADER))
   local role = role_at(value, rest)
@@ -66,5 +65,5 @@ each_raw(function(id, seq, value, tokens)
   reply[#reply + 1] = as_integer(seq)
   reply[#reply + 1] = value
 end)
-reply[3] = is_cut
+reply[2] = is_cut
 return reply

@@ -7,6 +7,6 @@ local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local pending = 0
 each_raw(function(_, _, _, tokens) pending = pending + tokens end)
-local scope, covered, hidden = unpack(redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden'))
-local shown = scope == 't' and write_ranges(subtract_ranges(parse_ranges(covered), parse_ranges(hidden))) or ''
-return {read_log(KEYS[10], ARGV[2], tonumber(ARGV[3])), shown, pending, usage_of(KEYS[10]), made_of(KEYS[10])}
+local covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'covered', 'hidden'))
+local shown = write_ranges(subtract_ranges(parse_ranges(covered), parse_ranges(hidden)))
+return {read_log(KEYS[12], ARGV[2], tonumber(ARGV[3])), shown, pending, usage_of(KEYS[12]), made_of(KEYS[12])}

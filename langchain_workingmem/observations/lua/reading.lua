@@ -26,10 +26,9 @@ local function read_log(key, known_version, known_next)
   return reply
 end
 
--- Returns what changes whenever the messages change that a log covers: the version of the log of a thread, else their ranges.
+-- Returns the version of the log of a thread, which changes whenever the messages change that it covers.
 local function coverage_version()
-  local version, covered = unpack(redis.call('HMGET', KEYS[10], 'version', 'covered'))
-  return version or covered or ''
+  return redis.call('HGET', KEYS[12], 'version') or ''
 end
 
 -- Returns what calls of the models took: counter, number, ...
@@ -47,4 +46,16 @@ local function made_of(key)
   local revision = redis.call('HGET', key, 'revision')
   local origin, at = string.match(revision and redis.call('HGET', key, 'rev:' .. revision) or '', '^(%w*)|(%d*)|')
   return {at or '', origin or ''}
+end
+
+-- Reads what the log of a user shows of one thread: <tag>, what is covered on the current branch, what read_log returns, and when and
+-- by what its present revision was made. Without a thread of this owner, or a log for all of a user's threads, only the tag; nil if
+-- the thread is on another node of a cluster.
+local function read_part(tag, thread_key, log_key, resource, known_version, known_next)
+  local owner = redis.pcall('HGET', thread_key, 'resource')
+  if type(owner) == 'table' then return nil end
+  local scope, hidden, covered = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'covered'))
+  if owner ~= resource or scope ~= 'r' then return {tag} end
+  local shown = subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
+  return {tag, write_ranges(shown), read_log(log_key, known_version, known_next), made_of(log_key)}
 end

@@ -2,29 +2,21 @@
 -- ARGV  resource, scope, origin of the revision, ranges that are covered, what is cited together (12,13;14,15), manifest, last
 --       number and id that are taken, number of cited messages, id and seq of each, then <id>|<sources>|<JSON> of each
 --       observation, which are numbered from 1
--- In scope r nothing is covered yet, for the log of the resource lies in another slot: then `known` holds the ranges, so that
--- the log
--- learns of messages that are edited or deleted meanwhile.
--- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; scope, epoch, ranges that
---       are known and that are covered; WMOWNER, WMNOTHREAD.
+-- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; WMOWNER, WMNOTHREAD.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
-local key, scope, ranges = KEYS[10], ARGV[2], ARGV[4]
-local function reply(status, left)
-  local fields = redis.call('HMGET', key, 'scope', 'epoch', 'known', 'covered')
-  return {status, left, fields[1] or '', fields[2] or '0', fields[3] or '', fields[4] or ''}
-end
-if redis.call('HEXISTS', key, 'scope') == 1 then return reply(0, 0) end
+local key, scope, ranges = KEYS[12], ARGV[2], ARGV[4]
+if redis.call('HEXISTS', key, 'scope') == 1 then return {0, 0} end
 local last = 8 + 2 * ARGV[8]
 for at = 9, last, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at])
-  if tonumber(seq or -1) ~= tonumber(ARGV[at + 1]) then return reply(-1, 0) end
+  if tonumber(seq or -1) ~= tonumber(ARGV[at + 1]) then return {-1, 0} end
 end
-redis.call('HSET', key, 'scope', scope, 'covered', scope == 't' and ranges or '', 'known', ranges, 'groups', ARGV[5], 'epoch',
-  as_integer(now()))
-if scope == 't' then write_log(key, ARGV[6], ARGV[3], ARGV[7], last + 1) end
+redis.call('HSET', key, 'scope', scope, 'covered', ranges, 'known', ranges, 'groups', ARGV[5])
+redis.call('HSET', KEYS[1], 'covered', 1)
+write_log(key, ARGV[6], ARGV[3], ARGV[7], last + 1)
 redis.call('HDEL', KEYS[1], 'pending')
 refresh_hidden()
-return reply(1, renew_ttl())
+return {1, renew_ttl()}

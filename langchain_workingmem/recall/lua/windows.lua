@@ -1,6 +1,6 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
 -- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document
---       of an observation by which it was found ('': by its own text)
+--       of a room by which it was found ('': by its own text), which the larger variant reads (hooks.found)
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
 --       observation (<id>|<sources>|<JSON>, or ''); of each hit, source of an observation and message around the hit the rank among
 --       what was said ('': it is tool traffic, was refused, or is a source), seq, id and value; empty when the thread is gone or
@@ -15,15 +15,6 @@ local function add(rank, seq, id, value)
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = rank, seq, id, value
 end
 
--- Returns the observation of a document, and its sources; nothing if the document is gone.
-local function observation_of(seq, tokens, name)
-  for suffix, sources in string.gmatch(redis.call('HGET', KEYS[10], 'd:' .. seq) or '', '([^/;]+)/[^/]*/([%d,]+)') do
-    if string.match(suffix, '^o%d+:%d+') == name .. ':' .. tokens then
-      return redis.call('HGET', KEYS[4] .. seq .. ':' .. suffix, 'observation'), sources
-    end
-  end
-end
-
 for argument = 4, #ARGV, 3 do
   local seq, tokens, name = unpack(ARGV, argument, argument + 2)
   local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
@@ -31,7 +22,7 @@ for argument = 4, #ARGV, 3 do
     local value = redis.call('HGET', KEYS[3], id)
     local _, _, size, chunks, said = string.match(value, HEADER)
     local observation, sources = '', ''
-    if name ~= '' then observation, sources = observation_of(seq, tokens, name) end
+    if name ~= '' then observation, sources = hooks.found(seq, tokens, name) end
     -- the vector may belong to an expired thread of the same id
     if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
       for source in string.gmatch(sources, '%d+') do

@@ -1,7 +1,7 @@
 -- Changes the title and metadata of a thread.
 -- ARGV  owner or '', number of fields to delete, those fields, then field, value, ... to set
--- Reply HGETALL of the thread, empty if it does not exist; WMOWNER.
-local refusal = wrong_owner(ARGV[1])
+-- Reply HGETALL of the thread, empty if it does not exist; WMOWNER, WMCOVERED.
+local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 check_key_types()

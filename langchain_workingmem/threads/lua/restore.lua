@@ -9,7 +9,7 @@
 -- Times stay, but rise strictly: one that is too early becomes a microsecond later than the one before. 0 means now.
 -- Reply 1 if the thread was created, number of new messages, number of messages on the current branch without vectors
 --       (also of skipped ones), HGETALL of the thread; WMEXISTS, WMUNFINISHED (another writer has not finished it), WMOWNER,
---       WMNOTHREAD.
+--       WMCOVERED, WMNOTHREAD.
 local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
 local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local arg = 5 + width
@@ -31,7 +31,7 @@ elseif mode ~= 'join' and redis.call('HEXISTS', KEYS[3], ARGV[arg] or '') == 0 t
     return redis.error_reply('WMEXISTS the thread exists')
   end
 end
-local refusal = wrong_owner(resource)
+local refusal = write_refusal(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)

@@ -1,27 +1,23 @@
 -- Compares the caller's list of messages with the thread, and reads the history before it; writes nothing.
 -- ARGV  resource or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
---       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, the scope of observations ('', t or
---       r), version and next number of the log that the caller knows, ranges of messages that memory has taken out of the list
---       because a log covered them, then id and words of each entry
+--       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, then id and words of each entry
 -- Kinds list: a conversation, or a part of it, as a client sends it
 --       state: all messages of a checkpointer, at whose end a client may have sent such a list
 --       part: some messages of a state; what is missing there means nothing
 -- Reply number of entries before the list, number of messages that the tokens cut, ids that are left behind, their sequence
 --       numbers, ids that are taken up again, ids that the state claims; for each entry its stored id ('': none), its sequence
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused; then id, seq, value of
---       each message of the history that is not in the list, in order; with observations what they cover on the branch of the
---       list, the epoch of that, the log (read_log), what is not published yet (field, value, ...), usage (name, value, ...), the
---       tokens that are not covered ('': unknown) and coverage_version; where the history begins (-inf, +inf, or a sequence
---       number); 1 if the tokens left out messages of the list or of the store; WMOWNER.
+--       each message of the history that is not in the list, in order; what a room replies; where the history begins (-inf, +inf,
+--       or a sequence number); 1 if the tokens left out messages of the list or of the store; WMOWNER.
+-- A room may stand for some messages (hooks.cover): the history does not show them.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
-local scope = ARGV[9]
 local entries = {}
-for at = 13, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'pending')
+for at = 9, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused')
 if thread[1] then locate(entries) end
 
 -- where the list begins
@@ -107,9 +103,7 @@ else
   end
 end
 
--- what memory has taken out of the list is not left behind
-local removed = ARGV[12] ~= '' and parse_ranges(ARGV[12]) or {}
-if removed[1] and next(gone) then left = without_removed(left, removed, gone) end
+if hooks.left and next(gone) then left = hooks.left(left, gone) end
 
 -- the question that is asked: later messages of the thread are not its history
 local asked
@@ -118,51 +112,12 @@ for at = start, #entries do
 end
 local below = asked and '(' .. asked or '+inf'
 
--- what observations cover on the branch of the list: they stand for these messages
-local observed, covered = {}, {}
-if scope ~= '' then
-  local fields = redis.call('HMGET', KEYS[10], 'scope', 'covered', 'hidden', 'epoch', 'unpublished')
-  if fields[1] == scope then
-    covered = parse_ranges(fields[2])
-    local all, hidden, last = covered, parse_ranges(fields[3]), covered[#covered]
-    local questions, is_found = {}, false -- of the present turn, which are shown as they are
-    for at = #entries, start, -1 do
-      local is_question = string.sub(entries[at].words, 1, 1) == 'q'
-      if is_found and not is_question then break end
-      is_found = is_found or is_question
-      local seq = is_question and entries[at].seq
-      if seq and range_with(all, seq) then questions[seq] = true end
-    end
-    if last and (#back > 0 or next(questions) or (asked and asked <= last[2]) or (first and #left > 0 and first <= last[2])) then
-      local set, kept = questions, {}
-      for _, id in ipairs(back) do kept[seq_of(redis.call('ZSCORE', KEYS[7], id))] = true end
-      add_covered(set, all, KEYS[7], '-inf', kept)
-      for seq in pairs(gone) do set[seq] = range_with(all, seq) and true or nil end
-      if asked then -- what follows the question is not its history, but for the steps of the present turn
-        for _, entry in ipairs(entries) do
-          if entry.seq then kept[entry.seq] = true end
-        end
-        kept[asked] = nil
-        local later = {}
-        add_covered(later, all, KEYS[2], asked, kept)
-        for seq in pairs(later) do
-          if not range_with(removed, seq) then set[seq] = true end
-        end
-      end
-      if next(set) then add_tied(set, all, redis.call('HGET', KEYS[10], 'groups'), gone) end
-      hidden = ranges_of(set)
-    end
-    covered = subtract_ranges(covered, hidden)
-    observed = {write_ranges(covered), fields[4] or '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
-      coverage_version()}
-    if scope == 't' then observed[3] = read_log(KEYS[10], ARGV[10], tonumber(ARGV[11])) end
-    if fields[5] then observed[4] = redis.call('HGETALL', KEYS[10]) end
-  else
-    observed = {'', '0', {'0'}, {}, scope == 't' and usage_of(KEYS[10]) or {}, '',
-      coverage_version()}
-  end
-  local pending = thread[3]
-  if pending and string.sub(pending, 1, 1) == scope then observed[6] = string.sub(pending, 2) end
+local covered, range_of, more = {}, nil, {} -- the ranges that a room stands for
+if hooks.cover then
+  covered, range_of, more = hooks.cover({entries = entries, start = start, left = left, gone = gone, back = back, asked = asked, first = first})
+end
+local function is_covered(seq)
+  return covered[1] and range_of(covered, seq)
 end
 
 -- the role that counts, where the options name one of the two
@@ -226,7 +181,7 @@ local shows = last ~= 0
 local first_raw = '-inf' -- where the messages begin that are not covered
 while covered[1] do
   local seq = redis.call('ZRANGE', KEYS[2], first_raw, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-  local range = seq and range_with(covered, tonumber(seq))
+  local range = seq and is_covered(tonumber(seq))
   if not range then break end
   first_raw = as_integer(range[2] + 1)
 end
@@ -257,8 +212,7 @@ if shows and most then
     local found, has_question = newest(1, number), false
     size, fits = 0, nil
     for _, said in ipairs(found) do
-      local is_covered = covered[1] and range_with(covered, said.seq)
-      size = size + (is_covered and 0 or said.weight)
+      size = size + (is_covered(said.seq) and 0 or said.weight)
       if has_question and size > most then break end
       fits = said.seq
       has_question = has_question or is_question(said)
@@ -274,7 +228,7 @@ if shows and most then
     is_cut = 1
     for _, entry in ipairs(entries) do -- the caller counts its own
       local is_own = entry.seq and not entry.back and entry.seq < fits and (begins == '-inf' or entry.seq >= begins)
-      if is_own and not (covered[1] and range_with(covered, entry.seq)) then cut = cut - 1 end
+      if is_own and not is_covered(entry.seq) then cut = cut - 1 end
     end
     for _, range in ipairs(covered) do
       cut = cut - redis.call('ZCOUNT', KEYS[2], range[1], math.min(range[2], fits - 1))
@@ -295,7 +249,7 @@ local function is_shown(seq, value)
   if not reads_header then return true end
   local _, _, size, _, said, state, rest = string.match(value, HEADER)
   if own_state and tonumber(seq) < state_begins and state == own_state
-    and not (removed[1] and range_with(removed, tonumber(seq))) then
+    and not (hooks.was_removed and hooks.was_removed(tonumber(seq))) then
     return false
   end
   if string.sub(said, -1) == '!' then return false end
@@ -315,7 +269,7 @@ if shows and thread[1] then
   local found = {}
   local function take(id, seq)
     if hidden[id] or (is_summarised and (not first or tonumber(seq) < first)) then return end
-    if covered[1] and range_with(covered, tonumber(seq)) then return end
+    if is_covered(tonumber(seq)) then return end
     found[#found + 1] = {id = id, seq = seq}
   end
   local function take_range(low, high)
@@ -369,4 +323,4 @@ end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
 if not shows then begins = asked or '+inf' end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, observed, begins, is_cut}
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, more, begins, is_cut}

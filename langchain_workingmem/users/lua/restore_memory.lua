@@ -4,7 +4,7 @@
 -- Reply 1 (written) or 0 (there is one), what `renew_ttl` returns; WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = memory_refusal(ARGV[1])
 if refusal then return refusal end
-local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
+local memory_key, revisions_key = unpack(KEYS, #KEYS > 3 and 10 or 2)
 if redis.call('EXISTS', memory_key) == 1 then return {0, 0} end
 local width = tonumber(ARGV[2])
 redis.call('XLEN', revisions_key)

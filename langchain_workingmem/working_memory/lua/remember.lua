@@ -8,7 +8,7 @@
 --       Errors: WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = memory_refusal(ARGV[1])
 if refusal then return refusal end
-local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
+local memory_key, revisions_key = unpack(KEYS, #KEYS > 3 and 10 or 2)
 local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at')
 local revision = memory[1] or '0'
 local unfinished = 0

@@ -1,0 +1,131 @@
+"""Optional rooms stand on top: they are loaded when an option asks for them, or where stored data has a flag of them.
+
+The core names no module of them. `memory.py` registers a loader for each by its name, and a room that is loaded registers its
+hooks here. A plain script answers WMCOVERED where the flag of a thread says that a room has to be told of what changes; then
+the room is loaded, and the larger variant of the script is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_workingmem._engine.effects import RESEND
+from langchain_workingmem._redis.scripts import as_covered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._redis.scripts import Script
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.models import Observation, ObservationLog, Thread
+
+
+class View(Protocol):
+    """What a turn is shown of a log, and the messages that it stands for."""
+
+    observations: Sequence[Observation]
+    covered: Ranges  # of the thread
+
+    def covers(self, seq: float | None) -> bool:
+        """Tell whether the log stands for the message at a position."""
+
+    def block(self, name: str | None) -> str | None:
+        """Render the log for a prompt; None if it is empty."""
+
+    def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
+        """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""
+
+    def is_outdated(self) -> bool:
+        """Tell whether the log stands for other messages by now, as far as this process knows."""
+
+
+class Turn(Protocol):
+    """What a turn reads beside the history."""
+
+    calls: Sequence[Command]  # the larger variant of `turn.lua`, and what is sent beside it
+    recalls: str  # which observations recall may find, as in `Query.observed`
+
+    def covered(self, replies: Sequence[Any]) -> Ranges:
+        """Return the positions that the log stands for, from the replies to `calls`."""
+
+    def view(self, replies: Sequence[Any]) -> Plan[View | None]:
+        """Return what the turn is shown, from the replies to `calls`; None without the option."""
+
+
+class Room(Protocol):
+    """The hooks of observations."""
+
+    def turn(
+        self, state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], removed: str
+    ) -> Turn:
+        """Prepare to read a turn; `arguments` are those of `turn.lua`, `removed` what memory took out of the list."""
+
+    def saving(
+        self,
+        state: MemoryState,
+        thread_id: str,
+        resource_id: str | None,
+        call: Command,
+        removed: str,
+        tokens: int | None,
+    ) -> tuple[Command, list[Command]]:
+        """Return the call that saves as the larger variant of its script, and what is sent beside it.
+
+        `tokens` are those of new messages; None: there are none.
+        """
+
+    def saved(self, state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
+        """Go on after a save, with what its script and the commands beside it have replied."""
+
+    def deleted(self, state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:
+        """Go on after all messages of a thread were deleted, with what `delete.lua` has replied."""
+
+    def moved(self, state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Plan[None]:
+        """Go on after a thread was transferred."""
+
+    def windows(self, keys: Sequence[str], *arguments: Argument) -> Command:
+        """Return the call of the larger variant of `windows.lua`, which reads the observations of hits."""
+
+    def found(self, state: MemoryState, value: bytes) -> Observation:
+        """Read an observation by which recall has found a message."""
+
+    def reindex(self, state: MemoryState, thread_id: str, *, digest: str, force: bool) -> Plan[None]:
+        """Let recall find the observations of a thread: those that it cannot find, and those of other settings than `digest`."""
+
+    def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
+        """Return the command that reads the log of a thread for a copy."""
+
+    def records(self, thread_id: str, reply: Any) -> list[dict[str, Any]]:
+        """Return the records of an archive for the log of a thread, given the reply to `copying`."""
+
+    def copied(
+        self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]
+    ) -> Plan[None]:
+        """Write the log of a copied thread, given the reply to `copying`."""
+
+
+LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
+HOOKS: dict[str, Room] = {}  # of loaded rooms by name
+
+
+def load(name: str) -> Room:
+    """Load a room, and return its hooks."""
+    if name not in HOOKS:
+        LOADERS[name]()
+    return HOOKS[name]
+
+
+def tell_deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:
+    """Tell a room that all messages of a thread were deleted, if `delete.lua` has replied something about it."""
+    if reply:
+        yield from load("observations").deleted(state, thread_id, reply)
+
+
+def _tell(command: Command) -> Command:
+    load("observations")  # which names the parts of the larger variants
+    return as_covered(command)
+
+
+RESEND["WMCOVERED"] = _tell

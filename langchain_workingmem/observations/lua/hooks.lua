@@ -1,0 +1,35 @@
+-- Goes into the larger variants of scripts that write, behind coverage.lua: the log of the thread learns what changes.
+-- The last one of ARGV is for this file: <scope of the observer: t, or '' if it is not due here>/<tokens at which it is due>/<positions
+-- of messages that memory has taken out of the list because a log covers them>
+local watched, due_at, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*)/(.*)$')
+
+hooks.changed = function(seqs)
+  redis.call('HDEL', KEYS[1], 'pending')
+  reopen(seqs)
+  refresh_hidden()
+end
+
+if removed ~= '' then
+  hooks.left = function(left, gone) return without_removed(left, parse_ranges(removed), gone) end
+end
+
+-- Returns the number of observations, and the user whose log shows them ('': none), before all of them are deleted.
+hooks.count = function()
+  local is_users = redis.call('HGET', KEYS[12], 'scope') == 'r'
+  return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'resource') or ''}
+end
+
+hooks.trashed = function(key)
+  if redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('RENAME', KEYS[12], key) end
+end
+
+-- Adds to the reply of a write: 1 if the observer is due, 1 if observations lack documents of recall, coverage_version.
+hooks.saved = function(is_stored, inserted, tokens)
+  local due = 0
+  if is_stored and watched ~= '' then
+    due = is_observer_due(watched, tonumber(due_at), tokens)
+  elseif inserted > 0 then
+    redis.call('HDEL', KEYS[1], 'pending')
+  end
+  return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version()}
+end
