@@ -33,7 +33,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     `create_index` the user cannot create or drop an index: before Redis 8, a user who may create an index can read
     every key through it. It cannot delete a resource either, which needs SCAN.
     """
-    tagged = (*keys.of("any").all, *keys.of_resource("any"), *keys.log_of_resource("any"), *keys.of_item("any"))
+    tagged = (*keys.of("any"), *keys.of_resource("any"), *keys.log_of_resource("any"), *keys.of_item("any"))
     patterns = [
         *(name.partition("{")[0] + "{*" for name in tagged),
         keys.layout,

@@ -170,7 +170,9 @@ def write_messages(
             digest = state.index_digest(found.shape[1])
         except NO_VECTORS as error:
             failure, digest = error, ""
-    arguments: list[Argument] = [mode, owner, encode(thread_id), digest, state.ttl_ms or "", part]
+    is_list = mode == "turn" and not _is_one_turn(drafts)
+    sent = "list" if is_list else mode
+    arguments: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
     arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
     waiting = iter(vectors)
     for draft in drafts:
@@ -185,7 +187,8 @@ def write_messages(
     appending = mode in {"append", "turn"}
     removed = branch.removed if branch else ""
     room = state.room or (load("observations") if removed else None)
-    call, beside = (BRANCH_WRITE if branch and branch.has_changes else WRITE).call(keys.all, *arguments), []
+    compares = is_list or (branch is not None and branch.has_changes)
+    call, beside = (BRANCH_WRITE if compares else WRITE).call(keys.all, *arguments), []
     if room is not None:
         tokens = sum(draft.weight for draft in drafts) if appending else None
         call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
@@ -200,6 +203,12 @@ def write_messages(
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
+
+
+def _is_one_turn(drafts: Sequence[Draft]) -> bool:
+    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
+    kinds = "".join(draft.words[:1] for draft in drafts if draft.words[1:2] != "s")  # a structured answer contradicts nothing
+    return re.fullmatch("q+a*|", kinds) is not None
 
 
 def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[None]:

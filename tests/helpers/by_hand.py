@@ -14,6 +14,7 @@ from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, La
 from langchain_workingmem._redis.codec import encode_body
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
+from langchain_workingmem._redis.scripts import _COVERED
 from langchain_workingmem.errors import EmbeddingError, RedisReplyError, WorkingMemError
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -27,6 +28,7 @@ class ByHand:
     """
 
     def __init__(self) -> None:
+        _COVERED.clear()  # what a process has met in other tests
         self.answers: list[Any] = []
         self.asked: list[Effect] = []  # without the requests that make sure of the indexes
         self.later: list[Plan[None]] = []  # what was to run in the background

@@ -22,7 +22,7 @@ from langchain_workingmem.options import IndexOptions
 from tests.helpers.by_hand import KEYS, ByHand, stored
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
-WRITTEN = [[1, 1, 0, b"7", [b"a"], [], 0, 0, 0, b""], None]  # one new message, none left behind, no tombstone
+WRITTEN = [[1, 1, 0, b"7", [b"a"], [], 0], None]  # one new message, none left behind, no tombstone
 HELLO = HumanMessage("hello", id="a")
 
 
@@ -40,7 +40,7 @@ def memory(by_hand: ByHand) -> Memory:
 
 
 def test_an_append_is_one_call_of_the_model_and_one_request(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[[2, 2, 0, b"7", [b"a", b"b"], [], 0, 0, 0, b""], None]]
+    by_hand.answers = [[[2, 2, 0, b"7", [b"a", b"b"], [], 0], None]]
     memory.history.append([HELLO, AIMessage("good day", id="b")], **IDS)
     assert by_hand.steps == [("hello", "good day"), ["WRITE", "GET"]]
 
@@ -72,7 +72,7 @@ def test_where_errors_are_logged_the_message_comes_back(by_hand: ByHand, caplog:
 
 
 def test_an_append_under_an_owner_who_is_deleted_is_taken_back(plain: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[WRITTEN[0], b"a tombstone"], [[0, 0, 0, 0, 0]], [[0, 0]]]
+    by_hand.answers = [[WRITTEN[0], b"a tombstone"], [[0, 0, 0, 0, [], 0]], [[0, 0]]]
     with pytest.raises(ResourceDeletedError):
         plain.history.append([HELLO], **IDS)
     assert by_hand.steps == [["WRITE", "GET"], ["DELETE"], ["SWEEP"], "Pause"]
@@ -92,12 +92,12 @@ def test_the_message_that_is_missing_is_named_by_its_own_id(plain: Memory, by_ha
 
 
 def test_messages_that_are_on_the_branch_again_get_their_vectors_later(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[[1, 3, 0, b"7", [b"a"], [b"old"], 0, 0, 0, b""], None]]
+    by_hand.answers = [[[1, 3, 0, b"7", [b"a"], [b"old"], 0], None]]
     memory.history.append([HELLO], **IDS)
     (plan,) = by_hand.later
     by_hand.answers = [
         [[stored(HumanMessage("back again", id="old"))[2]]],
-        [[0, 3, 0, b"8", [b"old"], [], 0, 0, 0, b""]],
+        [[0, 3, 0, b"8", [b"old"], [], 0]],
     ]
     by_hand.run(plan)
     assert by_hand.steps[2:] == [["HMGET"], ("back again",), ["WRITE"]]
@@ -111,7 +111,7 @@ def test_more_messages_than_one_step_may_hold_are_refused_before_anything_is_ask
 
 
 def test_a_truncation_goes_on_in_slices(plain: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[[40, 1, 0]], [[1, 0]], [[0, 0]]]
+    by_hand.answers = [[[40, 1]], [[1, 0]], [[0, 0]]]
     assert plain.history.truncate("t", after="a") == 40
     assert by_hand.steps == [["TRUNCATE"], ["SWEEP"], ["SWEEP"]]
 

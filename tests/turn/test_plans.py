@@ -108,7 +108,7 @@ def test_only_the_script_that_was_forgotten_is_sent_again(by_hand: ByHand) -> No
 
 
 def saved(*ids: bytes) -> list[Any]:
-    return [[len(ids), len(ids), 0, b"7", list(ids), [], 0, 0, 0, b""], None]
+    return [[len(ids), len(ids), 0, b"7", list(ids), [], 0], None]
 
 
 def test_a_turn_is_saved_in_one_request_under_the_ids_that_the_thread_knows(by_hand: ByHand) -> None:

@@ -15,16 +15,16 @@ end
 
 -- Whether the list begins with messages that are older than the thread, which does not grow there. What is appended by id
 -- counts as a conversation only if there are answers before the thread.
-local function is_older(mode, entries, is_turn)
+local function is_older(mode, entries, is_list)
   local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-  local words, copies, may_be = begin and not is_turn and words_of(begin), {}, false
+  local words, copies, may_be = begin and is_list and words_of(begin), {}, false
   for at, entry in ipairs(entries) do
     copies[at] = {id = entry.id, words = entry.words}
     may_be = may_be or (at > 1 and (entry.id == begin or entry.words == words))
   end
   if not may_be then return false end
   locate(copies)
-  if not is_turn then recognise(copies, 1, #copies) end
+  if is_list then recognise(copies, 1, #copies) end
   local has_question, has_answer, number, is_sure = false, false, nil, false
   for _, entry in ipairs(copies) do
     if number and entry.seq and entry.words ~= '' then number = number + 1 end
@@ -74,14 +74,14 @@ local function follow_turn(done, entries)
 end
 
 hooks.compare = function(done, given)
-  local mode, entries, is_turn = given.mode, given.entries, given.is_turn
-  if #entries > 1 and given.has_messages and (mode == 'append' or not is_turn) and is_older(mode, entries, is_turn) then
+  local mode, entries, is_list = given.mode, given.entries, given.is_list
+  if #entries > 1 and given.has_messages and (mode == 'append' or is_list) and is_older(mode, entries, is_list) then
     return redis.error_reply('WMOLDER')
   end
   follow(done, given.left, given.back)
   if mode == 'turn' and given.has_thread then
     locate(entries)
-    if is_turn then follow_turn(done, entries) else follow_list(done, entries) end
+    if is_list then follow_list(done, entries) else follow_turn(done, entries) end
   end
   -- the older versions of questions that were edited under their ids
   local is_edited = {}

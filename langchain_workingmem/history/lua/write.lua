@@ -4,7 +4,9 @@
 --       each alias and id; then for each message id, body (its JSON without the first brace), role, name, labels, size, words,
 --       weight, number of chunks, (text, vector) ...
 -- Modes append: insert new messages, replace different ones, leave equal ones
---       turn:   the same, but recognise messages by their words, and supersede what contradicts the list
+--       turn:   the same for one turn: an answer that is given again supersedes the one before
+--       list:   the same for a longer part of a conversation, whose messages are recognised by their words too; what contradicts
+--               it is superseded
 --       update: replace existing messages; if one is missing, write nothing and return WMNOMESSAGE <number, from 0>
 --       heal:   give new vectors to messages that have not changed since they were read
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
@@ -16,6 +18,8 @@
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, then what a room adds (hooks.saved)
 local mode, resource, tag, model, ttl, part, source, anchor = unpack(ARGV, 1, 8)
+local is_list = mode == 'list'
+if is_list then mode = 'turn' end
 local refusal = write_refusal(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun')
@@ -56,17 +60,6 @@ if mode == 'update' then
   end
 end
 
--- a list is one turn if questions come first, then answers: even with the words of an older turn, it is a new one
-local is_turn = true
-if mode == 'turn' then
-  local is_asked, is_answered = false, false
-  for _, entry in ipairs(entries) do
-    local kind = is_data(entry.words) and '' or string.sub(entry.words, 1, 1)
-    if (kind == 'q' and is_answered) or (kind == 'a' and not is_asked) then is_turn = false end
-    is_asked, is_answered = is_asked or kind == 'q', is_answered or kind == 'a'
-  end
-end
-
 -- Whether one of the messages is stored under a key already.
 local function is_known(key)
   for start = 1, redis.call('EXISTS', key) * #entries, 1000 do
@@ -79,11 +72,23 @@ local function is_known(key)
   return false
 end
 
+-- Whether the turn has a new answer to a question that is stored, and other messages follow that.
+local function is_answered_again()
+  local asked, is_new, after = nil, false, {}
+  for _, entry in ipairs(entries) do
+    local seq, kind = redis.call('ZSCORE', KEYS[2], entry.id), string.sub(entry.words, 1, 1)
+    if kind == 'q' then asked, after = seq, {} end
+    is_new = is_new or (kind ~= '' and not seq)
+    after[#after + 1] = seq or nil
+  end
+  return asked and is_new and redis.call('ZCOUNT', KEYS[2], asked, '+inf') > #after
+end
+
 -- Whether the messages may be more than new ones at the end of the thread.
 local function needs_comparison()
   if #left + #back + #versions > 0 then return true end
   if mode == 'update' or mode == 'heal' or not thread[2] then return false end
-  if mode == 'turn' and (not is_turn or is_known(KEYS[2]) or is_known(KEYS[8])) then return true end
+  if mode == 'turn' and (is_list or is_answered_again() or is_known(KEYS[8])) then return true end
   local begin = mode == 'append' and #entries > 1 and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   local said = begin and string.match(redis.call('HGET', KEYS[3], begin), HEADER_SAID)
   for at = 2, begin and #entries or 1 do
@@ -95,7 +100,7 @@ end
 -- what has changed: `count` of the current branch, and whether another branch is the current one
 local done = {count = tonumber(thread[4] or 0), changed = false, is_moved = false, revived = {}}
 if hooks.compare then
-  local refused = hooks.compare(done, {mode = mode, entries = entries, left = left, back = back, versions = versions, is_turn = is_turn,
+  local refused = hooks.compare(done, {mode = mode, entries = entries, left = left, back = back, versions = versions, is_list = is_list,
     has_thread = thread[1], has_messages = thread[2]})
   if refused then return refused end
 elseif needs_comparison() then
