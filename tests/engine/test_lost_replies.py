@@ -30,7 +30,7 @@ from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
 from tests.helpers.proxy import Fault
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"resource_id": "ann"}

@@ -25,7 +25,7 @@ from tests.helpers.types import Make
 Drive = Callable[[Any, str], Any]
 
 pytestmark = [
-    pytest.mark.both_faces,
+    pytest.mark.in_turn("face"),
     pytest.mark.filterwarnings(
         # the class is deprecated and used everywhere; what it does until it goes is tested here
         f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"

@@ -25,7 +25,7 @@ from langchain_workingmem.tools import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 WAIT = timedelta(milliseconds=300)  # for a server that is silent
 PATIENT = timedelta(seconds=5)  # with one that answers

@@ -16,7 +16,7 @@ from langchain_workingmem.history import refuse_messages
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 def finish(bench: Bench, memory: Any) -> None:

@@ -35,7 +35,7 @@ from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 Hits = list[RecallHit]

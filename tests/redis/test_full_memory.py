@@ -26,7 +26,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, STORE_OPERATIONS, Caller, options
 from tests.helpers.trips import Trips
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]

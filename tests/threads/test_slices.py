@@ -147,6 +147,7 @@ def crash(memory: Memory, name: str, after: int) -> None:
         memory.core.run(cut(OPERATIONS[name](memory), after))
 
 
+@pytest.mark.in_turn("after")
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("after", [1, 2])
 def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
@@ -165,6 +166,7 @@ def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
         assert shown(long, "v") == set()
 
 
+@pytest.mark.in_turn("way")
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_left_undone_is_finished_by_whoever_comes_next(
@@ -258,6 +260,7 @@ def test_an_edit_near_the_beginning_takes_the_rest_along_in_slices(long: Memory,
     assert len(behind) == LONG + 2  # the old question, too
 
 
+@pytest.mark.in_turn("earlier")
 @pytest.mark.parametrize("after", ["m4", "m700", f"m{LONG - 3}"])
 @pytest.mark.parametrize("earlier", [0, 900])
 def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(

@@ -18,7 +18,7 @@ from langchain_workingmem import Memory, OptionError, TitleOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.titles import clean
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 class Namer(FakeMessagesListChatModel):

@@ -19,7 +19,7 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 Invoke = Callable[..., str]

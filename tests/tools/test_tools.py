@@ -36,7 +36,7 @@ from tests.tools.samples import (
     with_memory,
 )
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- which tools there are
 

@@ -85,7 +85,7 @@ def stored(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
 # ------------------------------------------------------------------ there and back
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = stored(raw, prefix)
     records = exported(stocked, vectors=True)
@@ -159,7 +159,7 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
     assert stored(raw, prefix) == before
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("after", [1, 3, 8, 150, 230, 400])
 def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:
     records = exported(stocked)
@@ -269,7 +269,7 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
 # ------------------------------------------------------------------ streams
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         before = trips.count
@@ -281,7 +281,7 @@ def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server:
         assert len(list(memory.export_resource("u"))) == 1 + 1 + 4 + 462
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
     at = "2020-01-01T00:00:00+00:00"
     items = [
