@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
-    from langchain_workingmem._engine.effects import Command, Survey
-
-    Rows = list[tuple[str, Any]]  # of a survey: host:port of a master, and its reply
+    from langchain_workingmem._engine.effects import Command
 
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
@@ -196,37 +194,17 @@ def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list
     return lines, asked
 
 
-def survey(client: RedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], list[Any]]) -> Rows:
-    """Send a command to each master with `call`, and return what they said; raise what the first one met if all are down."""
-    rows: Rows = []
-    for node in client.get_primaries():  # type: ignore[no-untyped-call]
-        try:
-            (reply,) = call(client.get_redis_connection(node), [effect.command])
-        except RedisConnectionError as error:
-            reply = error
-        rows.append((node.name, reply))
-    return _surveyed(rows)
+def masters(client: Any) -> tuple[str, ...]:
+    """Return the name of every known master of a cluster, host:port; one "" for another client."""
+    return tuple(node.name for node in client.get_primaries()) if hasattr(client, "get_primaries") else ("",)
 
 
-async def asurvey(
-    client: AsyncRedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], Awaitable[list[Any]]]
-) -> Rows:
-    """Async twin of `survey`."""
-    rows: Rows = []
-    await call(client, [effect.command])  # which learns the nodes
-    for node in client.get_primaries():
-        try:
-            (reply,) = await call(node, [effect.command])
-        except RedisConnectionError as error:
-            reply = error
-        rows.append((node.name, reply))
-    return _surveyed(rows)
-
-
-def _surveyed(rows: Rows) -> Rows:
-    if rows and all(isinstance(reply, RedisConnectionError) for _, reply in rows):
-        raise rows[0][1]
-    return rows
+def node_of(client: Any, name: str) -> Any:
+    """Return what sends commands to one node of a cluster."""
+    node = client.get_node(node_name=name)
+    if node is None:
+        raise RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")
+    return client.get_redis_connection(node) if hasattr(client, "get_redis_connection") else node
 
 
 def lost(error: Exception) -> Exception:

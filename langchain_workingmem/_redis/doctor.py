@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, Survey, attempt, scan
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.layout import (
     HAS_CLOCK,
@@ -132,10 +132,10 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
 
 def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
-    rows = yield Survey(command)
+    rows = yield from survey(command)
     if any(isinstance(reply, RedisConnectionError) for _, reply in rows):  # the connection may have been an old one
-        rows = yield Survey(command)
-    return rows  # type: ignore[no-any-return]
+        rows = yield from survey(command)
+    return rows
 
 
 def _server(rows: list[tuple[str, Any]]) -> list[Finding]:

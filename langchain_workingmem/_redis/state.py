@@ -254,7 +254,7 @@ class MemoryState(ShownToModel):
 
 def probe_dimensions() -> Plan[int]:
     """Embed a text to learn the dimensions of the model."""
-    vectors = yield Embed(["How large are the vectors?"], fresh=True)
+    vectors = yield from Embed(["How large are the vectors?"], fresh=True)
     return int(vectors.shape[1])
 
 

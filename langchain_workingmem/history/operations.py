@@ -172,7 +172,7 @@ def write_messages(
     failure: Exception | None = None
     if texts:
         try:
-            found = yield Embed(texts)
+            found = yield from Embed(texts)
             yield from state.vectors_ready(found.shape[1])
             vectors = state.pack(found)
             digest = state.index_digest(found.shape[1])

@@ -80,7 +80,7 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
             return
         text, title_from = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
+        answer = yield from Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
         if title := clean(str(answer.text), options.max_chars):
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title, title_from))
             yield from continue_sweep(state, thread_id, left)

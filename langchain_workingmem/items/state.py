@@ -108,7 +108,7 @@ class StoreState:
         """Embed texts, and drop zero vectors, which have no direction."""
         import numpy as np
 
-        vectors = yield Embed(texts, query)
+        vectors = yield from Embed(texts, query)
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
         return pack(vectors[np.any(vectors, axis=1)], "float32", "")

@@ -46,7 +46,7 @@ def embed(
         return nothing
     try:
         yield from state.ready()
-        found = yield Embed([to_utf8(one.text) for one in observations])
+        found = yield from Embed([to_utf8(one.text) for one in observations])
         yield from state.vectors_ready(found.shape[1])
         vectors = state.pack(found)
     except NO_VECTORS as error:

@@ -9,7 +9,8 @@ from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send, traced
+from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -96,10 +97,10 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 
 def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
     """Embed a query, and check that the index fits its vector."""
-    found = yield Embed([to_utf8(text)], query=True)
+    found = yield from Embed([to_utf8(text)], query=True)
     yield from state.ready()
     yield from state.vectors_ready(found.shape[1])
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def find_candidates(
@@ -116,7 +117,7 @@ def find_candidates(
     where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     # the first reading of a time imports its library
-    times = (yield Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
+    times = (yield from Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
     fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, scan
+from langchain_workingmem._engine.effects import Emit, Plan, Scan, compute, scan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.keys import check_id
@@ -56,7 +56,7 @@ def reindex_messages(
     dims = yield from (state.rebuild_index() if is_whole else _checked_size(state))
     digest = state.index_digest(dims).encode()
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
-    yield Progress(done, total)
+    yield Emit([(done, total)])
     for thread in threads:
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
@@ -81,7 +81,7 @@ def reindex_messages(
                 embedded += sum(bool(draft.chunks) for draft in drafts)
             yield from _reindex_observations(state, thread.id, documents, digest, force=force)
             done += len(rows)
-            yield Progress(done, max(done, total))
+            yield Emit([(done, max(done, total))])
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)

@@ -125,13 +125,14 @@ def create(
 ) -> Plan[Thread]:
     """Create a thread. One round trip, two with working memory, which is written unless there is some."""
     state, thread_id = core.state, core.new_id() if thread_id is None else thread_id
-    creating = create_thread_document(state, thread_id, resource_id, thread_fields(title, check_new_metadata(metadata)))
+    fields = thread_fields(title, check_new_metadata(metadata))
+    creating = partial(create_thread_document, state, thread_id, resource_id, fields)
     if working_memory is None:
-        return read_existing_thread(thread_id, (yield from creating))
+        return read_existing_thread(thread_id, (yield from creating()))
     document = _whole_document(state, working_memory)
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     try:
-        reply = yield from creating
+        reply = yield from creating()
         yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
     except RedisConnectionError as error:
         error.add_note("the thread may exist without its working memory: working_memory.update() sets it")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_workingmem._engine.effects import traced
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory

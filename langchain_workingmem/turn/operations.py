@@ -8,7 +8,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import compute, traced
+from langchain_workingmem._engine.effects import compute
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id, encode

@@ -123,7 +123,7 @@ def load(
 
 def _check_records(reader: Reader, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[Reader]:
     """Check all records, and write their steps into a file. No round trip."""
-    while taken := (yield Pull(source)):
+    while taken := (yield from Pull(source)):
         try:
             step = reader.read(taken[0])
         except (*UNREADABLE, WorkingMemError) as error:

@@ -135,7 +135,7 @@ def _delete_checkpoints(
     names = [state.keys.of(id).thread.encode() for id in ids]
     ours = yield from _keys_of_owner(names, encode(resource_id).encode(), state.keys.trash_prefix.encode())
     source = checkpoints.delete([state.keys.thread_of(key) for key in ours], _unfinished(resource_id))
-    while (yield Pull(source)):
+    while (yield from Pull(source)):
         pass
 
 
