@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-    from langchain_workingmem._engine.tracing import Span
-
 Argument: TypeAlias = "bytes | str | int | float"
 Command: TypeAlias = "tuple[Argument, ...]"
 Vectors: TypeAlias = "np.ndarray[Any, Any]"
@@ -134,13 +132,6 @@ class Work(Effect[T]):
     """A long computation without I/O. The result is what the call returns; the async runner uses a thread."""
 
     call: Callable[[], T]
-
-
-@dataclass(frozen=True, slots=True)
-class Report(Effect[None]):
-    """Report a run to callbacks and LangSmith: first that it begins, then that it has ended."""
-
-    span: Span
 
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum

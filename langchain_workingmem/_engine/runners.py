@@ -24,7 +24,7 @@ from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.models import Background, in_thread, log_failure
 from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused
-from langchain_workingmem._engine.tracing import Trace
+from langchain_workingmem._engine.tracing import Report, Trace
 from langchain_workingmem.errors import WorkingMemError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Runner(_Base["SyncClient"]):
                     self._background.start(functools.partial(self.run, plan), slow=slow)
                 case effects.Work(call):
                     return call()
-                case effects.Report(span):
+                case Report(span):
                     trace.report(span)
         except WorkingMemError as error:
             return error
@@ -280,7 +280,7 @@ class AsyncRunner(_Base["AsyncClient"]):
                 task.add_done_callback(self._ended)
             case effects.Work(call):
                 return await self._in_thread(call)
-            case effects.Report(span):
+            case Report(span):
                 await trace.areport(span)
         return None
 

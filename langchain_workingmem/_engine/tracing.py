@@ -10,7 +10,7 @@ from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langsmith.utils import tracing_is_enabled
 
-from langchain_workingmem._engine.effects import Plan, Report, T
+from langchain_workingmem._engine.effects import Effect, Plan, T
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,13 @@ class Span:
     output: Any = None
     error: Exception | None = None
     run: Any = None  # LangChain's manager of the run, once it has begun; None without a listener
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Effect[None]):
+    """Report a run to callbacks and LangSmith: first that it begins, then that it has ended."""
+
+    span: Span
 
 
 class Trace:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
 from langchain_workingmem._redis.codec import as_dict, search_version
+from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.layout import (
     HAS_CLOCK,
     LAYOUT,
@@ -22,7 +23,6 @@ from langchain_workingmem._redis.layout import (
 )
 from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -291,7 +291,7 @@ def _new(state: MemoryState) -> Plan[list[Finding] | None]:
             if threads:
                 return None
     checks = ["threads index", *(["vectors index"] if state.recall else [])]
-    seen = "not made yet: made at first use" + ("" if state.create else ", by a program that may create it")
+    seen = "not made yet: made at first use" + ("" if state.indexes.create else ", by a program that may create it")
     if step is None:
         return [_found(check, "ok", seen) for check in checks]
     return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
@@ -353,13 +353,13 @@ def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
         dims = yield from probe_dimensions()
-        state.check_index_settings(settings, dims)
+        state.indexes.check_index_settings(settings, dims)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", _said(error), error.remedy or "")]
-    if settings["model"] != state.model:
-        message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
+    if settings["model"] != state.indexes.model:
+        message = f"the vectors were made by {settings['model']}, the model is now {state.indexes.model}"
         return [_found("model", "warning", message, _REINDEX)]
-    return [_found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
+    return [_found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")]
 
 
 def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[list[Finding]]:
@@ -390,8 +390,8 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
     where = f"of {digests.total():,} messages ({looked})"
     if state.recall:
         dims = settings["dims"]
-        dtype = state.index_settings(dims, settings)["datatype"]
-        lacking = digests.total() - digests[state.index_digest(dims, dtype)]
+        dtype = state.indexes.index_settings(dims, settings)["datatype"]
+        lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
         message = f"{lacking:,} {where} lack vectors of the present settings"
     else:
         lacking = digests[""]

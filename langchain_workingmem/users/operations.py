@@ -13,6 +13,7 @@ from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.observations import observation_count
+from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
@@ -67,7 +68,7 @@ def delete(
         else:
             error.add_note(_unfinished(resource_id))
         raise
-    state.authors.pop(resource_id)
+    state.room(Authors).pop(resource_id)
     outcome = "not asked" if checkpoints is None else checkpoints.outcome
     return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **counts)
 
