@@ -217,11 +217,12 @@ def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
         return _unknown("persistence", "the server does not tell")
     if info["aof_enabled"]:
         return _found("persistence", "ok", "append-only file on")
+    seen = "off: a restart loses everything"
     if isinstance(snapshots, RedisReplyError | RedisConnectionError):
-        return _found("persistence", "warning", "append-only file off; snapshots: not to be seen", remedy)
-    if any(as_dict(snapshots).values()):
-        return _found("persistence", "warning", "snapshots only: a crash loses what came after the last one", remedy)
-    return _found("persistence", "warning", "off: a restart loses everything", remedy)
+        seen = "append-only file off; snapshots: not to be seen"
+    elif any(as_dict(snapshots).values()):
+        seen = "snapshots only: a crash loses what came after the last one"
+    return _found("persistence", "warning", seen, remedy)
 
 
 def _eviction(info: dict[str, Any]) -> Finding:
@@ -384,7 +385,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         return [_unknown("vectors", refused)]
     digests: Counter[str] = Counter()
     for one in replies:
-        digests.update({digest.decode(): int(count) for digest, count in zip(one[::2], one[1::2], strict=True)})
+        digests.update({digest.decode(): int(count) for digest, count in as_dict(one).items()})
     is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
     looked = "all" if is_exact else "a sample, the newest"
     where = f"of {digests.total():,} messages ({looked})"
