@@ -71,11 +71,6 @@ class Indexes:
         """Convert vectors to the number type of the index, which `vectors_ready` has found out."""
         return pack(vectors, self.dtype, self.options.index.distance)
 
-    def forget(self) -> None:
-        """Check the indexes again before the next operation."""
-        self.threads_ready = False
-        self.dims = None
-
     def ready(self) -> Plan[None]:
         """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""
         if self.threads_ready or not self.create:
@@ -85,7 +80,7 @@ class Indexes:
 
     def refresh(self, dims: int | None = None) -> Plan[None]:
         """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
-        self.forget()
+        self.threads_ready, self.dims = False, None
         yield from self.ready()
         if dims is not None:
             yield from self.vectors_ready(dims)
