@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.process_cache import Recent
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.agent_calls import HookCall, Key, later_hooks
@@ -197,7 +197,7 @@ class AgentTurns:
         turn = self.find(call)  # not that of another run of the thread
         if turn is not None:
             self.forget(call)
-        self._core.state.forget_shown_messages(call.ids.thread_id)
+        self._core.state.shown_to_model.forget_shown_messages(call.ids.thread_id)
         channels, hooks = later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
         if turn is None or not hooks:
             return
@@ -285,7 +285,7 @@ class AgentTurns:
         turn = before or AgentTurn.of(call)
         after = yield from self._save(call, turn, on_error or self._core.on_error, is_over=is_over)
         if before is not None and after is not turn:
-            self._core.state.add_shown_messages(required_ids(call.ids)[0], after.saved)
+            self._core.state.shown_to_model.add_shown_messages(required_ids(call.ids)[0], after.saved)
             self.keep(call, after)
         return turn.changed(call.messages) if is_over else []
 

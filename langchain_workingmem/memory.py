@@ -348,7 +348,7 @@ class Memory(Faces, SetUpOnEntry):
 
     def _setup(self) -> Plan[None]:
         try:
-            yield from self.core.state.setup()
+            yield from self.core.state.indexes.setup()
         except EmbeddingError as error:
             if self.core.on_error == "raise":
                 raise

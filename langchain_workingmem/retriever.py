@@ -93,5 +93,5 @@ class SemanticRecallRetriever(BaseRetriever):
         return LangSmithRetrieverParams(
             ls_retriever_name="semantic_recall",
             ls_vector_store_provider="redis",
-            ls_embedding_model=self.memory.core.state.model,
+            ls_embedding_model=self.memory.core.state.indexes.model,
         )

@@ -18,7 +18,7 @@ from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import inlined, without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
-from langchain_workingmem._redis.process_cache import ShownDocument
+from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import unescape, words_in
 from langchain_workingmem._text.unicode import stored_quote, visible
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.process_cache import ShownMessages
+    from langchain_workingmem._redis.state import ShownMessages
     from langchain_workingmem.models import StoredMessage
 
 _log = logging.getLogger("langchain_workingmem")
@@ -312,30 +312,30 @@ def _changed(
 
     `make` takes the format, the document, and the document as the model was shown it.
     """
-    state, thread_id = core.state, ids.thread_id
+    state, memo, thread_id = core.state, core.state.shown_to_model, ids.thread_id
     options = check_writable(state)
     scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
-    seen = step.text if isinstance(step, ShownDocument) else state.shown_document(thread_id, scope_key.key, step)
+    seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.format_for(after.template)
-    known = state.document_after_step(thread_id, scope_key.key)
+    known = memo.document_after_step(thread_id, scope_key.key)
     if known is not None and isinstance(step, int) and form.default_mode == "replace":
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
             known = after.text
-        state.note_shown_document(thread_id, scope_key.key, known, step)
+        memo.note_shown_document(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text, after.text))))
 
 
 def _get(core: Core) -> _Parts:
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
-        core.state.note_shown_document(ids.thread_id, state.key, state.text, step)
+        core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory: what is known and kept between conversations.", NoArguments, make
@@ -351,8 +351,8 @@ def _clear(core: Core) -> _Parts:
         before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
         if before.is_empty:
             return "Working memory was empty already; nothing was changed."
-        if step is not None and state.document_after_step(ids.thread_id, before.key) is not None:
-            state.note_shown_document(ids.thread_id, before.key, "", step)
+        if step is not None and state.shown_to_model.document_after_step(ids.thread_id, before.key) is not None:
+            state.shown_to_model.note_shown_document(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."
 
     return "Forget everything in working memory. Only when the user asks for it.", NoArguments, make
@@ -363,7 +363,7 @@ def _search(core: Core) -> _Parts:
 
     def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
         thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
-        shown = core.state.shown_messages(thread_id)
+        shown = core.state.shown_to_model.shown_messages(thread_id)
         since, until = in_utc(since), in_utc(until)
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)
         if shown is None:

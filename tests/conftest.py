@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine import effects
-from langchain_workingmem._engine.effects import Command, Scan, Send, Survey
+from langchain_workingmem._engine.effects import Command, Send
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -30,6 +30,7 @@ from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
+from tests.helpers.plans import Plans
 from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
@@ -45,6 +46,20 @@ settings.load_profile("usual")
 def server() -> Iterator[EmbeddedRedis]:
     with EmbeddedRedis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def all_plans() -> Plans:
+    plans = Plans()
+    plans.watch()
+    return plans
+
+
+@pytest.fixture(autouse=True)
+def plans(all_plans: Plans) -> Iterator[Plans]:
+    """Fail where a plan was made and neither run nor closed: without `yield from` or a runner it does nothing."""
+    yield all_plans
+    assert not all_plans.dropped()
 
 
 @pytest.fixture(scope="session")
@@ -210,10 +225,6 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
         def watched(self: Any, effect: Any, *rest: Any) -> Any:
             if isinstance(effect, Send):
                 sent.extend(effect.commands)
-            elif isinstance(effect, Scan):
-                sent.append(("SCAN", effect.cursor))
-            elif isinstance(effect, Survey):
-                sent.append(effect.command)
             return perform(self, effect, *rest)
 
         monkeypatch.setattr(kind, "_perform", watched)

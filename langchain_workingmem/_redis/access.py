@@ -125,7 +125,7 @@ def create_thread_document(
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
     call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
-    yield from state.ready()
+    yield from state.indexes.ready()
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])

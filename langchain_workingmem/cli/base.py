@@ -20,8 +20,8 @@ import typer
 from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.indexes import no_index
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import no_index
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.memory import Memory
@@ -171,7 +171,7 @@ class Target:
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
         if not make:
-            memory.core.state.create = False  # whatever its options say: who looks changes nothing
+            memory.core.state.indexes.create = False  # whatever its options say: who looks changes nothing
         try:
             yield memory
         finally:
@@ -199,7 +199,7 @@ class Target:
             stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
-                model = memory.core.state.model
+                model = memory.core.state.indexes.model
                 if stored.get("model", model) != model and not other_model:
                     raise OptionError(
                         f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}",

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._documents.merging import append_text
-from langchain_workingmem._redis.process_cache import ShownDocument
+from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.display.pictures import counted

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_workingmem._engine.effects import Embed, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import decode_message, filters_of
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.scripts import COVERAGE, Script
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_observation, write_observation
 from langchain_workingmem.observations.reading import READ_RESOURCE, LogKey, read
@@ -45,15 +45,15 @@ def embed(
     if state.recall is None or not observations:
         return nothing
     try:
-        yield from state.ready()
-        found = yield Embed([to_utf8(one.text) for one in observations])
-        yield from state.vectors_ready(found.shape[1])
-        vectors = state.pack(found)
+        yield from state.indexes.ready()
+        found = yield from Embed([to_utf8(one.text) for one in observations])
+        yield from state.indexes.vectors_ready(found.shape[1])
+        vectors = state.indexes.pack(found)
     except NO_VECTORS as error:
         _log.warning("%s; recall does not find %d observations until recall.reindex()", error, len(observations))
         return nothing
     options = state.recalling
-    return state.index_digest(found.shape[1]), [
+    return state.indexes.index_digest(found.shape[1]), [
         [*filters_of(message, options), "text", to_utf8(one.text), "vector", vector]
         for one, message, vector in zip(observations, messages, vectors, strict=True)
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, Progress, send
+from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
 from langchain_workingmem._redis.access import check_thread, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -238,7 +238,7 @@ class _Run:
             else:
                 stalls = 0 if covered else stalls + 1
                 tokens += weight_of(one.row.message for one in opened)
-                yield Progress(tokens, max(tokens, self.total))
+                yield Emit([(tokens, max(tokens, self.total))])
         if self.where.thread_id is None:
             yield from recount(self.state, self.where, [thread_id])
         return True

@@ -90,7 +90,7 @@ def ask(
             yield from renew()
         usage.calls += 1
         try:
-            answer: Any = yield Ask(cast("BaseChatModel", model), conversation, seconds)
+            answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds)
         except ModelError as error:
             usage.fail(_problem(error))
             if attempt < ATTEMPTS - 1 and not state.closing:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, scan
+from langchain_workingmem._engine.effects import Emit, Plan, Scan, compute, scan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
+from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
@@ -47,16 +47,16 @@ def reindex_messages(
     else:
         if resource_id is not None:
             check_id(resource_id, "resource_id")
-        yield from state.ready()
+        yield from state.indexes.ready()
         threads = yield from all_threads(state, resource_id)
     if is_whole:
         yield from _finish_deletions(state)
     for start in range(0, len(threads), SWEEP_SIZE):
         yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
-    dims = yield from (state.rebuild_index() if is_whole else _checked_size(state))
-    digest = state.index_digest(dims).encode()
+    dims = yield from (state.indexes.rebuild_index() if is_whole else _checked_size(state))
+    digest = state.indexes.index_digest(dims).encode()
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
-    yield Progress(done, total)
+    yield Emit([(done, total)])
     for thread in threads:
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
@@ -81,7 +81,7 @@ def reindex_messages(
                 embedded += sum(bool(draft.chunks) for draft in drafts)
             yield from _reindex_observations(state, thread.id, documents, digest, force=force)
             done += len(rows)
-            yield Progress(done, max(done, total))
+            yield Emit([(done, max(done, total))])
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
@@ -115,7 +115,7 @@ def _finish_deletions(state: MemoryState) -> Plan[None]:
 def _checked_size(state: MemoryState) -> Plan[int]:
     dims = yield from probe_dimensions()
     try:
-        yield from state.vectors_ready(dims)
+        yield from state.indexes.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:
         error.add_note("to change the model or the index, run reindex() without ids")
         raise

@@ -120,7 +120,7 @@ def _copy(
     reserved: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
     log: Copy | None = None
-    yield from state.ready()
+    yield from state.indexes.ready()
     try:
         while not is_last:
             present, reply, *logs = yield from run_script(

@@ -8,12 +8,13 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import compute, traced
+from langchain_workingmem._engine.effects import compute
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import VIEW, Script
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of

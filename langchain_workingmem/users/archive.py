@@ -35,7 +35,7 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
     paths = paths_of(namespaces, resource_id)
-    yield from state.ready()
+    yield from state.indexes.ready()
     replies = yield from send(*_memory_commands(*memory))
     yield Emit([header(resource_id), *_memory_records(None, *replies)])
     cursor = None

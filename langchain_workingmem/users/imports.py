@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
 from langchain_workingmem._redis.access import check_owner, guarded_write, run_script
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
     OptionError,
@@ -102,7 +102,7 @@ def load(
         reader = yield from _check_records(Reader(state, resource_id, namespaces), source, file)
         yield from _check_owners(state, reader)
         with suppress(*NO_VECTORS):  # messages can be embedded later
-            yield from state.setup()
+            yield from state.indexes.setup()
         writer = _Writer(state, reader.owner, untitled=reader.unfounded, has_logs=reader.has_logs)
         file.seek(0)
         for step in _steps(file):
@@ -123,7 +123,7 @@ def load(
 
 def _check_records(reader: Reader, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[Reader]:
     """Check all records, and write their steps into a file. No round trip."""
-    while taken := (yield Pull(source)):
+    while taken := (yield from Pull(source)):
         try:
             step = reader.read(taken[0])
         except (*UNREADABLE, WorkingMemError) as error:
@@ -241,16 +241,16 @@ class _Writer:
     def _is_usable(self, step: MessageStep) -> bool:
         """Tell whether the vectors are those that this memory would make."""
         state = self.state
-        if not step.index_digest or state.recall is None or state.dims is None:
+        if not step.index_digest or state.recall is None or state.indexes.dims is None:
             return False
         right_count = len(step.vectors) == len(step.chunks) <= MOST_CHUNKS
-        if step.index_digest != state.index_digest(state.dims) or not right_count:
+        if step.index_digest != state.indexes.index_digest(state.indexes.dims) or not right_count:
             return False
         import numpy as np
 
-        dtype = np.dtype(state.dtype)
+        dtype = np.dtype(state.indexes.dtype)
         return all(
-            len(vector) == state.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
+            len(vector) == state.indexes.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
             for vector in step.vectors
         )
 

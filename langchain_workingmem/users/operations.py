@@ -13,6 +13,7 @@ from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.observations import observation_count
+from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
@@ -67,7 +68,7 @@ def delete(
         else:
             error.add_note(_unfinished(resource_id))
         raise
-    state.authors.pop(resource_id)
+    state.room(Authors).pop(resource_id)
     outcome = "not asked" if checkpoints is None else checkpoints.outcome
     return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **counts)
 
@@ -135,7 +136,7 @@ def _delete_checkpoints(
     names = [state.keys.of(id).thread.encode() for id in ids]
     ours = yield from _keys_of_owner(names, encode(resource_id).encode(), state.keys.trash_prefix.encode())
     source = checkpoints.delete([state.keys.thread_of(key) for key in ours], _unfinished(resource_id))
-    while (yield Pull(source)):
+    while (yield from Pull(source)):
         pass
 
 

@@ -74,7 +74,7 @@ def hanging() -> Iterator[Model]:
 
 
 def asking(model: BaseChatModel, seconds: float | None) -> Plan[str]:
-    answer = yield Ask(model, QUESTION, seconds)
+    answer = yield from Ask(model, QUESTION, seconds)
     return str(answer.text)
 
 
@@ -219,7 +219,7 @@ def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) ->
     answers: list[str] = []
 
     def ask() -> Plan[None]:
-        answers.append((yield Ask(hanging, QUESTION)).text)
+        answers.append((yield from Ask(hanging, QUESTION)).text)
 
     def short() -> Plan[None]:
         yield Pause(0)
@@ -279,7 +279,7 @@ def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
         await memory.aclose()
 
     def naming() -> Plan[None]:
-        log.append((yield Ask(hanging, QUESTION)).text)
+        log.append((yield from Ask(hanging, QUESTION)).text)
 
     memory.core.run(starting(naming(), slow=True))
     began = time.monotonic()

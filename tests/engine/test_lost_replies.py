@@ -19,7 +19,7 @@ from langchain_workingmem import (
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._engine.effects import Plan, Scan, Send
+from langchain_workingmem._engine.effects import Masters, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users import operations as resources
@@ -165,7 +165,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
     def failing(plan: Plan[Any]) -> Plan[Any]:
         effect = next(plan)
-        while not isinstance(effect, Scan):
+        while not isinstance(effect, Masters):
             effect = plan.send((yield effect))
         plan.throw(RedisConnectionError("gone"))
 

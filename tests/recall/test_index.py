@@ -93,7 +93,7 @@ def test_without_a_model_recall_is_off() -> None:
 
 
 def test_a_model_that_is_not_needed_is_not_made() -> None:
-    assert Memory(embeddings="nobody:knows", recall=False).core.state.model == ""
+    assert Memory(embeddings="nobody:knows", recall=False).core.state.indexes.model == ""
 
 
 def test_recall_without_a_model_is_refused_at_once() -> None:

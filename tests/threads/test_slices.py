@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
+from langchain_workingmem._redis.sweeping import Sweeping
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import operations as threads
@@ -137,7 +138,7 @@ def wait_for(memory: Memory, raw: redis.Redis, prefix: str, field: str) -> None:
 
     def is_gone() -> bool:
         memory.threads.get("t")
-        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.state.sweeping
+        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.state.room(Sweeping)
 
     wait_until(is_gone)
 
@@ -220,7 +221,7 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
 ) -> None:
     crash(long, name, 1)
-    long.core.state.sweeping.add("t")  # and nobody goes on yet
+    long.core.state.room(Sweeping).add("t")  # and nobody goes on yet
     talk(long, 40, "n")
     assert len(stored(raw, prefix)) > 100
     found = shown(long, "u")
@@ -241,7 +242,7 @@ def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     crash(long, "truncate", 1)
-    long.core.state.sweeping.add("t")
+    long.core.state.room(Sweeping).add("t")
     long.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)  # the same words: it is on the branch again
     other.threads.transfer("t", resource_id="u", to="v")
     other.recall.reindex(progress=False)
@@ -321,7 +322,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
     talk(memory, LONG)
     key = f"{prefix}:thread:{{t}}"
     wait_for(memory, raw, prefix, "renew_vectors_from")
-    memory.core.state.sweeping.add("t")  # whoever should go on dies each time
+    memory.core.state.room(Sweeping).add("t")  # whoever should go on dies each time
     for place in range(3):
         due = round((time.time() + 86_400 + 60) * 1000)
         for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000):
@@ -332,7 +333,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
         assert raw.hexists(key, "renew_vectors_from")
         ends = {raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}
         assert min(ends) >= raw.pexpiretime(key)
-    memory.core.state.sweeping.discard("t")
+    memory.core.state.room(Sweeping).discard("t")
     memory.history.append([HumanMessage("the last", id="last")], **IDS)
     wait_for(memory, raw, prefix, "renew_vectors_from")
     assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
@@ -343,7 +344,7 @@ def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
-    memory.core.state.sweeping.add("t")
+    memory.core.state.room(Sweeping).add("t")
     talk(memory, LONG)
     assert raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
     ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
@@ -358,7 +359,7 @@ def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
     talk(memory, LONG)
     wait_for(memory, raw, prefix, "renew_vectors_from")
     crash(memory, "truncate", 1)
-    memory.core.state.sweeping.add("t")
+    memory.core.state.room(Sweeping).add("t")
     (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
     raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
     memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._redis.sweeping import Sweeping
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
@@ -258,7 +259,9 @@ def test_vectors_that_are_added_later_expire_with_the_others(
 
 def is_settled(memory: Memory, raw: redis.Redis, prefix: str) -> bool:
     memory.threads.get("t")  # an event loop goes on with its background only while it is used
-    return "t" not in memory.core.state.sweeping and not raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
+    return "t" not in memory.core.state.room(Sweeping) and not raw.hexists(
+        f"{prefix}:thread:{{t}}", "renew_vectors_from"
+    )
 
 
 def expiries_written(memory: Memory, text: str, raw: Any, prefix: str) -> int:
@@ -366,7 +369,7 @@ def test_vectors_outlive_their_thread_where_each_call_has_a_loop_of_its_own(
     def write(*ids: str) -> None:
         messages = [HumanMessage("tea", id=id) for id in ids]
         asyncio.run(memory.history.aappend(messages, thread_id="t", resource_id="u"))
-        assert not memory.core.state.sweeping
+        assert not memory.core.state.room(Sweeping)
 
     for start in range(0, 1500, 500):
         write(*(f"m{place}" for place in range(start, start + 500)))
@@ -385,7 +388,7 @@ def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
 ) -> None:
     say(keep(timedelta(minutes=1)), *map(str, range(1300)))
     memory = keep(DAY)
-    memory.core.state.sweeping.add("t")  # whoever should go on in the background dies
+    memory.core.state.room(Sweeping).add("t")  # whoever should go on in the background dies
     if name != "append":
         raw.hset(f"{prefix}:thread:{{t}}", "ttl", 86_400_000)
     space = memory.core.state
@@ -432,7 +435,7 @@ def test_a_round_is_not_begun_anew_before_it_is_through(keep: Keep, raw: redis.R
     memory = keep(DAY)
     say(memory, *map(str, range(1300)))
     wait_until(lambda: is_settled(memory, raw, prefix))
-    memory.core.state.sweeping.add("t")
+    memory.core.state.room(Sweeping).add("t")
     thread = f"{prefix}:thread:{{t}}"
     raw.hset(thread, "vectors_expire_at", round((time.time() + 86_400 + 600) * 1000))
     say(memory, "one more")

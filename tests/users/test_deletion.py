@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Plan, Scan
+from langchain_workingmem._engine.effects import Masters, Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
@@ -193,7 +193,7 @@ def test_working_memory_that_comes_back_is_counted_as_what_it_is(plain: Memory, 
         effect = next(plan)
         try:
             while True:
-                if isinstance(effect, Scan) and not seen:
+                if isinstance(effect, Masters) and not seen:
                     raw.hset(f"{prefix}:memory:r:{{u}}", "document", "x")
                     seen.extend(raw.xadd(f"{prefix}:revisions:r:{{u}}", {"document": "x"}) for _ in range(2))
                 effect = plan.send((yield effect))

@@ -13,7 +13,7 @@ from tests.helpers.by_hand import KEYS, ByHand, thread_row
 FREE = [None, True]  # nobody else deletes this user, and the tombstone stands
 NOTHING: list[Any] = [[[0], [0]], [0, 0, None, 0]]  # no threads are listed, and there is no working memory
 LOG = b"a/0-3/1-2,5/0;b/0/6/1"  # the manifest of a log with four observations
-END: tuple[list[bytes], None] = ([], None)  # of a pass over all keys
+END: list[Any] = [[b"0", []]]  # of a pass over all keys
 
 
 @pytest.fixture
@@ -38,29 +38,29 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
         ["FT.AGGREGATE", "FT.SEARCH"],
         ["DELETE", "DELETE"],
         ["EXISTS", "XLEN", "HGET", "DEL"],
-        "Scan",
+        ["SCAN"],
         ["LIFT"],
     ]
 
 
 def test_a_pass_that_finds_something_is_followed_by_another(memory: Memory, by_hand: ByHand) -> None:
     thread = KEYS.of("late").thread.encode()
-    by_hand.answers = [FREE, *NOTHING, ([thread], None), [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", [thread]]], [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (1, True)
-    assert by_hand.steps[3:] == ["Scan", ["HGET"], ["DELETE"], "Pause", "Scan", ["LIFT"]]
+    assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["DELETE"], "Pause", ["SCAN"], ["LIFT"]]
 
 
 def test_keys_of_others_are_looked_at_and_left_alone(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [FREE, *NOTHING, ([KEYS.of("theirs").thread.encode(), b"wm:item:{x}"], None), [b"v"], [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", [KEYS.of("theirs").thread.encode(), b"wm:item:{x}"]]], [b"v"], [1]]
     assert memory.delete_resource("u").verified
-    assert by_hand.steps[3:] == ["Scan", ["HGET"], ["LIFT"]]
+    assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["LIFT"]]
 
 
 def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombstone(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    again = [([KEYS.of("late").thread.encode()], None), [b"u"], [[1, 0, 0, 0, 0, 0]]]
+    again = [[[b"0", [KEYS.of("late").thread.encode()]]], [b"u"], [[1, 0, 0, 0, 0, 0]]]
     by_hand.answers = [FREE, *NOTHING, *again * 100]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (100, False)

@@ -58,7 +58,9 @@ def test_threads_and_items_are_looked_for_in_one_pass_over_all_keys(
     plain: Memory, filled: RedisMemoryStore, commands: list[Command]
 ) -> None:
     plain.delete_resource("maya", namespaces=TEMPLATES)
-    assert commands.count(("SCAN", 0)) == 2  # one that finds items, one that finds nothing any more
+    assert [command[:2] for command in commands].count(
+        ("SCAN", 0)
+    ) == 2  # one that finds items, one that finds nothing any more
 
 
 def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None:
