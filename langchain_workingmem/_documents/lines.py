@@ -15,7 +15,7 @@ LARGEST = 10_000  # product of the lengths of two runs that difflib compares; it
 
 def unified(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iterator[str]:
     """Yield the lines of a unified diff, without its header."""
-    for group in Lines(None, before, after).get_grouped_opcodes(context):
+    for group in Lines(before, after).get_grouped_opcodes(context):
         (_, start, _, first, _), (_, _, end, _, last) = group[0], group[-1]
         yield f"@@ -{_range(start, end)} +{_range(first, last)} @@"
         for kind, low, high, left, right in group:
@@ -35,16 +35,21 @@ def _range(start: int, end: int) -> str:
 class Lines(SequenceMatcher[str]):
     """difflib's comparison, but lines that occur once in both are paired first; only short runs between go to difflib."""
 
+    def __init__(self, one: Sequence[str], other: Sequence[str]) -> None:
+        super().__init__()
+        self._texts = one, other
+
     def get_matching_blocks(self) -> list[Match]:
         """Return the runs of equal lines, in order; the first and the last may be empty."""
         blocks = [Match(0, 0, 0)]
-        for at, to in _pairs(self.a, self.b):
+        for at, to in _pairs(*self._texts):
             start, first, size = blocks[-1]
             if (at, to) == (start + size, first + size):
                 blocks[-1] = Match(start, first, size + 1)
             else:
                 blocks.append(Match(at, to, 1))
-        return [*blocks, Match(len(self.a), len(self.b), 0)]
+        one, other = self._texts
+        return [*blocks, Match(len(one), len(other), 0)]
 
 
 def _pairs(one: Sequence[str], other: Sequence[str]) -> Iterator[tuple[int, int]]:

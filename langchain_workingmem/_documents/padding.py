@@ -104,11 +104,9 @@ def every_part(
 
 
 def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
+    possible = [one for one in schemas if not (isinstance(one, dict) and one.get("default", "") is None)]
     known: dict[int, bool] = {}
-    return not schemas or any(
-        _takes_null(one, root, known) and not (isinstance(one, dict) and one.get("default", "") is None)
-        for one in schemas
-    )
+    return not schemas or any(_takes_null(one, root, known) for one in possible)
 
 
 def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bool:

@@ -220,24 +220,22 @@ def _or_null(schema: Any) -> Any:
 def _named(value: Any, annotation: Any, path: str) -> Any:
     """Rename the keys of JSON to the names by which the schema reads them, and remove fields that it ignores."""
     annotation = _bare(annotation)
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
+    inner = get_args(annotation)
+    if get_origin(annotation) in (Union, UnionType):
         # which of several fitting schemas is meant is unknown: the value stays as it is
         fitting = [part for part in inner if _holds(value, part)]
         return _named(value, fitting[0], path) if len(fitting) == 1 else value
     if not _holds(value, annotation):
         return value
-    if _is_schema(annotation):
-        return _fields_named(value, annotation, path)
-    if isinstance(value, list):
-        return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)] if inner else value
-    return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()} if inner else value
-
-
-def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
-    if issubclass(schema, RootModel):
-        return _named(value, schema.model_fields["root"].annotation, path)
-    names, extra = _names(schema)  # type: ignore[arg-type]
+    if not _is_schema(annotation):
+        if not inner:
+            return value
+        if isinstance(value, list):
+            return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)]
+        return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()}
+    if issubclass(annotation, RootModel):
+        return _named(value, annotation.model_fields["root"].annotation, path)
+    names, extra = _names(annotation)
     found = {}
     for key, item in value.items():
         if key in names:
@@ -253,10 +251,11 @@ def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
 def _holds(value: Any, annotation: Any) -> bool:
     """Tell whether an annotation is one of objects, or of arrays, as the value is."""
     annotation = _bare(annotation)
+    if isinstance(value, dict) and _is_schema(annotation):
+        return True
+    kinds = Mapping if isinstance(value, dict) else list | set | frozenset | tuple
     origin = get_origin(annotation) or annotation
-    if isinstance(value, dict):
-        return _is_schema(annotation) or (isinstance(origin, type) and issubclass(origin, Mapping))
-    return isinstance(value, list) and isinstance(origin, type) and issubclass(origin, list | set | frozenset | tuple)
+    return isinstance(value, dict | list) and isinstance(origin, type) and issubclass(origin, kinds)
 
 
 @lru_cache(maxsize=256)  # bounded: a program may create classes without end, and entries keep them alive
@@ -309,14 +308,21 @@ def plain(value: Any, depth: int = 0) -> Any:
         return [plain(item, depth + 1) for item in value]
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
-    if isinstance(value, str) and not is_utf8(value):
-        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
+    if isinstance(value, str):
+        check_utf8(value)
     try:
         if isinstance(value, int):
             str(value)  # raises for an int with more digits than Python reads back
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:  # such as bytes that are not UTF-8
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
+
+
+def check_utf8(text: str) -> str:
+    """Return a text of an update, or raise the error for a lone surrogate in it."""
+    if not is_utf8(text):
+        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
+    return text
 
 
 def _key(key: Any) -> str:

@@ -148,12 +148,12 @@ def _edits(base: Sequence[str], text: Sequence[str], is_filler: Callable[[str], 
 
 def _pieces(base: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Pair runs of lines: equal lines first, then lines with the same label, then one by one in runs of equal length."""
-    for kind, start, end, first, last in Lines(None, [*map(_key, base)], [*map(_key, text)]).get_opcodes():
+    for kind, start, end, first, last in Lines([*map(_key, base)], [*map(_key, text)]).get_opcodes():
         if kind == "equal":
             yield from _singly(start, end, first)
             continue
         labels = [*map(_label, base[start:end])], [*map(_label, text[first:last])]
-        for name, low, high, left, right in Lines(None, *labels).get_opcodes():
+        for name, low, high, left, right in Lines(*labels).get_opcodes():
             if name == "equal" or high - low == right - left:
                 yield from _singly(start + low, start + high, first + left)
             else:

@@ -322,7 +322,7 @@ RECIPES: dict[str, Recipe] = {
     "_documents.merging.shorten": merging.shorten,
     "_documents.merging.parse_json": lambda t: (merging.parse_json(t), merging.parse_json(written(t))),
     "_documents.lines.Lines.get_matching_blocks": lambda t: [
-        lines.Lines(None, t.split("\n"), two.split("\n")).get_matching_blocks() for two in (edited(t), t[::-1])
+        lines.Lines(t.split("\n"), two.split("\n")).get_matching_blocks() for two in (edited(t), t[::-1])
     ],
     "_documents.lines.unified": lambda t: [
         list(lines.unified(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
