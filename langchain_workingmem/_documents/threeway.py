@@ -86,7 +86,7 @@ def merge_fields(seen: Any, current: Any, sent: Any) -> dict[str, Any]:
     conflicts: list[tuple[str, str]] = []
     found: dict[str, Any] = _merged(seen, current, sent, "", conflicts)
     if conflicts:
-        raise MergeConflictError("field", conflicts[:MOST], max(0, len(conflicts) - MOST))
+        raise MergeConflictError("field", conflicts[:MOST], len(conflicts[MOST:]))
     return found
 
 
@@ -96,13 +96,10 @@ def _merged(seen: Any, current: Any, sent: Any, path: str, conflicts: list[tuple
     if _is_alike(seen, current):
         return sent
     if isinstance(current, dict) and isinstance(sent, dict):
-        before = seen if isinstance(seen, dict) else {}
         fields = {}
         for key in {**current, **sent}:
-            inner = f"{path}.{key}" if path else key
-            fields[key] = _merged(
-                before.get(key, _GONE), current.get(key, _GONE), sent.get(key, _GONE), inner, conflicts
-            )
+            was, now, new = (one.get(key, _GONE) if isinstance(one, dict) else _GONE for one in (seen, current, sent))
+            fields[key] = _merged(was, now, new, f"{path}.{key}" if path else key, conflicts)
         return {key: value for key, value in fields.items() if value is not _GONE}
     conflicts.append((f"{path}: {_show(current)}", f"{path}: {_show(sent)}"))
     return current
