@@ -6,6 +6,7 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -21,7 +22,7 @@ from langchain_workingmem._documents.merging import (
     shorten,
     without_paths,
 )
-from langchain_workingmem._documents.schemas import dump, plain, refusal
+from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
@@ -136,6 +137,11 @@ class JsonFormat:
         self.schema = schema
         self.default_mode: Mode = default_mode or "merge"
 
+    @cached_property
+    def described(self) -> str:
+        """The schema of an update, as JSON for a prompt."""
+        return json.dumps(shape(self.schema.json_schema, nullable=False), ensure_ascii=False)
+
     def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
         """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
@@ -249,8 +255,8 @@ def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError
         seen, remedy = f"{shorten(find)!r} does not stand in working memory", "quote the text exactly as it is"
         where = ". The lines nearest to it:"
         lines = _nearest(find, text)
-    quoted = "".join(f"\n    {shorten(line)}" for line in lines[:QUOTED])
-    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{where}{quoted}", remedy=remedy)
+    quoted = where + "".join(f"\n    {shorten(line)}" for line in lines[:QUOTED]) if lines else ""
+    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{quoted}", remedy=remedy)
 
 
 def _squeezed(line: str) -> str:

@@ -24,7 +24,13 @@ def write_ranges(ranges: Ranges) -> str:
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
     """Return the ranges of numbers in any order."""
-    return join_ranges((number, number) for number in numbers)
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return tuple(found)
 
 
 def numbers_in(ranges: Ranges) -> Iterator[int]:

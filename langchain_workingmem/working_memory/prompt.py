@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 
@@ -82,8 +80,7 @@ def render_working_memory(
 
 def _describe_form(form: Format) -> list[str]:
     if isinstance(form, JsonFormat):
-        schema = json.dumps(shape(form.schema.json_schema, nullable=False), ensure_ascii=False)
-        return ["<schema>", escape(schema, quote=False), "</schema>"]
+        return ["<schema>", escape(form.described, quote=False), "</schema>"]
     if form.template.strip():
         return ["<template>", escape(form.template.strip("\n"), quote=False), "</template>"]
     return []
