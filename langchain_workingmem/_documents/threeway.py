@@ -46,19 +46,19 @@ def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bo
     if sent in (current, seen) or current == seen:
         return current if sent == seen else sent
     base = _split(seen)
-    theirs = {place: edit for edit in _edits(base, _split(current), is_filler) for place in edit.places}
+    theirs = {point: edit for edit in _edits(base, _split(current), is_filler) for point in edit.points}
     taken: list[_Edit] = []
     conflicts: list[tuple[Iterable[_Edit], _Edit]] = []
     for edit in _edits(base, _split(sent), is_filler):
-        rivals = {id(theirs[place]): theirs[place] for place in edit.places if place in theirs}.values()
+        rivals = {id(theirs[point]): theirs[point] for point in edit.points if point in theirs}.values()
         if edit in rivals:
             continue
         if edit.is_insert and all(other.is_insert for other in rivals):
             known = {_key(line) for other in rivals for line in other.lines if line.strip()}
             taken.append(edit._replace(lines=[line for line in edit.lines if _key(line) not in known]))
         elif not rivals or (not edit.yields and all(other.yields for other in rivals)):
-            for place in [place for other in rivals for place in other.places]:
-                del theirs[place]
+            for point in [point for other in rivals for point in other.points]:
+                del theirs[point]
             taken.append(edit)
         elif not edit.yields:
             conflicts.append((rivals, edit))
@@ -70,10 +70,10 @@ def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bo
     at = 0
     # sorted() is stable: at the same position, present lines come first
     for edit in sorted(
-        [*{id(edit): edit for edit in theirs.values()}.values(), *taken], key=lambda edit: edit.places[0]
+        [*{id(edit): edit for edit in theirs.values()}.values(), *taken], key=lambda edit: edit.points[0]
     ):
-        lines += [*base[at : edit.places.start // 2], *edit.lines]
-        at = edit.places.stop // 2
+        lines += [*base[at : edit.points.start // 2], *edit.lines]
+        at = edit.points.stop // 2
     ending = _ending(sent if _ending(sent) != _ending(seen) else current)
     return "\n".join([*lines, *base[at:]]) + ending
 
@@ -116,14 +116,14 @@ def _show(value: Any) -> str:
 class _Edit(NamedTuple):
     """Lines of an older text, and the lines that replace them."""
 
-    places: range  # line n of the older text is at 2 * n + 1; lines are inserted before it at 2 * n
+    points: range  # line n of the older text is at 2 * n + 1; lines are inserted before it at 2 * n
     lines: Sequence[str]
     yields: bool = False  # to an edit of the other side
 
     @property
     def is_insert(self) -> bool:
         """Tell whether no line is replaced."""
-        return self.places[0] % 2 == 0
+        return self.points[0] % 2 == 0
 
 
 def _edits(base: Sequence[str], text: Sequence[str], is_filler: Callable[[str], bool]) -> Iterator[_Edit]:

@@ -38,7 +38,10 @@ def test_references_that_lead_too_deep_are_refused() -> None:
 
 
 def test_a_schema_without_references_may_have_any_number_of_fields() -> None:
-    schema = {"type": "object", "properties": {f"field{at}": {"type": "string"} for at in range(11_000)}}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {f"field{at}": {"type": "string"} for at in range(11_000)},
+    }
     assert shape(schema, nullable=True)["properties"].keys() == schema["properties"].keys()
 
 
