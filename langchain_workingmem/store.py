@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -89,8 +90,8 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
         self.embeddings = None if index is None else _embeddings(index)
-        if ttl and ttl.get("default_ttl") is not None:
-            millis(ttl["default_ttl"], "ttl['default_ttl']")
+        if ttl and (default_ttl := ttl.get("default_ttl")) is not None:
+            millis(default_ttl, "ttl['default_ttl']")
         self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
         self._runner, self._async_runner = runners(
             redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
@@ -197,13 +198,10 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
 
     def _refuse_to_block(self) -> None:
         """Raise in the same cases as LangGraph's AsyncPostgresStore and AsyncSqliteStore."""
-        try:
-            is_blocking = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return
-        if is_blocking:
-            msg = "a sync call would block the event loop of this store: await the async one (aget, aput, asearch, ...)"
-            raise asyncio.InvalidStateError(msg)
+        with suppress(RuntimeError):  # there is no running loop
+            if asyncio.get_running_loop() is self._loop:
+                msg = "a sync call would block this store's event loop: await the async one (aget, aput, asearch, ...)"
+                raise asyncio.InvalidStateError(msg)
 
 
 def _embeddings(index: IndexConfig) -> Embeddings:

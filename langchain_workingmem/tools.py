@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.padding import inlined, without_padding
+from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._redis.state import ShownDocument
@@ -251,7 +251,7 @@ def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list
 
 
 def _json_arguments(form: JsonFormat) -> type[BaseModel]:
-    patch = shape(inlined(form.schema.json_schema), nullable=True)
+    patch = shape(form.schema.json_schema, nullable=True)
     shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
     return create_model(
