@@ -72,23 +72,14 @@ class Cell:
 def compare(found: Sequence[Measured], budgets: Sequence[int], seed: int = 0) -> list[list[Cell]]:
     """Return the cells of each variant, one for each budget. All variants are measured with the same samples."""
     drawn = [_drawn(one, budgets, seed) for one in found]
-    base = found[0].rows.mean(0)
+    means = [one.rows.mean(0) for one in found]
     table = []
-    for one, draws in zip(found, drawn, strict=True):
-        mean, cells = one.rows.mean(0), []
+    for one, mean, draws in zip(found, means, drawn, strict=True):
+        cells = []
         for at, budget in enumerate(budgets):
-            share = one.share(mean, budget)
-            point = one.point(budget)
-            cells.append(
-                Cell(
-                    share=share,
-                    interval=_interval(draws[:, at]),
-                    gain=share - found[0].share(base, budget),
-                    gain_interval=_interval(draws[:, at] - drawn[0][:, at]),
-                    top_k=point and point[0],
-                    message_range=point and point[1],
-                )
-            )
+            share, point = one.share(mean, budget), one.point(budget)
+            gain, gains = share - found[0].share(means[0], budget), draws[:, at] - drawn[0][:, at]
+            cells.append(Cell(share, _interval(draws[:, at]), gain, _interval(gains), *(point or (None, None))))
         table.append(cells)
     return table
 
