@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_core.messages import AIMessage, HumanMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, message_to_dict, messages_from_dict
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id
@@ -27,7 +27,7 @@ Record: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]  # of a message: thread id, message id
 
 RESOURCE = "user"  # of lines that name none
-_ROLES = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage}
+_ROLES = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage, "system": SystemMessage}
 _COMMON = {"kind", "id", "resource_id", "metadata"}
 _MESSAGE = _COMMON | {"role", "type", "text", "content", "name", "thread_id", "stored_at"}
 _QUESTION = _COMMON | {"question", "evidence", "category", "date", "after", "answer"}
@@ -143,18 +143,14 @@ class Collector:
             (message,) = messages_from_dict([dict(line["message"])])
         except UNREADABLE as error:
             raise OptionError(f"the message cannot be read ({error!r})", remedy="use a line of `export`") from error
-        if line.get("superseded") or not is_storable(message):
-            self._hide(message.id, "superseded" if line.get("superseded") else "a system message, or generated")
-        else:
-            self._add(resource_id, message, {**line})
+        self._add(resource_id, message, line)
 
     def _add_written(self, line: Mapping[str, Any], resource_id: object, where: str) -> None:
         _check_fields(line, _MESSAGE)
         role, text, name = line.get("role", line.get("type")), line.get("text", line.get("content")), line.get("name")
         id, resource_id = line.get("id", where), line.get("resource_id", resource_id)
         if role == "system":
-            self._hide(id, "a system message, or generated")
-            return
+            text, name = "", None  # it is left out
         if not isinstance(role, str) or role not in _ROLES:
             remedy = "use user or assistant; messages of other kinds come from `workingmem export`"
             raise OptionError(f"the message has the role {shown(role)}", remedy=remedy)
@@ -166,10 +162,6 @@ class Collector:
         record |= {"message": message_to_dict(message), "stored_at": line.get("stored_at")}
         self._add(resource_id, message, record)
 
-    def _hide(self, id: object, why: str) -> None:
-        self.left_out[f"messages ({why})"] += 1
-        self._hidden[str(id)] = why
-
     def _thread(self, resource_id: object, thread_id: str) -> Resource:
         resource_id = check_id(resource_id, "resource_id")
         owner = self._owners.setdefault(thread_id, resource_id)
@@ -180,7 +172,12 @@ class Collector:
         resource.threads.setdefault(thread_id, {"kind": "thread", "id": thread_id})
         return resource
 
-    def _add(self, resource_id: object, message: BaseMessage, record: Record) -> None:
+    def _add(self, resource_id: object, message: BaseMessage, record: Mapping[str, Any]) -> None:
+        if record.get("superseded") or not is_storable(message):
+            why = "superseded" if record.get("superseded") else "a system message, or generated"
+            self.left_out[f"messages ({why})"] += 1
+            self._hidden[str(message.id)] = why
+            return
         thread_id, id = check_id(record.get("thread_id"), "thread_id"), check_id(message.id, "message id")
         resource, threads = self._thread(resource_id, thread_id), self._threads.setdefault(id, [])
         if thread_id in threads:

@@ -46,8 +46,8 @@ class Measured:
 
     def point(self, budget: int) -> tuple[int, int] | None:
         """Return the best top_k at a number of tokens, and the position of its message range."""
-        points = sorted(self._points(self.rows.mean(0), budget))
-        return points[-1][1:] if points else None
+        best = max(self._points(self.rows.mean(0), budget), default=None)
+        return best and best[1:]
 
     def _points(self, mean: Array, budget: int) -> Iterator[tuple[float, int, int]]:
         for position in range(mean.shape[1]):

@@ -8,19 +8,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet
+from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, Record
 from langchain_workingmem.users import UNREADABLE
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator
     from typing import TextIO
-
-    Lines: TypeAlias = Iterator[tuple[str, dict[str, Any]]]  # where in its item a line stands, and the line
 
 ROLES = {"user", "assistant", "human", "ai", "bot", "agent", "model", "system"}  # speakers that are no persons
 ADVERSARIAL = "adversarial"  # the category of questions whose premise is false
@@ -35,22 +33,18 @@ def read(files: Iterable[tuple[str, TextIO]]) -> list[DataSet]:
 
     Raises `OptionError` with the file, the line and the remedy.
     """
-    found: list[Collector] = []
-    lines: Collector | None = None
+    found: dict[str, Collector] = {}
     for name, file in files:
         text, title = file.read(), PurePath(name).name
         whole = _whole(name, text)
         if whole is not None:
-            found.append(Collector(title, by_time=False))
-            _read_whole(found[-1], name, whole)
-            continue
-        if lines is None:
-            lines = Collector(title, by_time=True)
-            found.append(lines)
+            found[f"{name} {len(found)}"] = into = Collector(title, by_time=False)
+            _read_whole(into, name, whole)
         else:
-            lines.name += f", {title}"
-        _read_lines(lines, name, text)
-    return [one.data_set() for one in found]
+            into = found.setdefault("lines", Collector("", by_time=True))
+            into.name = ", ".join(filter(None, (into.name, title)))
+            _read_lines(into, name, text)
+    return [one.data_set() for one in found.values()]
 
 
 def _whole(name: str, text: str) -> Any:
@@ -86,21 +80,20 @@ def _read_lines(into: Collector, name: str, text: str) -> None:
 
 
 def _read_whole(into: Collector, name: str, whole: Any) -> None:
-    is_locomo = isinstance(whole, list)
-    items = whole if is_locomo else whole["items"]
+    items = whole if isinstance(whole, list) else whole["items"]
     if not isinstance(items, list):
         raise OptionError(f"{name}: items is {shown(items)}", remedy=_FORMATS)
     for number, item in enumerate(items):
         where = f"{name}, item {number}"
         try:
-            lines = [*(_sample(item, into.left_out) if is_locomo else _item(item, causal=bool(whole.get("causal"))))]
+            lines = [*(_sample(item, into.left_out) if items is whole else _item(item, causal=whole.get("causal")))]
         except UNREADABLE as error:
             raise OptionError(f"{where}: it has another form than expected ({error!r})", remedy=_FORMATS) from error
-        for more, line in lines:
-            into.add(f"{where}{more}", line)
+        for line in lines:
+            into.add(f"{where}, question {line['id']!r}" if {"question", "id"} <= line.keys() else where, line)
 
 
-def _sample(sample: Any, left_out: Counter[str]) -> Lines:
+def _sample(sample: Any, left_out: Counter[str]) -> Iterator[Record]:
     """Read one conversation of LoCoMo: sessions of two friends, and questions whose evidence is "D<session>:<number>"."""
     talk, resource_id = sample["conversation"], str(sample["sample_id"])
     known, last = set(), None
@@ -108,25 +101,20 @@ def _sample(sample: Any, left_out: Counter[str]) -> Lines:
         session, date = talk.get(f"session_{number}"), talk.get(f"session_{number}_date_time")
         if session is None and date is None:
             break
-        if not session:
-            continue  # the file has dates of sessions that it does not have
-        began = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
-        for minute, message in enumerate(session):  # the file has the beginning of a session only
+        for minute, message in enumerate(session or ()):  # the file has dates of sessions that it does not have
+            began = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)  # of the session
             last = (began + timedelta(minutes=minute)).isoformat()
             image = message.get("blip_caption")
             known.add(message["dia_id"])
-            yield (
-                "",
-                {
-                    "id": message["dia_id"],
-                    "role": "user" if message["speaker"] == talk["speaker_a"] else "assistant",
-                    "name": message["speaker"],
-                    "text": f"{message['text']} [shared image: {image}]" if image else message["text"],
-                    "thread_id": f"{resource_id}/session_{number}",
-                    "resource_id": resource_id,
-                    "stored_at": last,
-                },
-            )
+            yield {
+                "id": message["dia_id"],
+                "role": "user" if message["speaker"] == talk["speaker_a"] else "assistant",
+                "name": message["speaker"],
+                "text": f"{message['text']} [shared image: {image}]" if image else message["text"],
+                "thread_id": f"{resource_id}/session_{number}",
+                "resource_id": resource_id,
+                "stored_at": last,
+            }
     for question in sample["qa"]:
         named = [f"D{int(one)}:{int(two)}" for one, two in _DIALOG.findall(" ".join(question.get("evidence") or ()))]
         evidence = [id for id in dict.fromkeys(named) if id in known]
@@ -135,50 +123,41 @@ def _sample(sample: Any, left_out: Counter[str]) -> Lines:
         if not evidence:
             left_out["questions (no evidence in the file)"] += 1
             continue
-        category = question["category"]
-        yield (
-            "",
-            {
-                "question": question["question"],
-                "evidence": evidence,
-                "resource_id": resource_id,
-                "category": _CATEGORIES.get(category, str(category)),
-                "date": last,
-            },
-        )
+        yield {
+            "question": question["question"],
+            "evidence": evidence,
+            "resource_id": resource_id,
+            "category": _CATEGORIES.get(question["category"], str(question["category"])),
+            "date": last,
+        }
 
 
-def _item(item: Any, *, causal: bool) -> Lines:
+def _item(item: Any, *, causal: bool) -> Iterator[Record]:
     """Read one resource of our benchmarks, with `after_thread` where the data set is causal."""
-    resource_id, after = item["conversation"]["resource"], list[dict[str, Any]]([{}])
+    resource_id, after = item["conversation"]["resource"], list[Record]([{}])
     for thread in item["conversation"]["threads"]:
         last = after[-1]
         for message in thread["messages"]:
             speaker, last = message.get("speaker"), {"thread_id": thread["id"], "id": message["id"]}
-            yield (
-                "",
-                {
-                    **last,
-                    "role": "user" if message["role"] == "user" else "assistant",
-                    "name": None if speaker is None or speaker.casefold() in ROLES else speaker,
-                    "text": message["text"],
-                    "resource_id": resource_id,
-                    "stored_at": message.get("timestamp"),
-                },
-            )
+            yield {
+                **last,
+                "role": "user" if message["role"] == "user" else "assistant",
+                "name": None if speaker is None or speaker.casefold() in ROLES else speaker,
+                "text": message["text"],
+                "resource_id": resource_id,
+                "stored_at": message.get("timestamp"),
+            }
         after.append(last)
     for question in item["questions"]:
-        yield (
-            f", question {question.get('id')!r}",
-            {
-                "question": question["question"],
-                "evidence": question["evidence_message_ids"],
-                "resource_id": resource_id,
-                "category": question.get("category"),
-                "date": question.get("question_date"),
-                "after": after[question.get("after_thread", -1)] if causal else None,
-            },
-        )
+        yield {
+            "id": question.get("id"),
+            "question": question["question"],
+            "evidence": question["evidence_message_ids"],
+            "resource_id": resource_id,
+            "category": question.get("category"),
+            "date": question.get("question_date"),
+            "after": after[question.get("after_thread", -1)] if causal else None,
+        }
 
 
 def questions_of(data: DataSet) -> Iterator[str]:

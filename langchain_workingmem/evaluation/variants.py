@@ -91,7 +91,5 @@ def _value(text: str) -> Any:
 
 def _reaching(budget: int, tokens: float, most: int) -> tuple[int, ...]:
     """Return the usual steps, and deeper ones while that many hits would not fill the budget."""
-    return (
-        *_TOP_K,
-        *(step for before, step in pairwise((TOGETHER, *_DEEPER)) if before * tokens < budget and before < most),
-    )
+    deeper = pairwise((TOGETHER, *_DEEPER))
+    return (*_TOP_K, *(step for before, step in deeper if before * tokens < budget and before < most))
