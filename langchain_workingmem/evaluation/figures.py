@@ -71,30 +71,27 @@ class Cell:
 
 def compare(found: Sequence[Measured], budgets: Sequence[int], seed: int = 0) -> list[list[Cell]]:
     """Return the cells of each variant, one for each budget. All variants are measured with the same samples."""
-    drawn = [_drawn(one, budgets, seed) for one in found]
-    means = [one.rows.mean(0) for one in found]
-    table = []
-    for one, mean, draws in zip(found, means, drawn, strict=True):
-        cells = []
-        for at, budget in enumerate(budgets):
-            share, point = one.share(mean, budget), one.point(budget)
-            gain, gains = share - found[0].share(means[0], budget), draws[:, at] - drawn[0][:, at]
-            cells.append(Cell(share, _interval(draws[:, at]), gain, _interval(gains), *(point or (None, None))))
-        table.append(cells)
-    return table
+    shares = [np.array([[one.share(mean, each) for each in budgets] for mean in _means(one, seed)]) for one in found]
+    return [
+        [_cell(one, budget, own[:, at], own[:, at] - shares[0][:, at]) for at, budget in enumerate(budgets)]
+        for one, own in zip(found, shares, strict=True)
+    ]
 
 
-def _drawn(one: Measured, budgets: Sequence[int], seed: int) -> Array:
-    """Compute the shares again for random samples of the questions: samples x budgets."""
+def _cell(one: Measured, budget: int, shares: Array, gains: Array) -> Cell:
+    best = one.point(budget) or (None, None)
+    return Cell(float(shares[0]), _interval(shares[1:]), float(gains[0]), _interval(gains[1:]), *best)
+
+
+def _means(one: Measured, seed: int) -> Iterator[Array]:
+    """Yield the mean of all questions, then those of random samples of them."""
+    yield one.rows.mean(0)
     rng = np.random.default_rng(seed)
     number, shape = len(one.rows), one.rows.shape[1:]
     flat = one.rows.reshape(number, -1)
-    found = []
     for _ in range(SAMPLES // _AT_ONCE):
         counts = [np.bincount(rng.integers(0, number, number), minlength=number) for _ in range(_AT_ONCE)]
-        means = (np.array(counts, float) @ flat / number).reshape(_AT_ONCE, *shape)
-        found += [[one.share(mean, budget) for budget in budgets] for mean in means]
-    return np.array(found)
+        yield from (np.array(counts, float) @ flat / number).reshape(_AT_ONCE, *shape)
 
 
 def _interval(values: Array) -> tuple[float, float]:

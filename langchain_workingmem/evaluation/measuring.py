@@ -77,10 +77,8 @@ def _figures(data: DataSet, bench: Bench, budgets: Sequence[int]) -> Iterator[di
         categories = {one: number for one, number in sorted(asked.items()) if (one == ADVERSARIAL) == adversarial}
         if not categories:
             continue
-        cells, by_category = (
-            _cells(bench, budgets, categories),
-            {one: _cells(bench, budgets, {one}) for one in categories},
-        )
+        cells = _cells(bench, budgets, categories)
+        by_category = {one: _cells(bench, budgets, {one}) for one in categories}
         yield {
             "data": f"{data.name}, {ADVERSARIAL}" if adversarial else data.name,
             "questions": sum(categories.values()),
@@ -131,13 +129,13 @@ class Bench:
         self.variants = variants
         self._work = [(resource, _picked(resource, limit, len(data.resources))) for resource in data.resources]
         self._stored: dict[str, int] = defaultdict(int)  # resource -> messages
-        keys = [*dict.fromkeys(variant.stored_as() for variant in variants)]
-        places = [keys.index(variant.stored_as()) for variant in variants]
+        kinds = [one.stored_as() for one in variants]
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         self.memories = [
-            Memory(url, embeddings=model_of(one.embeddings), recall=one.options, key_prefix=f"{key_prefix}-{place}")
-            for one, place in zip(variants, places, strict=True)
+            Memory(url, embeddings=model_of(one.embeddings), recall=one.options, key_prefix=f"{key_prefix}-{number}")
+            for one, number in zip(variants, map(numbers.__getitem__, kinds), strict=True)
         ]
-        self._keepers = [self.memories[places.index(place)] for place in range(len(keys))]  # store the messages
+        self._keepers = dict(zip(kinds, self.memories, strict=True)).values()  # which store the messages
         self.categories: list[str] = []  # of the questions that were asked
         self._rows: list[list[Array]] = [[] for _ in variants]
         self._full: list[bool] = [False for _ in variants]  # some question had as many hits as it may have

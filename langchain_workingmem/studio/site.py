@@ -71,9 +71,8 @@ class Studio:
     async def thread(self, request: Request) -> Thread:
         """Return the thread of a page. One of another resource is missing."""
         resource, ids = self.owner(request), request.query_params.getlist("thread")
-        if len(ids) != 1:
-            raise Missing
-        found = await self.memory.threads.aget(check_id(ids[0], "thread"), resource_id=resource)
+        id = check_id(ids[0], "thread") if len(ids) == 1 else None
+        found = await self.memory.threads.aget(id, resource_id=resource) if id else None
         if found is None:
             raise Missing
         return found
@@ -134,13 +133,10 @@ def size(request: Request, name: str, default: int, most: int) -> int:
 
 async def confirm(request: Request, id: str, undone: str, what: str) -> None:
     """Check that a form repeats an id: as it is, or as a page shows it, because a field cannot hold every character."""
-    typed = (await request.form()).get("confirm")
-    if typed is None or _in_one_line(str(typed)) not in {_in_one_line(id), _in_one_line(clean(id))}:
+    given = (await request.form()).get("confirm")
+    typed, exact, visible = (str(one).translate({10: None, 13: None}) for one in (given, id, clean(id)))
+    if given is None or typed not in {exact, visible}:
         raise OptionError(undone, remedy=f"write {what} into the field to confirm the deletion")
-
-
-def _in_one_line(text: str) -> str:
-    return text.replace("\r", "").replace("\n", "")
 
 
 _FILTERS: dict[str, Callable[..., object]] = {
