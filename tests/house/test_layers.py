@@ -87,7 +87,7 @@ ONLY = {  # outside packages, and who may import them
     "langchain_openai": {"embeddings", "chat_models"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
-    "starlette": {"studio", "mcp"},
+    "starlette": {"studio", "mcp", "serving"},
     "uvicorn": {"serving", "studio"},
     "python_multipart": {"studio"},
     "jinja2": {"studio"},

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
-from langchain_workingmem.studio.reading import as_said, read_slice
+from langchain_workingmem.studio.conversations import as_said, read_slice
 from tests.helpers.embedded import free_port
 from tests.helpers.examples import sample
 from tests.helpers.observers import Echo
