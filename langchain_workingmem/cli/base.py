@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
@@ -21,9 +20,8 @@ from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import no_index
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
 
@@ -33,6 +31,19 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Thread
 
 DECLINED = 3
+
+_WORDS = {  # what remedies name
+    "list": "`workingmem observations list`",
+    "delete": "run `workingmem observations delete`",
+    "history": "`workingmem observations history`",
+    "index": "run `workingmem reindex` once, or memory.setup() in your program if it does not recall",
+    "max_bytes": "pass --max-bytes",
+    "namespaces": "--namespace 'memories.{user_id}'",
+    "reindex": "`workingmem reindex`",
+    "resource": "--scope resource",
+    "revisions": "`workingmem working-memory history`",
+    "thread": "--scope thread",
+}
 
 _URLS = "redis://, rediss://, unix:// or redis+sentinel://"
 _DIR = "Instead of a URL: a private Redis with its data here."
@@ -58,7 +69,7 @@ def failing() -> Iterator[None]:
     try:
         yield
     except WorkingMemError as error:
-        complain(worded(". ".join([str(error), *getattr(error, "__notes__", ())])))
+        complain(worded(error))
         raise typer.Exit(1) from None
     except OSError as error:
         if error.errno == errno.EPIPE:  # whoever reads has enough
@@ -68,20 +79,13 @@ def failing() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def worded(message: str) -> str:
-    """Name commands where an error or a finding names the Python that helps."""
-    made = ": run `workingmem reindex` once, or memory.setup() in your program if it does not recall"
-    message = message.replace(str(no_index("")), made)
-    message = message.replace("import with WorkingMemoryOptions(max_bytes=...)", "pass --max-bytes")
-    message = message.replace("namespaces=[('memories', '{user_id}')]", "--namespace 'memories.{user_id}'")
-    message = re.sub(r"pass ObservationOptions\(scope='(\w+)'\), or .*", r"pass --scope \1", message)
-    message = re.sub(r"(call )?observations\.(\w+)\(\)", _command, message)
-    return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
-
-
-def _command(method: re.Match[str]) -> str:
-    name = "list" if method[2] == "get" else method[2]
-    return f"{'run ' if method[1] else ''}`workingmem observations {name}`"
+def worded(said: object) -> str:
+    """Write an error, a remedy or a note, with commands in place of the Python that helps."""
+    if isinstance(said, Remedy):
+        return said.worded(_WORDS)
+    remedy = getattr(said, "remedy", None)
+    text = str(said).replace(remedy, worded(remedy)) if remedy else str(said)
+    return ". ".join([text, *map(worded, getattr(said, "__notes__", ()))])
 
 
 def complain(message: str) -> None:

@@ -127,7 +127,7 @@ def _summary(memory: Memory, resource: str) -> str:
             messages += sum(thread.message_count for thread in page)
             cursor, more = page.next_cursor, page.next_cursor is not None
     except (OptionError, RedisCapabilityError) as error:
-        return f"The data of resource {resource!r} cannot be listed ({base.worded(str(error))})"
+        return f"The data of resource {resource!r} cannot be listed ({base.worded(error)})"
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
     return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"

@@ -150,13 +150,13 @@ async def _answer(studio: Studio, page: Page, request: Request) -> Response:
     except _MISSING:
         return _failed(studio, request, 404, "There is nothing here", "Nothing is stored under this address.")
     except _UNKNOWN as error:
-        return _failed(studio, request, 404, "There is nothing here", str(error))
+        return _failed(studio, request, 404, "There is nothing here", error)
     except ReadOnlyError as error:
-        return _failed(studio, request, 403, "Read only", str(error))
+        return _failed(studio, request, 403, "Read only", error)
     except _AWAY as error:
-        return _failed(studio, request, 503, "Redis does not answer as it should", str(error))
+        return _failed(studio, request, 503, "Redis does not answer as it should", error)
     except WorkingMemError as error:
-        return _failed(studio, request, 400, "This does not work", str(error))
+        return _failed(studio, request, 400, "This does not work", error)
 
 
 def _unpacked(request: Request) -> Response:
@@ -188,7 +188,7 @@ async def _http_error(studio: Studio, request: Request, error: HTTPException) ->
     return _failed(studio, request, error.status_code, "There is nothing here", str(error.detail))
 
 
-def _failed(studio: Studio, request: Request, status: int, title: str, message: str) -> Response:
+def _failed(studio: Studio, request: Request, status: int, title: str, message: object) -> Response:
     back = None
     if request.method == "POST" and status == 400:  # the page of the form
         path = "/data" if request.url.path == "/delete" else request.url.path.removesuffix("/delete")

@@ -101,7 +101,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         if isinstance(error, WorkingMemoryConflictError):
             late = "Somebody has written since you opened the form."
             return await working_memory(studio, request, status=409, draft=text, problem=late)
-        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(str(error)))
+        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(error))
     return studio.go("/working-memory", **_place(ids))
 
 
@@ -160,5 +160,5 @@ async def change_observations(studio: Studio, request: Request) -> Response:
             case other:
                 raise OptionError(f"action {other!r}", remedy="use the forms of the page")
     except (ObservationConflictError, OptionError) as error:
-        return await observations(studio, request, status=409, draft=text, problem=studio.reword(str(error)))
+        return await observations(studio, request, status=409, draft=text, problem=studio.reword(error))
     return studio.go("/observations", **_place(ids))
