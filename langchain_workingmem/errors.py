@@ -53,6 +53,7 @@ class Remedy(str):
     """What helps, in words of Python. A command line, which has other words for `{names}` of the template, passes them."""
 
     __slots__ = ("_template",)
+    _template: str
 
     def __new__(cls, template: str) -> Self:
         """Write the template in words of Python."""

@@ -6,27 +6,29 @@ import errno
 import json
 import os
 import sys
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce, wraps
 from importlib import import_module
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from inspect import Parameter, Signature, iscoroutinefunction, isgeneratorfunction, signature
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
 from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.cli.streams import show
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from langchain_workingmem.models import Thread
 
@@ -49,12 +51,15 @@ _URLS = "redis://, rediss://, unix:// or redis+sentinel://"
 _DIR = "Instead of a URL: a private Redis with its data here."
 _MODELS = "Embedding model: local, openai:NAME or another provider:NAME."
 
+Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
+Newest = Annotated[int, typer.Option("--limit", min=1, help="The number of revisions.")]
+Restored = Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to restore.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Program = Annotated[
     str | None,
@@ -226,21 +231,35 @@ class Owner:
         return "resource" if self.thread_id is None else "thread"
 
 
-def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
-    """Add a function as a command. A parameter that is a dataclass becomes an option for each field."""
+def add_command(
+    app: typer.Typer, run: Callable[..., Output | None], opened: Callable[..., Any] = Target.opened
+) -> None:
+    """Add a function as a command. What it yields is printed, as JSON with the option `--json`.
+
+    A parameter that is a dataclass becomes an option for each field. The parameter `memory` becomes those of a target, which is
+    given to `opened` with the other dataclasses.
+    """
     given = signature(run, eval_str=True).parameters
     groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
-    parameters: list[Parameter] = []
-    for name, one in given.items():
-        parameters += signature(groups[name], eval_str=True).parameters.values() if name in groups else [one]
+    options = [one for name, one in given.items() if name not in {*groups, "memory"}]
+    if isgeneratorfunction(run):
+        options.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    if "memory" in given:
+        groups["target"] = Target
+    for group in groups.values():
+        options += signature(group, eval_str=True).parameters.values()
 
     @wraps(run)
-    def called(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        run(**given)
+    def called(**words: Any) -> None:
+        as_json = isgeneratorfunction(run) and words.pop("as_json")
+        made = {name: kind(**{one.name: words.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        with ExitStack() as stack:
+            if "memory" in given:
+                made["memory"] = stack.enter_context(opened(made.pop("target"), **made))
+            for result in run(**words, **made) or ():
+                show(result, as_json=as_json)
 
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # typer reads it
+    called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads it
     app.command(run.__name__.rstrip("_"))(called)
 
 

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import AsJson  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.cli.streams import reading, show, text
+from langchain_workingmem.cli.base import Output  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.streams import reading, text
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def eval_(
     with_: With = None,
     budget: Budget = "500,1000,2000",
     limit: Questions = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Measure on your own questions how much of the evidence recall finds, for options side by side.
 
     It runs on a private Redis that is deleted afterwards, and touches no other data.
@@ -56,7 +55,7 @@ def eval_(
     with ExitStack() as stack:
         opened = ((name, stack.enter_context(reading(name))) for name in files)
         results = evaluate(opened, variants, budgets, limit=limit, progress=sys.stderr.isatty())
-    show(results if as_json else _page(results), as_json=as_json, wide=True)
+    yield results, _page(results)
 
 
 def _budgets(given: str) -> list[int]:

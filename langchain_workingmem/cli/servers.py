@@ -23,8 +23,8 @@ import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys, check_id
-from langchain_workingmem.cli.base import AsJson, Model, Program, ResourceId, Target, misused, tell, worded
-from langchain_workingmem.cli.streams import reading, show
+from langchain_workingmem.cli.base import Model, Output, Program, ResourceId, Target, misused, tell, worded
+from langchain_workingmem.cli.streams import reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -235,16 +235,14 @@ def _tokens(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None:
+def doctor(*, target: Target, acl: Acl = False) -> Output:
     """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
     if acl:
         typer.echo(_users(Keys(target.key_prefix)))
         return
     with target.opened() as memory:
         found = memory.doctor()
-    if not as_json:
-        found = Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
-    show(found, as_json=as_json, wide=True)
+    yield found, Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
     raise typer.Exit(found.level == "error")
 
 
