@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-_PYTHON = {  # what the names in a remedy mean in Python
+PYTHON = {  # what the names in a remedy mean in Python
     "list": "observations.get()",
     "delete": "call observations.delete()",
     "history": "observations.history()",
@@ -57,7 +57,7 @@ class Remedy(str):
 
     def __new__(cls, template: str) -> Self:
         """Write the template in words of Python."""
-        made = super().__new__(cls, template.format(**_PYTHON))
+        made = super().__new__(cls, template.format(**PYTHON))
         made._template = template
         return made
 
@@ -249,7 +249,7 @@ class OutcomeUnknownError(RedisConnectionError):
 
 # The only place that knows how servers word the errors that this package acts upon. Search writes a code in front of them
 # since 8.8; an older version has the code by its words. No server has a code for the last three, so theirs are ours.
-_CODES_BY_WORDS = {
+_CODES_BYWORDS = {
     "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
     "SEARCH_INDEX_NOT_FOUND": (
         "no such index",  # 2.10 to 8.6: "<index>: no such index", "No such index <index>"
@@ -271,8 +271,8 @@ _CODES_BY_WORDS = {
 def code_of(reply: str) -> str:
     """Return the code of an error, as `RedisReplyError` describes it."""
     first, said = reply.split(" ", 1)[0], reply.lower()
-    by_words = (code for code, wordings in _CODES_BY_WORDS.items() if any(words in said for words in wordings))
-    return first if first in _CODES_BY_WORDS else next(by_words, first)
+    by_words = (code for code, wordings in _CODES_BYWORDS.items() if any(words in said for words in wordings))
+    return first if first in _CODES_BYWORDS else next(by_words, first)
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

@@ -7,13 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
-from functools import reduce, wraps
-from importlib import import_module
+from functools import wraps
 from inspect import Parameter, Signature, iscoroutinefunction, isgeneratorfunction, signature
 from io import StringIO
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DECLINED = 3
 
-_WORDS = {  # what remedies name
+WORDS = {  # what remedies name
     "list": "`workingmem observations list`",
     "delete": "run `workingmem observations delete`",
     "history": "`workingmem observations history`",
@@ -87,7 +87,7 @@ def failing() -> Iterator[None]:
 def worded(said: object) -> str:
     """Write an error, a remedy or a note, with commands in place of the Python that helps."""
     if isinstance(said, Remedy):
-        return said.worded(_WORDS)
+        return said.worded(WORDS)
     remedy = getattr(said, "remedy", None)
     text = str(said).replace(remedy, worded(remedy)) if remedy else str(said)
     return ". ".join([text, *map(worded, getattr(said, "__notes__", ()))])
@@ -146,17 +146,12 @@ class Target:
             raise OptionError(f"there is no memory in {path}", remedy=remedy)
         return path
 
-    @contextmanager
-    def opened(self, *, make: bool = False, **options: Any) -> Iterator[Memory]:
+    def opened(self, *, make: bool = False, **options: Any) -> AbstractContextManager[Memory]:
         """Open the memory, and close it. Only `make` creates indexes and directories."""
         Keys(self.key_prefix)  # checks it before a directory is made
         path = self.path(make=make)
         common = {"key_prefix": self.key_prefix, "create_index": make, **options}
-        memory = Memory(self.url, **common) if path is None else Memory.embedded(path, **common)
-        try:
-            yield memory
-        finally:
-            memory.close()
+        return closing(Memory(self.url, **common) if path is None else Memory.embedded(path, **common))
 
     @contextmanager
     def opened_for(self, owner: Owner, **options: Any) -> Iterator[Memory]:
@@ -167,24 +162,18 @@ class Target:
                 existing(memory, owner.thread_id, owner.resource_id)
             yield memory
 
-    @contextmanager
     def of_program(
         self, program: str | None, embeddings: str, *, make: bool = False, **options: Any
-    ) -> Iterator[Memory]:
+    ) -> AbstractContextManager[Memory]:
         """Open the memory that a program has made, with its options; without `program` this one, with recall."""
         if program is None:
-            with self.recalling(embeddings, make=make, **options) as memory:
-                yield memory
-            return
+            return self.recalling(embeddings, make=make, **options)
         if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
         if not make:
             memory.core.state.create = False  # whatever its options say: who looks changes nothing
-        try:
-            yield memory
-        finally:
-            memory.close()
+        return closing(memory)
 
     @contextmanager
     def recalling(
@@ -265,18 +254,14 @@ def add_command(
 
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
-    module, _, name = program.partition(":")
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
-    if not module or not name:
-        raise OptionError(f"--memory {program} names no module and object", remedy=remedy)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
-            found = reduce(getattr, name.split("."), import_module(module))
-            is_async = iscoroutinefunction(found)
-            memory = found() if callable(found) and not is_async else found
+            found = resolve_name(program)
+            memory = found() if callable(found) and not iscoroutinefunction(found) else found
     except ModuleNotFoundError as error:
-        where = f"start this in the folder of {module}, or set PYTHONPATH; {remedy}"
+        where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
         raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
     except (Exception, SystemExit) as error:  # of the program, which may do anything
         raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error

@@ -94,7 +94,7 @@ def _drawn(result: dict[str, Any]) -> Group:
         label, cells = text(variant["options"]), variant["budgets"]
         shares.add_row(label, *(_share(cell) for cell in cells), f"{variant['milliseconds']:.1f}")
         if number:
-            shares.add_row("  gain", *(_gain(cell) for cell in cells), "")
+            shares.add_row("  gain", *(_share(cell, "gain") for cell in cells), "")
         points.add_row(label, *map(_point, cells))
     drawn: list[RenderableType] = [text(head, "bold"), *map(text, left_out), shares, points]
     if len(variants[0]["categories"]) > 1:
@@ -123,19 +123,12 @@ def _counted(result: dict[str, Any], what: str) -> str:
     return f"{number:,} {what if number != 1 else what[:-1]}"
 
 
-def _share(cell: dict[str, Any]) -> str:
-    return _written(cell["share"], cell["interval"], sign=False)
-
-
-def _gain(cell: dict[str, Any]) -> str:
-    return _written(cell["gain"], cell["gain_interval"], sign=True)
-
-
-def _written(value: float, interval: tuple[float, float], *, sign: bool) -> str:
+def _share(cell: dict[str, Any], name: str = "share") -> str:
     from langchain_workingmem.evaluation import between, short  # numpy takes time, which only this command needs
 
-    written = short(value, sign=sign)
-    return written and f"{written} {between(interval, sign=sign)}"
+    is_gain = name == "gain"
+    written = short(cell[name], sign=is_gain)
+    return written and f"{written} {between(cell['gain_interval' if is_gain else 'interval'], sign=is_gain)}"
 
 
 def _point(cell: dict[str, Any]) -> str:

@@ -85,12 +85,12 @@ def text(value: str, style: str = "") -> Text:
 # ---------------------------------------------------------------------- files
 
 
-def parsed(text: str, name: str) -> Any:
+def parsed(text: str, name: str, remedy: str | None = None, **options: Any) -> Any:
     """Read JSON; `name` is its source, for errors."""
     try:
-        return json.loads(text)
+        return json.loads(text, **options)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{name} is not JSON ({error})") from error
+        raise OptionError(f"{name} is not JSON ({error})", remedy=remedy) from error
 
 
 def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
