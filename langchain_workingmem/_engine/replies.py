@@ -11,7 +11,7 @@ from redis.client import NEVER_DECODE
 from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, code_of
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, Remedy, code_of
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
@@ -38,7 +38,7 @@ _REMEDIES = {
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
-    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": "the index was built for other vectors: run memory.recall.reindex()",
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": Remedy("the index was built for other vectors: run {reindex}"),
     "MISCONF": "Redis cannot write to its disk, its log says why",
     "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }

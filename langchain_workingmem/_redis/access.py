@@ -14,6 +14,7 @@ from langchain_workingmem.errors import (
     MessageNotFoundError,
     OptionError,
     RedisReplyError,
+    Remedy,
     ResourceDeletedError,
     ThreadExistsError,
     ThreadNotFoundError,
@@ -104,7 +105,7 @@ def script_error(
             other = "resource" if str(error).endswith("r") else "thread"
             return OptionError(
                 f"the observations of thread {thread_id!r} have the scope {other!r}",
-                remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
+                remedy=Remedy(f"pass {{{other}}}"),
             )
         case "WMOLDER":
             return OptionError(

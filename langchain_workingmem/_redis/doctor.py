@@ -30,6 +30,7 @@ from langchain_workingmem.errors import (
     RedisCapabilityError,
     RedisConnectionError,
     RedisReplyError,
+    Remedy,
     WorkingMemError,
 )
 from langchain_workingmem.reports import Diagnosis, Finding
@@ -46,7 +47,7 @@ NEARLY_FULL = 0.9  # of maxmemory
 COORDINATOR = 80_600  # the first version of Search that was tested in a cluster without a fault
 SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
-_REINDEX = "run memory.recall.reindex()"
+_REINDEX = Remedy("run {reindex}")
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
@@ -320,7 +321,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
         return [_found(check, "ok", seen)]
     if (yield from _is_mended(name, as_dict(info.get(b"Index Errors", ())).get(b"last indexing error key"))):
         return [_found(check, "ok", f"{seen}; {failures:,.0f} were refused, the last of them was mended or deleted")]
-    remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
+    remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
     return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
 
 

@@ -17,6 +17,7 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisCapabilityError,
     RedisReplyError,
+    Remedy,
 )
 
 if TYPE_CHECKING:
@@ -145,14 +146,14 @@ class Indexes:
         if changed:
             raise OptionError(
                 f"the vector index was built with {changed}, these options differ",
-                remedy="use those, or rebuild it with memory.recall.reindex()",
+                remedy=Remedy("use those, or rebuild it with {reindex}"),
             )
 
     def _refuse(self, expected: int, actual: int) -> None:
         raise EmbeddingSizeError(
             f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} "
             f"gives {actual}",
-            remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
+            remedy=Remedy("use the model that the index was made with, or embed everything again with {reindex}"),
             expected=expected,
             actual=actual,
         )
@@ -258,4 +259,4 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
 
 def no_index(seen: object) -> OptionError:
     """Return the error for an index that is missing and may not be created."""
-    return OptionError(f"{seen}, and create_index=False", remedy="run setup() once with a user that may create it")
+    return OptionError(seen, remedy=Remedy("{index}"))

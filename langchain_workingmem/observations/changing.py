@@ -16,6 +16,7 @@ from langchain_workingmem.errors import (
     ObservationConflictError,
     ObservationNotFoundError,
     OptionError,
+    Remedy,
     RevisionNotFoundError,
 )
 from langchain_workingmem.observations.documents import change_documents
@@ -60,7 +61,7 @@ def update(
 ) -> Plan[ObservationLog]:
     """Plan `Observations.update`."""
     if not isinstance(text, str) or not (line := " ".join(visible(text).split())):
-        raise OptionError(f"text={text!r}", remedy="pass one line of text, or call observations.delete()")
+        raise OptionError(f"text={text!r}", remedy=Remedy("pass one line of text, or {delete}"))
 
     def make(found: Read) -> tuple[str, list[Observation]]:
         old = _found(found.log, observation_id)
@@ -93,7 +94,7 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     yield from read(state, where)  # which checks the owner
     (kept,) = yield from send(("HGET", where.name, f"rev:{revision}"))
     if kept is None:
-        raise RevisionNotFoundError(revision, "observations.history()")
+        raise RevisionNotFoundError(revision, "history")
     manifest = kept.decode().rpartition("|")[2]
     return (yield from _changed(state, thread_id, resource_id, "revert", lambda _: (manifest, []), revision))
 
@@ -130,7 +131,7 @@ def _changed(
         # messages may be deleted meanwhile, so the script looks up what an older revision holds
         status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
         if status < 0 and revision is not None:
-            raise RevisionNotFoundError(revision, "observations.history()")
+            raise RevisionNotFoundError(revision, "history")
         if status:
             if where.thread_id is not None:
                 yield from continue_sweep(state, where.thread_id, left)

@@ -163,10 +163,10 @@ async def _failed(studio: Studio, request: Request, error: Exception) -> Respons
     if isinstance(error, HTTPException):
         return _error(studio, request, error.status_code, _NOTHING, str(error.detail))
     status, title = next(answer for kinds, answer in _STATUS.items() if isinstance(error, kinds))
-    return _error(studio, request, status, title, str(error))
+    return _error(studio, request, status, title, error)
 
 
-def _error(studio: Studio, request: Request, status: int, title: str, message: str) -> Response:
+def _error(studio: Studio, request: Request, status: int, title: str, message: object) -> Response:
     back = None
     if request.method == "POST" and status == 400:  # the page of the form
         path = "/data" if request.url.path == "/delete" else request.url.path.removesuffix("/delete")

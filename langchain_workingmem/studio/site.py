@@ -52,7 +52,7 @@ class Studio:
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program
-    reword: Callable[[str], str] = str  # names commands in the remedies of errors
+    reword: Callable[[object], str] = str  # names commands in the remedies of errors
 
     @cached_property
     def cookie(self) -> str:

@@ -97,7 +97,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         late = "Somebody has written since you opened the form."
         return await working_memory(studio, request, status=409, draft=text, problem=late)
     except (WorkingMemoryValidationError, ReadOnlyError) as error:
-        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(str(error)))
+        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(error))
     return studio.go("/working-memory", **_place(ids))
 
 
@@ -137,7 +137,7 @@ async def change_observations(studio: Studio, request: Request) -> Response:
     try:
         await _do(form, **actions)
     except (ObservationConflictError, OptionError) as error:
-        return await observations(studio, request, status=409, draft=text, problem=studio.reword(str(error)))
+        return await observations(studio, request, status=409, draft=text, problem=studio.reword(error))
     return studio.go("/observations", **_place(ids))
 
 

@@ -19,6 +19,7 @@ from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import (
     OptionError,
+    Remedy,
     ThreadNotFoundError,
     ThreadOwnershipError,
     WorkingMemError,
@@ -113,7 +114,7 @@ def load(
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
                 yield from reindex_messages(state, reader.owner, thread_id)
     except NO_VECTORS as error:
-        note = "everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them"
+        note = Remedy("everything is imported, some messages have no vectors yet: {reindex} adds them")
         if core.on_error == "raise":
             error.add_note(note)
             raise

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.codec import as_messages, decode_message, draft
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script, count_bytes
 from langchain_workingmem._text.unicode import is_utf8, visible
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations import Part
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -248,7 +248,7 @@ class Reader:
             raise OptionError(f"origin has {len(origin):,} characters", remedy=remedy)
         limit = (self.state.working_memory or WorkingMemoryOptions).max_bytes
         if (size := len(document.encode())) > limit:
-            remedy = "shorten it, or import with WorkingMemoryOptions(max_bytes=...)"
+            remedy = Remedy("shorten it, or {max_bytes}")
             raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
         at = _micros(state["updated_at"])
         return ["document", document, "revision", revision, "updated_at", at, "origin", origin], revision
@@ -284,7 +284,7 @@ class Reader:
                 return ItemStep(store_items.write_command(self.state, item, times))
         raise OptionError(
             f"namespaces= does not select the item in {path} for {self.owner!r}",
-            remedy="pass those of the export, such as namespaces=[('memories', '{user_id}')], or leave items out",
+            remedy=Remedy("pass those of the export, such as {namespaces}, or leave items out"),
         )
 
     def _check_thread(self, thread_id: object) -> str:

@@ -214,7 +214,7 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
     guest = make_memory(create_index=False, **options)
     for write in (guest.history.append, guest.save_turn):
-        with pytest.raises(OptionError, match=r"there is no index .* create_index=False: run setup") as failure:
+        with pytest.raises(OptionError, match=r"there is no index .* create_index=False, so run setup") as failure:
             write([HELLO], thread_id="t", resource_id="u")
         assert "reindex" in failure.value.__notes__[0]
     assert guest.history.messages("t") == [HELLO]

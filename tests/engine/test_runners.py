@@ -193,7 +193,7 @@ def test_a_search_heals_what_is_gone_and_is_repeated_once(create: bool) -> None:
 
 
 def test_an_index_that_stays_gone_is_said_with_the_remedy_where_we_must_not_make_it() -> None:
-    with pytest.raises(OptionError, match=r"no such index, and create_index=False: run setup\(\)"):
+    with pytest.raises(OptionError, match=r"no such index: create_index=False, so run setup\(\)"):
         drive(looked(create=False), [GONE], [b"OK"], [GONE])
     with pytest.raises(RedisReplyError, match=r"no such index$"):
         drive(looked(create=True), [GONE], [b"OK"], [GONE])

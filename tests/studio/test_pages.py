@@ -508,7 +508,7 @@ def test_nothing_is_deleted_without_the_id(lived: Memory, open_studio: Open) -> 
 
 
 def test_the_doctor_is_a_page(lived: Memory, open_studio: Open) -> None:
-    page = open_studio(lived, reword=lambda text: text.replace("memory.recall.reindex()", "REWORDED")).page("/doctor")
+    page = open_studio(lived, reword=lambda text: f"REWORDED {text}").page("/doctor")
     assert "Doctor: " in page
     assert "vectors index" in page
 
