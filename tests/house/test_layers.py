@@ -49,12 +49,12 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "observations": set(),
+    "observations": {"users"},
     "history": {"observations"},
     "threads": {"history", "observations", "working_memory"},
     "recall": {"history", "observations", "threads"},
     "turn": {"history", "observations", "recall", "working_memory"},
-    "users": {"threads", "history", "recall", "working_memory", "observations", "items"},
+    "users": {"threads", "history", "recall", "working_memory", "items"},
 }
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
