@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from importlib import import_module
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
 _log = logging.getLogger("langchain_workingmem")
+
+rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
 
 
 class MemoryArguments(TypedDict, total=False):

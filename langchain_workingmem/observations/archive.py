@@ -5,42 +5,50 @@ On the way a message goes by its id, because a copy has other sequence numbers, 
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, Field
 
 from langchain_workingmem._engine.effects import Later, Plan, attempt, send
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.scripts import COVERAGE, Script
+from langchain_workingmem._redis.scripts import COVERAGE, STEP_BYTES, Script
 from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
-from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.errors import OptionError, RedisReplyError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.models import Observation, Priority
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     Chunk,
+    observation_count,
     parse_manifest,
     read_observation,
     write_manifest,
     write_observation,
 )
 from langchain_workingmem.observations.outbox import publish
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
 
 EXPORT = Script("observations/export", *COVERAGE)
 RESTORE = Script("observations/restore", *COVERAGE)
 RESTORE_RESOURCE = Script("observations/restore_resource", *COVERAGE)
+_log = logging.getLogger("langchain_workingmem")
+
 ATTEMPTS = 3  # to write a log whose messages others change meanwhile
 
 Source = tuple[str, str]  # thread_id, message_id
-Position = tuple[str, int]  # thread_id, sequence number
 
 
 class Part(NamedTuple):
@@ -72,11 +80,9 @@ def as_copy(thread_id: str, reply: Any) -> Copy:
     """Read the reply to `copy_command`."""
     if not reply[0]:
         return NO_COPY
-    scope, epoch, covered, present, values, pairs = reply
-    ids = {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
-    found = _observations(zip(values[::2], values[1::2], strict=True))
-    parts = _parts(present, found, {thread_id: ids}, {thread_id: parse_ranges(covered.decode())})
-    return Copy(scope.decode(), epoch.decode(), parts)
+    scope, epoch, _, present, values, pairs = reply
+    rows = zip(values[::2], values[1::2], strict=True)
+    return Copy(scope.decode(), epoch.decode(), _parts(present, rows, {thread_id: _ids(pairs)}))
 
 
 def is_still(state: MemoryState, thread_id: str, copy: Copy) -> Plan[bool]:
@@ -85,50 +91,21 @@ def is_still(state: MemoryState, thread_id: str, copy: Copy) -> Plan[bool]:
     return [(field or b"").decode() for field in fields] == [copy.scope, copy.epoch]
 
 
-def read_resource(state: MemoryState, resource_id: str) -> Plan[list[Part]]:
-    """Read the log of a resource. Two round trips, one without a log.
-
-    Left out is what cites messages that have gone meanwhile, or that have not been told to the log yet.
-    """
-    _, key = state.keys.log_of_resource(resource_id)
-    (fields,) = yield from send(("HGETALL", key))
-    row = as_dict(fields)
-    present = row.get(b"present", b"")
-    tags = dict.fromkeys(one.thread for one in parse_manifest(present.decode()))
-    ids: dict[str, Mapping[int, str]] = {}
-    calls = [copy_command(state, decode(tag), resource_id) for tag in tags]
-    for tag, reply in zip(tags, (yield from attempt(*calls)) if calls else (), strict=True):
-        if isinstance(reply, RedisReplyError):
-            if reply.code != "WMOWNER":
-                raise reply
-        elif reply[0] == b"r":
-            pairs = reply[5]
-            ids[decode(tag)] = {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
-    found = _observations((name[2:], value) for name, value in row.items() if name.startswith(b"o:"))
-    return _parts(present, found, ids, {thread: ranges_of(own) for thread, own in ids.items()})
+def _ids(pairs: Sequence[bytes]) -> dict[int, str]:
+    """Return the ids of covered messages, by their sequence numbers."""
+    return {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
-def _observations(rows: Iterable[tuple[bytes, bytes]]) -> dict[int, Observation]:
-    return {int(number): read_observation(int(number), value) for number, value in rows if value}
-
-
-def _parts(
-    present: bytes,
-    found: Mapping[int, Observation],
-    ids: Mapping[str, Mapping[int, str]],
-    covered: Mapping[str, Any],
-) -> list[Part]:
+def _parts(present: bytes, rows: Iterable[tuple[bytes, bytes]], ids: Mapping[str, Mapping[int, str]]) -> list[Part]:
     """Return the chunks of a manifest, with those observations whose messages are all covered."""
+    found = {int(number): read_observation(int(number), value) for number, value in rows if value}
+    whole = {at for at, one in found.items() if all(seq in ids.get(thread, ()) for thread, seq in one.positions)}
     parts = []
     for chunk in parse_manifest(present.decode()):
         thread = decode(chunk.thread)
-        own = [
-            found[number]
-            for number in numbers_in(chunk.numbers)
-            if number in found and all(contains(covered.get(one, ()), seq) for one, seq in found[number].positions)
-        ]
         known = ids.get(thread, {})
         messages = [known[seq] for seq in numbers_in(chunk.seqs) if seq in known]
+        own = [found[number] for number in numbers_in(chunk.numbers) if number in whole]
         if messages or own:
             parts.append(Part(thread, messages, chunk.level, own))
     return parts
@@ -136,18 +113,15 @@ def _parts(
 
 def renamed(copy: Copy, thread_id: str, new_ids: Mapping[str, str]) -> list[Part]:
     """Return the log of a thread for a copy of it, whose messages have other ids; of one that was not copied it is empty."""
-    return [
-        Part(
-            thread_id,
-            [new_ids[id] for id in part.covered if id in new_ids],
-            part.level,
-            [
-                replace(one, sources=[(thread_id, new_ids.get(id, "")) for _, id in one.sources], positions=())
-                for one in part.observations
-            ],
-        )
-        for part in copy.parts
-    ]
+    parts = []
+    for part in copy.parts:
+        covered = [new_ids[id] for id in part.covered if id in new_ids]
+        own = [
+            replace(one, sources=[(thread_id, new_ids.get(id, "")) for _, id in one.sources], positions=())
+            for one in part.observations
+        ]
+        parts.append(Part(thread_id, covered, part.level, own))
+    return parts
 
 
 def restore_log(
@@ -156,79 +130,30 @@ def restore_log(
     resource_id: str,
     parts: Sequence[Part],
     origin: str,
-    without: Collection[Source] = (),
+    differs: Callable[[Source], bool] = lambda _: False,
 ) -> Plan[int]:
     """Write the log of a thread, unless it has one; return how many observations it has. Two round trips.
 
-    An observation is left out if one of its messages is missing, or in `without`. Then the others that it cites are raw.
+    An observation is left out if one of its messages is missing or differs. Then the others that it cites are raw.
     """
     keys = state.keys.of(thread_id).all
     for _ in range(ATTEMPTS):
-        plan = _Plan(parts, (yield from _positions(state, parts, without)))
+        plan = _Plan(parts, (yield from _positions(state, parts, differs)))
         if not plan.observations:
             return 0
-        cited = {
-            (id, seq) for one in plan.observations for (_, id), (_, seq) in zip(one.sources, one.positions, strict=True)
-        }
+        ids = (id for one in plan.observations for _, id in one.sources)
+        seqs = (seq for one in plan.observations for _, seq in one.positions)
+        cited = {*zip(ids, seqs, strict=True)}
         pairs = [part for pair in sorted(cited) for part in pair]
-        values = [write_observation(one) for one in plan.observations]
-        head: list[Argument] = [encode(resource_id), "t", origin, plan.covered(thread_id), plan.groups(thread_id)]
-        arguments = [*head, plan.manifest, plan.last_number, len(cited), *pairs, *values]
-        ((status, left, *_),) = yield from run_script(thread_id, resource_id, RESTORE.call(keys, *arguments))
+        head = [encode(resource_id), "t", origin, *plan.covered(thread_id), *plan.log, len(cited)]
+        call = RESTORE.call(keys, *head, *pairs, *plan.values)
+        ((status, left, *_),) = yield from run_script(thread_id, resource_id, call)
         yield from continue_sweep(state, thread_id, left)
         if status > 0:
             yield from _index_later(state, thread_id)
         if status >= 0:
-            return len(values) * int(status)
+            return len(plan.values) * int(status)
     return 0
-
-
-def restore_resource_log(
-    state: MemoryState, resource_id: str, parts: Sequence[Part], origin: str, without: Collection[Source] = ()
-) -> Plan[int]:
-    """Write the log of a resource, unless it has one; return how many observations it has.
-
-    Two round trips, and two per thread. First the threads know what the log will cover, so that it learns of messages that are
-    edited or deleted meanwhile; then the log is written; then its messages are covered.
-    """
-    positions = yield from _positions(state, parts, without)
-    threads = list(dict.fromkeys(part.thread_id for part in parts))
-    plan = _Plan(parts, positions)
-    epochs: dict[str, str] = {}
-    fresh: list[str] = []
-    for thread_id in threads:
-        if not (ranges := plan.covered(thread_id)):
-            continue
-        arguments: list[Argument] = [encode(resource_id), "r", origin, ranges, plan.groups(thread_id), "", 0, 0]
-        try:
-            call = RESTORE.call(state.keys.of(thread_id).all, *arguments)
-            ((_, left, scope, epoch, known, covered),) = yield from run_script(thread_id, resource_id, call)
-        except (ThreadNotFoundError, ThreadOwnershipError):
-            scope, known = b"", b""
-        else:
-            yield from continue_sweep(state, thread_id, left)
-        if scope != b"r":
-            positions = {source: at for source, at in positions.items() if source[0] != thread_id}
-            continue
-        still = parse_ranges(known.decode())
-        positions = {source: at for source, at in positions.items() if source[0] != thread_id or contains(still, at)}
-        epochs[thread_id] = epoch.decode()
-        if not covered:
-            fresh.append(thread_id)
-    plan = _Plan(parts, positions)
-    if not plan.observations:
-        return 0
-    pairs = [part for thread, epoch in epochs.items() for part in (encode(thread), epoch)]
-    values = [write_observation(one) for one in plan.observations]
-    arguments = [origin, plan.manifest, plan.last_number, len(epochs), *pairs, *values]
-    log = state.keys.log_of_resource(resource_id)
-    ((status, present),) = yield from run_script("", resource_id, RESTORE_RESOURCE.call(log, *arguments))
-    for thread_id in fresh if status >= 0 else ():
-        tag = encode(thread_id)
-        seqs = (seq for one in parse_manifest(present.decode()) if one.thread == tag for seq in numbers_in(one.seqs))
-        yield from publish(state, thread_id, "cover", write_ranges(ranges_of(seqs)))
-        yield from _index_later(state, thread_id)
-    return len(values) * max(0, int(status))
 
 
 def _index_later(state: MemoryState, thread_id: str) -> Plan[None]:
@@ -237,28 +162,24 @@ def _index_later(state: MemoryState, thread_id: str) -> Plan[None]:
         yield Later(reindex_documents(state, thread_id))
 
 
-def _positions(state: MemoryState, parts: Sequence[Part], without: Collection[Source]) -> Plan[dict[Source, int]]:
+def _positions(state: MemoryState, parts: Sequence[Part], differs: Callable[[Source], bool]) -> Plan[dict[Source, int]]:
     """Return the sequence numbers of the messages that are stored. One round trip."""
     wanted: dict[str, dict[str, None]] = defaultdict(dict)
     for part in parts:
-        for thread, id in [
-            *((part.thread_id, id) for id in part.covered),
-            *(source for one in part.observations for source in _told(one)),
-        ]:
-            if (thread, id) not in without:
+        told = (source for one in part.observations for source in _told(one))
+        for thread, id in (*((part.thread_id, id) for id in part.covered), *told):
+            if not differs((thread, id)):
                 wanted[thread][id] = None
-    names = [thread for thread, ids in wanted.items() if ids]
-    calls = [
-        ("ZMSCORE", key, *wanted[thread])
-        for thread in names
-        for key in (state.keys.of(thread).order, state.keys.of(thread).superseded)
-    ]
+    calls: list[Command] = []
+    for thread, ids in wanted.items():
+        keys = state.keys.of(thread)
+        calls += [("ZMSCORE", key, *ids) for key in (keys.order, keys.superseded)]
     replies = (yield from send(*calls)) if calls else []
     found: dict[Source, int] = {}
-    for thread, order, superseded in zip(names, replies[::2], replies[1::2], strict=True):
-        for id, *scores in zip(wanted[thread], order, superseded, strict=True):
-            seq = next((float(score) for score in scores if score is not None), None)
-            if seq is not None and seq.is_integer():
+    for (thread, ids), order, superseded in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
+        for id, *scores in zip(ids, order, superseded, strict=True):
+            seq = next((float(score) for score in scores if score is not None), 0.5)
+            if seq.is_integer():  # an older version of a message has a fraction
                 found[thread, id] = int(seq)
     return found
 
@@ -272,27 +193,17 @@ class _Plan:
     """What can be written of a log: observations whose messages are all there, and messages whose observations all are."""
 
     def __init__(self, parts: Sequence[Part], positions: Mapping[Source, int]) -> None:
-        lost = {
-            source for part in parts for one in part.observations for source in _told(one) if source not in positions
-        }
-        waiting = [one for part in parts for one in part.observations]
-        while True:
-            kept = [one for one in waiting if lost.isdisjoint(_told(one))]
-            if len(kept) == len(waiting):
-                break
-            whole = {id(one) for one in kept}
-            lost |= {source for one in waiting if id(one) not in whole for source in one.sources}
-            waiting = kept
-        whole = {id(one) for one in waiting}
+        told = {id(one): {*_told(one)} for part in parts for one in part.observations}
+        lost = {source for sources in told.values() for source in sources if source not in positions}
+        given = [one for part in parts for one in part.observations]
+        while more := {source for one in given if told[id(one)] & lost for source in one.sources} - lost:
+            lost |= more
         self.observations: list[Observation] = []
         self._covered: dict[str, set[int]] = defaultdict(set)
         chunks = []
         for part in parts:
-            seqs = [
-                positions[part.thread_id, id]
-                for id in part.covered
-                if (part.thread_id, id) in positions and (part.thread_id, id) not in lost
-            ]
+            sources = [(part.thread_id, id) for id in part.covered]
+            seqs = [positions[source] for source in sources if source in positions and source not in lost]
             first = len(self.observations) + 1
             self.observations += [
                 replace(
@@ -301,19 +212,188 @@ class _Plan:
                     mentions=tuple((thread, id, positions[thread, id]) for thread, id, _ in one.mentions),
                 )
                 for one in part.observations
-                if id(one) in whole
+                if not told[id(one)] & lost
             ]
             numbers = ranges_of(range(first, len(self.observations) + 1))
             self._covered[part.thread_id].update(seqs)
             chunks.append(Chunk(encode(part.thread_id), ranges_of(seqs), numbers, part.level))
-        self.manifest = write_manifest(chunks)
-        self.last_number = max([len(self.observations), *(int(one.id) for one in self.observations)])
+        last_number = max([len(self.observations), *(int(one.id) for one in self.observations)])
+        self.log: list[Argument] = [write_manifest(chunks), last_number]
+        self.values = [write_observation(one) for one in self.observations]
 
-    def covered(self, thread_id: str) -> str:
-        """Return which messages of a thread are covered."""
-        return write_ranges(ranges_of(self._covered[thread_id]))
-
-    def groups(self, thread_id: str) -> str:
-        """Return which of them are cited together."""
+    def covered(self, thread_id: str) -> list[Argument]:
+        """Return which messages of a thread are covered, and which of them are cited together."""
         own = ([str(seq) for thread, seq in one.positions if thread == thread_id] for one in self.observations)
-        return ";".join(",".join(seqs) for seqs in own if len(seqs) > 1)
+        groups = ";".join(",".join(seqs) for seqs in own if len(seqs) > 1)
+        return [write_ranges(ranges_of(self._covered[thread_id])), groups]
+
+
+# ---------------------------------------------------------------------- records of archives
+
+
+def _one_line(text: str) -> str:
+    text.encode()  # an error unless it is valid Unicode
+    if not (line := " ".join(visible(text).split())):
+        raise OptionError("it is empty", remedy="leave the observation out")
+    return line
+
+
+_Level = Annotated[int, Field(ge=0, le=2**48)]  # how often it was condensed
+_Source = Annotated[sections.Listed[sections.Id], Field(min_length=2, max_length=2), AfterValidator(tuple)]
+
+
+class LineRecord(sections.Record):
+    """An observation."""
+
+    id: Annotated[str, Field(pattern="^[1-9][0-9]{0,14}$")]
+    text: Annotated[str, AfterValidator(_one_line)]
+    said_at: sections.Micros
+    priority: Priority
+    level: _Level
+    sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
+    mentions: sections.Listed[_Source] = Field(default=[])
+
+    def observation(self) -> Observation:
+        """Return it without positions."""
+        sources, mentions = (list(dict.fromkeys(given)) for given in (self.sources, self.mentions))
+        changed = {"sources": sources, "mentions": tuple((*one, 0) for one in mentions)}
+        return Observation(**vars(self) | changed | {"said_at": from_micros(self.said_at)})
+
+
+class ChunkRecord(sections.Record):
+    """A part of a log."""
+
+    thread_id: sections.Id
+    covered: sections.Listed[sections.Id]
+    level: _Level
+    observations: sections.Listed[LineRecord]
+
+
+class LogRecord(sections.Record, kind="observations"):
+    """A log to write, unless there is one."""
+
+    cites = True
+    thread_id: sections.ThreadId | None = None
+    chunks: sections.Listed[ChunkRecord]
+
+    def model_post_init(self, _: Any, /) -> None:
+        """Check that the ids differ, and that a log of a thread is about this one."""
+        lines = [line for chunk in self.chunks for line in chunk.observations]
+        if len({line.id for line in lines}) < len(lines):
+            raise OptionError("an id of an observation occurs twice", remedy="use each number once")
+        sources = (thread for line in lines for thread, _ in line.sources)
+        others = {*(chunk.thread_id for chunk in self.chunks), *sources} - {self.thread_id}
+        if self.thread_id is not None and others:
+            seen = f"the log of thread {self.thread_id!r} is about {others.pop()!r}, too"
+            raise OptionError(seen, remedy="leave that out")
+        sections.check_size([line.text for line in lines], STEP_BYTES)
+
+    def write(self, load: Any) -> Plan[None]:
+        """Write it, unless this memory keeps its logs in another scope: then the messages are raw."""
+        state, thread_id = load.state, self.thread_id
+        scope = "resource" if thread_id is None else "thread"
+        if state.observations is not None and state.observations.scope != scope:
+            return
+        parts = [
+            Part(one.thread_id, one.covered, one.level, [line.observation() for line in one.observations])
+            for one in self.chunks
+        ]
+        if thread_id is None:
+            plan = restore_resource_log(state, load.owner, parts, "import", load.differs)
+        else:
+            plan = restore_log(state, thread_id, load.owner, parts, "import", load.differs)
+        try:
+            load.counts["observations"] += yield from plan
+        except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
+            _log.warning("%s; its observations are left out", error)
+
+
+def _export(state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
+    """Return the record of a log, if there is one."""
+    if thread_id is None:
+        parts = yield from read_resource(state, resource_id)
+    else:
+        (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
+        parts = as_copy(thread_id, reply).parts
+    chunks = [part._asdict() | {"observations": [_line(one) for one in part.observations]} for part in parts]
+    return [{"kind": "observations", "thread_id": thread_id, "chunks": chunks}] if chunks else []
+
+
+def _line(one: Observation) -> dict[str, Any]:
+    record: dict[str, Any] = {name: getattr(one, name) for name in ("id", "text", "priority", "level")}
+    record |= {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
+    return record | ({"mentions": [[*source] for *source, _ in one.mentions]} if one.mentions else {})
+
+
+# ---------------------------------------------------------------------- logs of resources
+
+
+def read_resource(state: MemoryState, resource_id: str) -> Plan[list[Part]]:
+    """Read the log of a resource. Two round trips, one without a log.
+
+    Left out is what cites messages that have gone meanwhile, or that have not been told to the log yet.
+    """
+    _, key = state.keys.log_of_resource(resource_id)
+    (fields,) = yield from send(("HGETALL", key))
+    row = as_dict(fields)
+    present = row.get(b"present", b"")
+    threads = dict.fromkeys(decode(one.thread) for one in parse_manifest(present.decode()))
+    calls = [copy_command(state, thread, resource_id) for thread in threads]
+    ids: dict[str, dict[int, str]] = {}
+    for thread, reply in zip(threads, (yield from attempt(*calls)) if calls else (), strict=True):
+        if not isinstance(reply, RedisReplyError):
+            ids[thread] = _ids(reply[5]) if reply[0] == b"r" else {}
+        elif reply.code != "WMOWNER":
+            raise reply
+    return _parts(present, ((name[2:], value) for name, value in row.items() if name.startswith(b"o:")), ids)
+
+
+def restore_resource_log(
+    state: MemoryState, resource_id: str, parts: Sequence[Part], origin: str, differs: Callable[[Source], bool]
+) -> Plan[int]:
+    """Write the log of a resource, unless it has one; return how many observations it has.
+
+    Two round trips, and two per thread. First the threads know what the log will cover, so that it learns of messages that are
+    edited or deleted meanwhile; then the log is written; then its messages are covered.
+    """
+    positions = yield from _positions(state, parts, differs)
+    plan = _Plan(parts, positions)
+    epochs: dict[str, str] = {}
+    fresh: list[str] = []
+    for thread_id in dict.fromkeys(part.thread_id for part in parts):
+        covers = plan.covered(thread_id)
+        if not covers[0]:
+            continue
+        scope = still = b""
+        call = RESTORE.call(state.keys.of(thread_id).all, encode(resource_id), "r", origin, *covers, "", 0, 0)
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            ((_, left, scope, epoch, known, covered),) = yield from run_script(thread_id, resource_id, call)
+            yield from continue_sweep(state, thread_id, left)
+        if scope == b"r":
+            still, epochs[thread_id] = known, epoch.decode()
+            fresh += [] if covered else [thread_id]
+        ranges = parse_ranges(still.decode())
+        positions = {source: at for source, at in positions.items() if source[0] != thread_id or contains(ranges, at)}
+    plan = _Plan(parts, positions)
+    if not plan.observations:
+        return 0
+    pairs = [part for thread, epoch in epochs.items() for part in (encode(thread), epoch)]
+    arguments = [origin, *plan.log, len(epochs), *pairs, *plan.values]
+    call = RESTORE_RESOURCE.call(state.keys.log_of_resource(resource_id), *arguments)
+    ((status, present),) = yield from run_script("", resource_id, call)
+    for thread_id in fresh if status >= 0 else ():
+        tag = encode(thread_id)
+        seqs = (seq for one in parse_manifest(present.decode()) if one.thread == tag for seq in numbers_in(one.seqs))
+        yield from publish(state, thread_id, "cover", write_ranges(ranges_of(seqs)))
+        yield from _index_later(state, thread_id)
+    return len(plan.values) * max(0, int(status))
+
+
+def _delete(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
+    """Delete the log of a resource, and count its observations. One round trip."""
+    _, log = state.keys.log_of_resource(resource_id)
+    present, _ = yield from send(("HGET", log, "present"), ("DEL", log), in_order=True)
+    return {"observations": observation_count(present)}
+
+
+sections.SECTIONS["observations"] = sections.Section(_export, _delete)

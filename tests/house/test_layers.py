@@ -52,12 +52,12 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "observations": set(),
+    "observations": {"users"},
     "history": {"observations"},
     "threads": {"history", "observations", "working_memory"},
     "recall": {"history", "observations", "threads"},
     "turn": {"history", "observations", "recall", "working_memory"},
-    "users": {"threads", "history", "recall", "working_memory", "observations", "items"},
+    "users": {"threads", "history", "recall", "working_memory", "items"},
 }
 SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 # They make something for other modules to run.

@@ -116,7 +116,7 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
         ({"namespace": ["memories", "tom", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": ["tom", "notes", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": "memories"}, "of type str"),
-        ({"namespace": ["memories", 5]}, "list of str"),
+        ({"namespace": ["memories", 5]}, r"namespace\.1 is of type int: it should be a valid string"),
         ({"key": 5}, "key is of type int"),
         ({"namespace": ["memories", "maya", "a.b"]}, "periods"),
         ({"value": None}, "use a dict"),
