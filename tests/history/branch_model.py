@@ -220,6 +220,7 @@ def compare_list(
                 back += led
                 kept.update(led)
         last = entry.seq if entry.words else last
+    back = list(dict.fromkeys(back))
     located = [entry for entry in entries if entry.seq is not None]
     if all(entry.id != entry.known and thread.messages[entry.known].state == "b" for entry in located):
         return left, back, first  # what a program sends in front of each first turn: perhaps examples

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pytest
 import redis
-from hypothesis import given, note
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -200,7 +200,6 @@ class Talk:
 
     def call(self, call: Call) -> None:
         messages = self.made(call)
-        note(f"{call.kind}: {[(one.id, words_of(one) and one.text, one.type) for one in messages]}")
         answers = self.messages(call.answers)
         self.sent.append(deepcopy([*messages, *answers]))
         branch, seqs = Branch(kind=call.kind), dict[str, int]()
@@ -298,14 +297,69 @@ def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def run(memory: Memory, raw: redis.Redis, prefix: str, steps: Sequence[Call | Program]) -> None:
+    talk = Talk(memory, Keys(prefix), raw, f"t{next(THREADS)}")
+    for step in steps:
+        if isinstance(step, Program):
+            talk.program(step)
+        else:
+            talk.call(step)
+
+
 @given(begun, st.lists(st.one_of(calls, calls, calls, programs), min_size=2, max_size=7))
 @examples(100, server=True, derandomize=not NIGHTLY)
 def test_scripts_and_models_agree(
     plain: Memory, raw: redis.Redis, prefix: str, first: list[Call], steps: list[Call | Program]
 ) -> None:
-    talk = Talk(plain, Keys(prefix), raw, f"t{next(THREADS)}")
-    for step in [*first, *steps]:
-        if isinstance(step, Program):
-            talk.program(step)
-        else:
-            talk.call(step)
+    run(plain, raw, prefix, [*first, *steps])
+
+
+def asked(kind: Literal["list", "state", "part"] = "list", **options: Any) -> Call:
+    """A turn of a caller: a question and an answer that nobody has said before."""
+    return Call(kind, asks=[("question", 5)], answers=options.pop("answers", [("answer", 5)]), **options)
+
+
+# in the thread: question, call, result, answer; question, answer
+TWO = [asked(answers=[("tools", 5), ("answer", 5)]), asked()]
+STATES = [asked("state"), asked("state")]
+EDITED = Call(changes=[("cut", 5), ("edit", 0)], answers=[("answer", 5)])
+
+
+CASES: dict[str, list[Call | Program]] = {
+    "a list goes back by ids": [*TWO, Program("truncate", 0, []), asked(base=1)],
+    "a list goes back by words": [*TWO, Program("truncate", 0, []), asked(base=1, ids="none")],
+    "a program has added a message": [*TWO, Program("append", 0, [("answer", 5)]), asked(ids="none")],
+    "a list holds only what a program has added": [
+        *TWO,
+        Program("append", 0, [("question", 5), ("answer", 5), ("question", 5), ("answer", 5)]),
+        asked(ids="none", changes=[("trim", 6), ("drop", 1)]),
+    ],
+    "an answer is made again": [*TWO, Call(changes=[("cut", 1)], answers=[("answer", 5)])],
+    "a turn is saved again": [asked(), Call(changes=[("drop", 1)], answers=[("answer", 5)], reads=False)],
+    "a list takes older words back": [*TWO, EDITED, asked(base=1, ids="none"), EDITED, asked(base=1)],
+    "a state takes older words back": [
+        *STATES,
+        asked("state", changes=[("cut", 1), ("edit", 2)]),
+        asked("state", base=1),
+    ],
+    "a list begins before the thread": [
+        *TWO,
+        Call(ids="none", has_traffic=False, changes=[("cut", 1), ("insert", 3)]),
+    ],
+    "a state claims what it holds": [*TWO, asked("state"), asked("state", changes=[("drop", 2)])],
+    "a state holds two lists": [*STATES, asked("state", ids="twice"), asked("state", base=2)],
+    "a message that has another id is deleted": [
+        *STATES,
+        asked("state", ids="own"),
+        asked("state", base=2),
+        Program("delete", 1, []),
+        asked("part", base=2),
+    ],
+    "the history is a window": [*TWO, asked(window=(1, 1)), asked(window=(3, 2))],
+    "a provider has refused a message": [*TWO, Program("refuse", 4, []), asked(ids="some")],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_each_case_is_among_them(plain: Memory, raw: redis.Redis, prefix: str, steps: list[Call | Program]) -> None:
+    run(plain, raw, prefix, steps)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 from tests.history.branch_model import (
@@ -66,13 +65,11 @@ def compare(thread: Thread, entries: list[Entry], kind: Literal["list", "state",
 
 def _last_list(entries: Sequence[Entry]) -> int | None:
     """Return the index of the last list in a state that holds several: there the sequence numbers fall."""
-    located = [(at, entry) for at, entry in enumerate(entries) if entry.seq is not None]
-    if all(entry.id == entry.known for _, entry in located):
+    located = [at for at, entry in enumerate(entries) if entry.seq is not None]
+    seqs = [entry.seq for entry in entries if entry.seq is not None]
+    if all(entries[at].id == entries[at].known for at in located):
         return None
-    for (_, one), (at, other) in reversed(list(pairwise(located))):
-        if (one.seq or 0) >= min(entry.seq or 0 for place, entry in located if place >= at):
-            return at
-    return None
+    return next((located[at] for at in reversed(range(1, len(seqs))) if seqs[at - 1] >= min(seqs[at:])), None)
 
 
 def _compare_as_list(thread: Thread, entries: Sequence[Entry], verdict: Verdict, *, notes_count: bool) -> None:
