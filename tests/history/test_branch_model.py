@@ -328,7 +328,18 @@ EDITED = Call(changes=[("cut", 5), ("edit", 0)], answers=[("answer", 5)])
 CASES: dict[str, list[Call | Program]] = {
     "a list goes back by ids": [*TWO, Program("truncate", 0, []), asked(base=1)],
     "a list goes back by words": [*TWO, Program("truncate", 0, []), asked(base=1, ids="none")],
-    "a program has added a message": [*TWO, Program("append", 0, [("answer", 5)]), asked(ids="none")],
+    "a program has added what no list holds": [
+        *TWO,
+        Program("append", 0, [("answer", 5)]),
+        asked(ids="none", changes=[("cut", 1)]),
+    ],
+    "what a question says was said on another branch": [
+        asked(),
+        Call(asks=[("question", 0)]),
+        Program("truncate", 1, []),
+        asked(),
+        Call(asks=[("question", 0)]),
+    ],
     "a list holds only what a program has added": [
         *TWO,
         Program("append", 0, [("question", 5), ("answer", 5), ("question", 5), ("answer", 5)]),
