@@ -279,12 +279,18 @@ def _read(found: Gathered, messages: Sequence[BaseMessage]) -> dict[str, Any]:
         "seqs": [found.seqs.get(id) for id in ids],
         "anchor": found.branch.anchor,
         "end": found.end,
+        "hidden": found.branch.hidden,
     }
 
 
 def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
     """Return what the model says about a list."""
     stored = [entry.main or entry.known for entry in verdict.entries]
+    asked = next((entry for entry in reversed(verdict.entries) if entry.words.startswith("q")), None)
+    located = [entry for entry in verdict.entries if entry.seq is not None]
+    refused = {
+        one.id for one in located if thread.messages[one.known].is_refused and (asked is None or one.id != asked.id)
+    }
     return {
         "left": verdict.left,
         "left_seqs": {int(thread.current[id]) for id in verdict.left},
@@ -294,6 +300,7 @@ def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
         "seqs": [entry.seq for entry in verdict.entries],
         "anchor": next((id for id in stored[verdict.start :] if id), ""),
         "end": float("inf") if verdict.asked is None else verdict.asked,
+        "hidden": {entry.id for entry in verdict.entries[: verdict.start] if entry.seq is not None} | refused,
     }
 
 
@@ -346,7 +353,11 @@ CASES: dict[str, list[Call | Program]] = {
         asked(ids="none", changes=[("trim", 6), ("drop", 1)]),
     ],
     "an answer is made again": [*TWO, Call(changes=[("cut", 1)], answers=[("answer", 5)])],
-    "a turn is saved again": [asked(), Call(changes=[("drop", 1)], answers=[("answer", 5)], reads=False)],
+    "a turn is saved again": [
+        asked(),
+        asked(),
+        Call(base=0, changes=[("drop", 1)], answers=[("answer", 5)], reads=False),
+    ],
     "a list takes older words back": [*TWO, EDITED, asked(base=1, ids="none"), EDITED, asked(base=1)],
     "a state takes older words back": [
         *STATES,
@@ -357,8 +368,17 @@ CASES: dict[str, list[Call | Program]] = {
         *TWO,
         Call(ids="none", has_traffic=False, changes=[("cut", 1), ("insert", 3)]),
     ],
+    "a list ends with the first question of the thread": [
+        *TWO,
+        Call(ids="none", has_traffic=False, changes=[("cut", 3), ("insert", 3)], answers=[("answer", 5)], reads=False),
+    ],
     "a state claims what it holds": [*TWO, asked("state"), asked("state", changes=[("drop", 2)])],
     "a state holds two lists": [*STATES, asked("state", ids="twice"), asked("state", base=2)],
+    "its second list begins where the first one ends": [
+        *STATES,
+        asked("state", ids="twice", changes=[("trim", 3)]),
+        asked("state", base=2),
+    ],
     "a message that has another id is deleted": [
         *STATES,
         asked("state", ids="own"),
