@@ -38,6 +38,11 @@ if TYPE_CHECKING:
         WorkingMemoryConflictError,
         WorkingMemoryValidationError,
     )
+    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory as RedisChatMessageHistory
+    from langchain_workingmem.faces.middleware import MemoryMiddleware as MemoryMiddleware
+    from langchain_workingmem.faces.per_call import PerCall as PerCall
+    from langchain_workingmem.faces.retriever import SemanticRecallRetriever as SemanticRecallRetriever
+    from langchain_workingmem.faces.store import RedisMemoryStore as RedisMemoryStore
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import (
         ClonedThread,
@@ -122,6 +127,11 @@ _MODULES = {
     **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     "LocalEmbeddings": "embeddings",
+    "MemoryMiddleware": "faces.middleware",
+    "PerCall": "faces.per_call",
+    "RedisChatMessageHistory": "faces.chat_history",
+    "RedisMemoryStore": "faces.store",
+    "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
 }
 
@@ -132,14 +142,18 @@ def _module_of(name: str) -> str:
     return "options" if name.endswith("Options") else _MODULES.get(name, "models")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f"{__name__}.{_module_of(name)}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
+
+    def __getattr__(name: str) -> Any:
+        if (
+            name not in __all__ and name not in _MODULES
+        ):  # `import *` needs no extra, so some names are not in `__all__`
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(import_module(f"{__name__}.{_module_of(name)}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

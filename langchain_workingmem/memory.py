@@ -16,7 +16,7 @@ from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, one_of
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
-from langchain_workingmem.faces import Faces
+from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
 from langchain_workingmem.observations import Observations
 from langchain_workingmem.options import (
@@ -157,7 +157,6 @@ class Memory(Faces, SetUpOnEntry):
             observations = replace(observations, **models)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
-        self.history_options = history or HistoryOptions()
         state = MemoryState(
             keys=Keys(key_prefix),
             recall=recalling,
@@ -184,7 +183,7 @@ class Memory(Faces, SetUpOnEntry):
         self.working_memory = WorkingMemory(core)
         self.observations = Observations(core)
         self.users = Users(core)
-        self.turn = Turn(core, self.history_options)
+        self.turn = Turn(core, history or HistoryOptions())
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:

@@ -21,6 +21,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, MAKERS, in_utc
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import Answer, no_thread, quoted
@@ -34,7 +35,6 @@ from langchain_workingmem.mcp.arguments import (
     with_more,
 )
 from langchain_workingmem.options import Ids
-from langchain_workingmem.tools import AWAY, FOR_THE_MODEL, MAKERS, in_utc
 from langchain_workingmem.working_memory import parse_document
 
 if TYPE_CHECKING:

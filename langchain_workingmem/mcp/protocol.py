@@ -14,10 +14,10 @@ from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.faces.tools import describe_invalid
 from langchain_workingmem.mcp.answers import of_working_memory, quoted, title_of
 from langchain_workingmem.mcp.arguments import json_schema
 from langchain_workingmem.mcp.operations import Operations, shorten_lines, worded
-from langchain_workingmem.tools import describe_invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -79,7 +79,7 @@ async def context(studio: Studio, request: Request) -> Response:
         stable=stable - first,
         tokens=sum(item.tokens for item in items),
         stable_tokens=sum(item.tokens for item in items[:stable]),
-        history=studio.memory.history_options,
+        history=studio.memory.turn.history,
     )
 
 

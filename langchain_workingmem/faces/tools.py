@@ -34,9 +34,9 @@ from langchain_workingmem.errors import (
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.ids import Owner, required_ids, resolve, scoped_ids
+from langchain_workingmem.faces.ids import Owner, required_ids, resolve, scoped_ids
+from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.options import Ids
-from langchain_workingmem.percall import PerCall
 from langchain_workingmem.recall import Query, search_as_run
 from langchain_workingmem.working_memory import (
     UPDATE_RULES,

@@ -13,8 +13,9 @@ from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.process_cache import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.agent_calls import HookCall, Key, later_hooks
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.agent_calls import HookCall, Key, later_hooks
+from langchain_workingmem.faces.ids import required_ids
 from langchain_workingmem.history import (
     Branch,
     history_slice,
@@ -23,7 +24,6 @@ from langchain_workingmem.history import (
     refuse_messages,
     save_messages,
 )
-from langchain_workingmem.ids import required_ids
 from langchain_workingmem.observations import has_new_coverage
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem.ids import Owner, outer_run, owned, resolve
-from langchain_workingmem.nodes import kind_of
-from langchain_workingmem.percall import PerCall
+from langchain_workingmem.faces.ids import Owner, outer_run, owned, resolve
+from langchain_workingmem.faces.nodes import kind_of
+from langchain_workingmem.faces.per_call import PerCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.ids import outer_run
+from langchain_workingmem.faces.ids import outer_run
 from langchain_workingmem.options import Scope
 
 if TYPE_CHECKING:

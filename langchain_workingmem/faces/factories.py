@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.history import History
-    from langchain_workingmem.options import HistoryOptions, Ids, RecallArguments
+    from langchain_workingmem.options import Ids, RecallArguments
     from langchain_workingmem.reports import Diagnosis
-    from langchain_workingmem.retriever import SemanticRecallRetriever
     from langchain_workingmem.turn import Turn
 
 
@@ -25,7 +25,6 @@ class Faces:
 
     core: Core
     history: History
-    history_options: HistoryOptions
     turn: Turn
 
     def tools(
@@ -46,7 +45,7 @@ class Faces:
         `trust_client_ids=True`: context and configurable may name another user than the authenticated one. `name="team"`
         makes the names `update_working_memory_team` and so on, for use beside the tools of another memory.
         """
-        from langchain_workingmem.tools import memory_tools
+        from langchain_workingmem.faces.tools import memory_tools
 
         return memory_tools(
             self.core,
@@ -74,7 +73,7 @@ class Faces:
         `config["configurable"]["memory"]` restricts a single call. `resource_id` is whose memory it is, whatever user a run
         names: an id, or a function that gets the `Ids` that the run names and returns one. Two round trips.
         """
-        from langchain_workingmem.nodes import load_node
+        from langchain_workingmem.faces.nodes import load_node
 
         return load_node(
             self.turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
@@ -88,7 +87,7 @@ class Faces:
         One round trip; safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it then
         owns the threads, too.
         """
-        from langchain_workingmem.nodes import save_node
+        from langchain_workingmem.faces.nodes import save_node
 
         return save_node(self.turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
 
@@ -104,8 +103,8 @@ class Faces:
 
         Ids that are not bound here come from the run, as those of `tools` do; a call may pass `top_k` as well.
         """
+        from langchain_workingmem.faces.retriever import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names
-        from langchain_workingmem.retriever import SemanticRecallRetriever
 
         check_argument_names(arguments)
         fields: dict[str, Any] = {**arguments}
@@ -127,9 +126,9 @@ class Faces:
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
         than the authenticated one raises `IdError`; your own factory may pass any user.
         """
-        from langchain_workingmem.chat_history import RedisChatMessageHistory
-        from langchain_workingmem.ids import owner_of_session
-        from langchain_workingmem.runnable_history import is_from_config
+        from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+        from langchain_workingmem.faces.ids import owner_of_session
+        from langchain_workingmem.faces.runnable_history import is_from_config
 
         owner = owner_of_session(resource_id, from_config=is_from_config())
         return RedisChatMessageHistory(self, session_id, resource_id=owner)
