@@ -167,6 +167,16 @@ class RecallArguments(TypedDict, total=False):
     exclude_message_ids: Collection[str]
 
 
+class ContextArguments(RecallArguments, total=False):
+    """The arguments of `Memory.context` beside the messages and the ids; the others limit recall."""
+
+    read_only: (
+        bool  # working memory comes without the instructions to update it, and no branch is noted; default: False
+    )
+    recall: Literal[False] | None  # False: nothing is recalled
+    last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
     """What semantic recall searches, and what it returns."""

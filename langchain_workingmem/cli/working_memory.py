@@ -98,9 +98,9 @@ def set_(
 
     with _opened(target, owner, max_bytes) as memory:
         plan = change_working_memory(
-            memory.core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
+            memory._core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
         )
-        _, state = memory.core.run(plan)
+        _, state = memory._core.run(plan)
     _show(state, as_json=as_json)
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class HasHistory(Protocol):
     """The part of `Memory` that a chat history uses."""
 
-    core: Core
+    _core: Core
     history: History
-    turn: Turn
+    _turn: Turn
 
 
 class RedisChatMessageHistory(BaseChatMessageHistory):
@@ -40,7 +40,7 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         self.session_id = check_id(session_id, "session_id")
         self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
         self._memory = memory
-        self._core = memory.core
+        self._core = memory._core
         self._views: list[
             list[BaseMessage]
         ] = []  # the histories that unfinished runs of RunnableWithMessageHistory have read
@@ -78,7 +78,7 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return owner_of(self._core.state, self.session_id, self.resource_id)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        return read_history(self._core.state, self.session_id, self.resource_id, self._memory.turn.history)
+        return read_history(self._core.state, self.session_id, self.resource_id, self._memory._turn.history)
 
     def _as_seen_at(
         self, step: Literal["begins"] | list[BaseMessage] | None, messages: list[BaseMessage]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Faces:
     """The part of `Memory` that makes tools, nodes, retrievers and chat histories."""
 
-    core: Core
+    _core: Core
     history: History
-    turn: Turn
+    _turn: Turn
 
     def tools(
         self,
@@ -48,7 +48,7 @@ class Faces:
         from langchain_workingmem.faces.tools import memory_tools
 
         return memory_tools(
-            self.core,
+            self._core,
             thread_id=thread_id,
             resource_id=resource_id,
             include=include,
@@ -76,7 +76,7 @@ class Faces:
         from langchain_workingmem.faces.nodes import load_node
 
         return load_node(
-            self.turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
+            self._turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
         )
 
     def save_node(
@@ -89,7 +89,7 @@ class Faces:
         """
         from langchain_workingmem.faces.nodes import save_node
 
-        return save_node(self.turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
+        return save_node(self._turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
@@ -156,10 +156,10 @@ class Faces:
         """
         from langchain_workingmem._redis.doctor import diagnose
 
-        return self.core.runner.run(diagnose(self.core.state, self.core.breaker.open_for))
+        return self._core.runner.run(diagnose(self._core.state, self._core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem._redis.doctor import diagnose
 
-        return await self.core.async_runner.run(diagnose(self.core.state, self.core.breaker.open_for))
+        return await self._core.async_runner.run(diagnose(self._core.state, self._core.breaker.open_for))

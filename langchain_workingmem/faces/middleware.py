@@ -111,7 +111,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         if not isinstance(memory, Faces):
             raise wrong_type(memory, "memory", "pass Memory(...)")
-        turn = memory.turn
+        turn = memory._turn
         self._core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
         self._plans = Turn(self._core, turn.history)
         self._turns = AgentTurns(self._plans, persist=persist and not read_only)

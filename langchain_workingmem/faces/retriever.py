@@ -73,16 +73,16 @@ class SemanticRecallRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
     ) -> list[Document]:
-        return list(self.memory.core.run(self._plan(query, ids, kwargs)).to_documents())
+        return list(self.memory._core.run(self._plan(query, ids, kwargs)).to_documents())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
     ) -> list[Document]:
-        return list((await self.memory.core.arun(self._plan(query, ids, kwargs))).to_documents())
+        return list((await self.memory._core.arun(self._plan(query, ids, kwargs))).to_documents())
 
     def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
         # the public search would add a second retriever run to the trace
-        state = self.memory.core.state
+        state = self.memory._core.state
         options = state.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
@@ -93,5 +93,5 @@ class SemanticRecallRetriever(BaseRetriever):
         return LangSmithRetrieverParams(
             ls_retriever_name="semantic_recall",
             ls_vector_store_provider="redis",
-            ls_embedding_model=self.memory.core.state.model,
+            ls_embedding_model=self.memory._core.state.model,
         )

@@ -96,7 +96,7 @@ class Operations:
 
     def __init__(self, memory: Memory, *, read_only: bool) -> None:
         self._memory = memory
-        state = memory.core.state
+        state = memory._core.state
         self.working_memory = state.working_memory
         offered = [*self._for_working_memory(), *self._for_recall(), *self._for_threads()]
         self.tools = {tool.name: tool for tool in offered if not (read_only and tool.writes)}
@@ -107,7 +107,7 @@ class Operations:
         return self.working_memory is not None and self.working_memory.scope == "thread"
 
     def _for_recall(self) -> list[Tool]:
-        core = self._memory.core
+        core = self._memory._core
         if core.state.recall is None:
             return []
         return [
@@ -149,7 +149,7 @@ class Operations:
         options = self.working_memory
         if options is None:
             return []
-        core, thread = self._memory.core, self.is_per_thread
+        core, thread = self._memory._core, self.is_per_thread
         about, arguments, _ = MAKERS["update_working_memory"](core)
         revision = options.format.default_mode == "replace"
         if revision:
@@ -248,7 +248,7 @@ class Operations:
             raise OptionError("a message is empty, so nothing was saved", remedy="leave it out")
         if title is not None and not is_utf8(title):
             raise OptionError("the title is no valid Unicode, so nothing was saved", remedy="send another one")
-        core = self._memory.core
+        core = self._memory._core
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
         thread_id = core.new_id() if thread_id is None else thread_id
@@ -288,7 +288,7 @@ class Operations:
         if revision is None and isinstance(form, TextFormat) and isinstance(memory, str) and not change.get("edits"):
             change["memory"], seen = _added(form, state.text, memory)
             hint = " It only added; to replace older lines, use `edits`, or pass this revision."
-        _, _, make = MAKERS["update_working_memory"](self._memory.core)
+        _, _, make = MAKERS["update_working_memory"](self._memory._core)
         answer = await self._run(make(Ids(thread_id, resource), ShownDocument(seen), **change))
         after = await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource)
         return Answer(f"{answer.text}\n(revision {after.revision}){hint}", {"revision": after.revision})
@@ -296,11 +296,11 @@ class Operations:
     async def clear(self, resource: str, thread_id: str | None = None) -> Answer:
         """Empty working memory."""
         await self._writable(resource, thread_id)
-        _, _, make = MAKERS["clear_working_memory"](self._memory.core)
+        _, _, make = MAKERS["clear_working_memory"](self._memory._core)
         return await self._run(make(Ids(thread_id, resource), None))
 
     async def _run(self, plan: Plan[str]) -> Answer:
-        return Answer(await self._memory.core.arun(plan))
+        return Answer(await self._memory._core.arun(plan))
 
     async def _writable(self, resource: str, thread_id: str | None) -> WorkingMemoryState:
         state = await self.read(resource, thread_id)
@@ -312,7 +312,7 @@ class Operations:
         return state
 
     def _form(self, state: WorkingMemoryState) -> Format:
-        return self._memory.core.state.remembering.format_for(state.template)
+        return self._memory._core.state.remembering.format_for(state.template)
 
     async def _at(self, state: WorkingMemoryState, revision: int, resource: str, thread_id: str | None) -> str:
         """Return the text at a revision."""

@@ -88,9 +88,9 @@ async def thread(studio: Studio, request: Request) -> Response:
         below = at + limit // 2
     branches = given.get("branches") != "0"
     plan = read_slice(
-        studio.memory.core.state, one.id, one.resource_id, limit=limit, above=above, below=below, superseded=branches
+        studio.memory._core.state, one.id, one.resource_id, limit=limit, above=above, below=below, superseded=branches
     )
-    part = await studio.memory.core.arun(plan)
+    part = await studio.memory._core.arun(plan)
     return studio.page(
         request,
         "thread.html",
@@ -99,7 +99,7 @@ async def thread(studio: Studio, request: Request) -> Response:
         part=part,
         said=as_said(part.rows),
         branches=branches,
-        can_recall=studio.memory.core.state.recall is not None,
+        can_recall=studio.memory._core.state.recall is not None,
         at=at,
         is_newest=not part.has_newer and above is None,
     )

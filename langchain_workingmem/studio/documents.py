@@ -75,7 +75,7 @@ async def working_memory(
         is_conflict=status == 409,
         revisions=revisions,
         diff=diff,
-        can_write=studio.write and memory is not None and not memory.core.state.remembering.read_only,
+        can_write=studio.write and memory is not None and not memory._core.state.remembering.read_only,
         scopes=[*studio.documents],
     )
 
@@ -121,7 +121,7 @@ async def observations(
 ) -> Response:
     """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     ids, chosen = await _ids(studio, request), request.query_params.get("id")
-    part, options = studio.memory.observations, studio.memory.core.state.observations
+    part, options = studio.memory.observations, studio.memory._core.state.observations
     log, revisions, sources = None, [], None
     if options is None or options.scope == _scope(ids):  # a program has only logs of its scope
         log = await part.aget(**ids)

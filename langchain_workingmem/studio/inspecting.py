@@ -79,7 +79,7 @@ async def context(studio: Studio, request: Request) -> Response:
         stable=stable - first,
         tokens=sum(item.tokens for item in items),
         stable_tokens=sum(item.tokens for item in items[:stable]),
-        history=studio.memory.turn.history,
+        history=studio.memory._turn.history,
     )
 
 
@@ -113,12 +113,12 @@ async def recall(studio: Studio, request: Request) -> Response:
     given = request.query_params
     one = await thread_of(studio, request) if given.get("thread") else None
     resource = studio.owner(request)
-    question, is_on = given.get("q", "").strip(), studio.memory.core.state.recall is not None
+    question, is_on = given.get("q", "").strip(), studio.memory._core.state.recall is not None
     at = number(given.get("about"))
     about = None if at is None else (given.get("of_thread", ""), at)
     explained = None
     if question and is_on:
-        options = studio.memory.core.state.recalling
+        options = studio.memory._core.state.recalling
         if one is None:
             top_k = size(request, "top_k", options.top_k, MOST_HITS)
             asked: RecallArguments = {"scope": "resource", "top_k": top_k}
@@ -128,7 +128,7 @@ async def recall(studio: Studio, request: Request) -> Response:
             query = Query.of_turn(options, question, one.id, resource, {})
             turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
             found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
-        core = studio.memory.core
+        core = studio.memory._core
         if one is not None and core.state.observations is not None:  # the turn shows the log of its scope
             query = replace(query, observed="others" if core.state.observations.scope == "thread" else "none")
         explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
@@ -159,12 +159,12 @@ async def _why_not(studio: Studio, resource: str, about: tuple[str, int]) -> str
     thread_id, at = about
     memory = studio.memory
     plan = read_slice(
-        memory.core.state, check_id(thread_id, "thread"), resource, limit=1, below=at + 1, superseded=False
+        memory._core.state, check_id(thread_id, "thread"), resource, limit=1, below=at + 1, superseded=False
     )
-    rows = (await memory.core.arun(plan)).rows
+    rows = (await memory._core.arun(plan)).rows
     if not rows or rows[0].seq != at:
         return "It is not on the current branch of its thread: superseded messages are not searched."
-    roles = memory.core.state.recalling.roles
+    roles = memory._core.state.recalling.roles
     if rows[0].message.type not in roles:
         return "Messages of this role are not searched."
     if not message_text(rows[0].message).strip():

@@ -32,9 +32,9 @@ COUNTED = 10_000  # threads, whose messages are counted before a deletion
 
 async def _run(studio: Studio, operation: Any) -> Any:
     """Run an operation of a LangGraph store on the Redis of memory. Without an index, or below an odd label, are no items."""
-    state = StoreState.of(studio.memory.core.state.keys, None, create=False)
+    state = StoreState.of(studio.memory._core.state.keys, None, create=False)
     try:
-        (reply,) = await studio.memory.core.arun(run_operations(state, [operation]))
+        (reply,) = await studio.memory._core.arun(run_operations(state, [operation]))
     except OptionError as error:
         if isinstance(error.__cause__, RedisReplyError):  # no program has made the index
             return []
@@ -104,7 +104,7 @@ async def data(studio: Studio, request: Request) -> Response:
     """Say what is stored for a resource, and offer its export and its deletion."""
     resource = studio.owner(request)
     page = await studio.memory.threads.alist(resource_id=resource, limit=COUNTED)
-    memory, options = studio.documents.get("resource"), studio.memory.core.state.observations
+    memory, options = studio.documents.get("resource"), studio.memory._core.state.observations
     scope = options and options.scope
     return studio.page(
         request,
@@ -149,6 +149,6 @@ async def delete(studio: Studio, request: Request) -> Response:
 
 async def doctor(studio: Studio, request: Request) -> Response:
     """Show what the doctor finds. It concerns the server, not a resource."""
-    core = studio.memory.core
+    core = studio.memory._core
     found = await core.async_runner.run(diagnose(core.state, core.breaker.open_for, most_threads=CHECKED))
     return studio.page(request, "doctor.html", user=studio.resource_id, found=found)
