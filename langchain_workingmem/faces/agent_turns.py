@@ -178,6 +178,11 @@ class AgentTurns:
         asked = question(call.messages)
         return found if found and (asked is None or asked.id == found.question) else None
 
+    def find_or_prepare(self, call: HookCall, model: BaseChatModel) -> Plan[AgentTurn]:
+        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it."""
+        turn = self.find(call) or (yield from self.prepare(call))
+        return self.keep(call, replace(turn, model=model))
+
     def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
         """Keep a turn for the hooks that follow."""
         self._turns.put(call.key, turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +14,8 @@ from langchain_workingmem.errors import IdError
 from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_core.runnables import RunnableConfig
 
     from langchain_workingmem.options import Scope
@@ -51,6 +54,16 @@ class OuterRun:
 
 # LangGraph hands it on to a run in a tool, unless that run has a thread of its own: then nothing of its config is left
 outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
+
+
+@contextmanager
+def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[None]:
+    """Tell the agents that run inside a tool about the run that calls it."""
+    token = outer_run.set(OuterRun.of(config, trust_client_ids=trust_client_ids))
+    try:
+        yield
+    finally:
+        outer_run.reset(token)
 
 
 def as_owner(resource_id: str | Owner | None) -> Owner | None:

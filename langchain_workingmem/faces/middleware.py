@@ -25,7 +25,7 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.faces.agent_calls import HookCall
 from langchain_workingmem.faces.agent_turns import AgentTurn, AgentTurns, snapshot
 from langchain_workingmem.faces.factories import Faces
-from langchain_workingmem.faces.ids import OuterRun, Owner, as_owner, outer_run
+from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of
 from langchain_workingmem.faces.tools import WRITING, memory_tools
 from langchain_workingmem.turn import Turn
 
@@ -158,24 +158,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelCallResult[Any]:
         """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer."""
         call = self._call(request.state, request.runtime)
-        turn = self._turns.find(call) or self._core.run(self._turns.prepare(call))
-        turn = self._turns.keep(call, replace(turn, model=request.model))
+        turn = self._core.run(self._turns.find_or_prepare(call, request.model))
         saving = None
         if self._turns.saves_question(call, turn):
             run = copy_context().run
             saving = Thread(target=run, args=(self._core.run, self._turns.save_question(call)), daemon=True)
             saving.start()
         try:
-            answer = handler(self._with_memory(request, call, turn))
-            answers = _copied(answer)
+            try:
+                answer = handler(self._with_memory(request, call, turn))
+                answers = _copied(answer)
+            finally:
+                if saving is not None:
+                    saving.join()
         except Exception as error:
-            if saving is not None:
-                saving.join()
             self._core.run(self._turns.fail(call, error))
             raise
-        finally:
-            if saving is not None:
-                saving.join()
         self._turns.note_answers(call, answers)
         return answer
 
@@ -184,45 +182,35 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelCallResult[Any]:
         """Async twin of `wrap_model_call`."""
         call = self._call(request.state, request.runtime)
-        turn = self._turns.find(call)
-        if turn is None:
-            turn = await self._core.arun(self._turns.prepare(call))
-        turn = self._turns.keep(call, replace(turn, model=request.model))
+        turn = await self._core.arun(self._turns.find_or_prepare(call, request.model))
         saving = None
         if self._turns.saves_question(call, turn):
             saving = asyncio.ensure_future(self._core.arun(self._turns.save_question(call)))
         try:
-            answer = await handler(self._with_memory(request, call, turn))
-            answers = _copied(answer)
+            try:
+                answer = await handler(self._with_memory(request, call, turn))
+                answers = _copied(answer)
+            finally:
+                if saving is not None:
+                    await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
         except Exception as error:
-            if saving is not None:
-                await asyncio.shield(saving)
             await self._core.arun(self._turns.fail(call, error))
             raise
         except asyncio.CancelledError:
             self._turns.forget(call)
             raise
-        finally:
-            if saving is not None:
-                await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
         self._turns.note_answers(call, answers)
         return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Tell agents that run inside the tool the thread and the user of this one."""
-        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
-        try:
+        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
             return handler(request)
-        finally:
-            outer_run.reset(token)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        token = outer_run.set(OuterRun.of(get_config(), trust_client_ids=self._trust_client_ids))
-        try:
+        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
             return await handler(request)
-        finally:
-            outer_run.reset(token)
 
     def after_model(self, state: Any, runtime: Runtime[Any]) -> None:
         """Save what is new."""
