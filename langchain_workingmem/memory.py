@@ -86,13 +86,13 @@ class Memory(Faces, SetUpOnEntry):
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or any name that
             `init_embeddings` of langchain knows. It turns recall on.
-        history: What a turn shows of the thread.
+        history: The messages of the thread that a turn shows.
         recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
             False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
-        observations: A short, dated log, which a model writes in the background, stands for the older messages of a conversation;
-            None: off. Then `last_messages` does not cut the history any more.
+        observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
+            in the prompt; None: off. With a log, `last_messages` does not cut the history.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
@@ -280,9 +280,9 @@ class Memory(Faces, SetUpOnEntry):
     def settled(self) -> None:
         """Wait until work in the background is done: titles, observations, vectors. It closes nothing, and raises no failure of it.
 
-        `settled` waits for the work that sync calls of this object have started, `asettled` also for that of the running event
-        loop, which it does not hold up. Who gives up waiting, as with `asyncio.wait_for`, does not end the work. What runs when
-        its event loop ends is lost, so await `asettled` before the end of `asyncio.run`.
+        `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without blocking it.
+        A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when its event loop ends is
+        lost, so await `asettled` before the end of `asyncio.run`.
         """
         self._core.runner.settled()
 

@@ -169,7 +169,7 @@ class RecallResult(Shown):
                 joined = joined or {
                     (hit.thread_id, one.id, other.id)
                     for hit in self.hits
-                    if hit.observation is None  # whose sources may lie apart
+                    if hit.observation is None  # the sources of an observation may lie apart
                     for one, other in pairwise([*hit.before, hit.message, *hit.after])
                 }
                 is_next = (id, before.message.id, row.message.id) in joined
@@ -181,7 +181,7 @@ class RecallResult(Shown):
     def to_documents(self) -> list[Document]:
         """Return one document per hit: its window with the speakers, and ids, similarity and time as metadata.
 
-        A message is in one document only: a hit in its own, its neighbours in that of the best hit.
+        A message is in one document only: a hit in its own, a neighbour in the document of the best hit.
         """
         from langchain_core.documents import Document
 
@@ -300,7 +300,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationUsage:
-    """What a log has cost so far."""
+    """Calls, tokens and failures of a log so far."""
 
     calls: int = 0  # of observer and reflector
     input_tokens: int = 0

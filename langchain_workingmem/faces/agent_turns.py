@@ -51,7 +51,7 @@ MOST_LATE = 32  # runs whose last hooks are waited for
 
 @dataclass(frozen=True, slots=True)
 class AgentTurn:
-    """What is known during one turn. It is no part of the agent's state, because all of a state is streamed to clients."""
+    """The facts of one turn. They are no part of the agent's state, because all of a state is streamed to clients."""
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
@@ -199,7 +199,7 @@ class AgentTurns:
 
     def end(self, call: HookCall, config: RunnableConfig) -> None:
         """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
-        turn = self.find(call)  # not that of another run of the thread
+        turn = self.find(call)  # not the turn of another run of the thread
         if turn is not None:
             self.forget(call)
         self._core.state.forget_shown_messages(call.ids.thread_id)
@@ -255,7 +255,7 @@ class AgentTurns:
         return self.keep(call, replace(turn, others=others))
 
     def _seen_by(self, call: HookCall, gathered: Gathered) -> Gathered:
-        """Leave out the outer conversation, which is not that of an agent in a tool, and the log that stands for it."""
+        """For an agent in a tool, leave out the outer conversation and its log."""
         if not call.is_nested:
             return gathered
         gathered = replace(gathered, begins=-inf)

@@ -39,11 +39,11 @@ class Faces:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
-        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
-        LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
-        cannot choose them. `resource_id` may be a function: it gets the `Ids` that the run names, and returns an id. A tool that refuses a call returns the reason to the model instead of raising it.
-        `trust_client_ids=True`: context and configurable may name another user than the authenticated one. `name="team"`
-        makes the names `update_working_memory_team` and so on, for use beside the tools of another memory.
+        `search_memory` with recall; `include` names others. Ids are bound here (`resource_id` may be a function of the `Ids` that
+        the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
+        `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another user than
+        the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the names
+        `update_working_memory_team` and so on, for use beside the tools of another memory.
         """
         from langchain_workingmem.faces.tools import memory_tools
 
@@ -67,11 +67,11 @@ class Faces:
         """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, then the
-        new messages, with memory before the user's last words. What memory adds is removed at the next turn, and never saved.
+        new messages, with memory before the user's last words. These additions are removed at the next turn, and never saved.
         stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
-        channel of your state, and changes no message. Ids come from the run, as those of `tools` do;
-        `config["configurable"]["memory"]` restricts a single call. `resource_id` is whose memory it is, whatever user a run
-        names: an id, or a function that gets the `Ids` that the run names and returns one. Two round trips.
+        channel of your state, and changes no message. Ids come from the run, as for `tools`;
+        `config["configurable"]["memory"]` restricts a single call. `resource_id` fixes the owner of the memory, whatever user a
+        run names: an id, or a function of the `Ids` that the run names. Two round trips.
         """
         from langchain_workingmem.faces.nodes import load_node
 
@@ -101,7 +101,7 @@ class Faces:
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the run, as those of `tools` do; a call may pass `top_k` as well.
+        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well.
         """
         from langchain_workingmem.faces.retriever import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names

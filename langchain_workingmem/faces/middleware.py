@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class _Name(str):
-    """The name of a middleware. Two equal ones in an agent raise our error, because that of `create_agent` has no remedy.
+    """The name of a middleware. Two equal ones in an agent raise our error, because the error of `create_agent` has no remedy.
 
     `create_agent` compares names in one set, and calls nothing else of ours with two middlewares at hand. Elsewhere names are
     compared like any other text.
@@ -72,10 +72,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     abandoned; the rest is saved after each answer. Recall and history are read once a turn, and history again when
     observations cover more of it, also of a long turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
 
-    The resource is the user that a LangGraph server has authenticated, else the one that the context of the run or
-    `config["configurable"]` names; the thread comes from these two. A thread with an owner needs that owner's id. With only
-    a `thread_id`, a new thread owns itself. An agent that runs inside a tool of another agent sees memory, but does not
-    write into the outer conversation; if it has a thread of its own and names no user, it has the user of the outer run. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+    The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
+    `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread without a
+    user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
+    thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
 
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
@@ -83,12 +83,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: The memory.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
-        tools: Names of the memory tools to give the agent; None: those of `memory.tools()`, an empty list: none.
-        resource_id: Whose memory it is, whatever user a run names: an id such as "team", or a function that gets the `Ids`
-            that the run names (None where it names no user) and returns an id. It also owns the threads: with a team, pass
+        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list: none.
+        resource_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the `Ids`
+            of the run (None where it names no user) and returns an id. It also owns the threads: with a team, pass
             `persist=False`, else the members share their conversations.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
-            without recall. Overrides that of the memory; None inherits it. Without Redis a turn with "log" waits once:
+            without recall. Overrides `Memory(on_error=...)`; None inherits it. Without Redis a turn with "log" waits once:
             0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
         trust_client_ids: True lets context and configurable name another user than the one that a LangGraph server has
             authenticated: for services that act for their users and check by themselves that they may.
@@ -235,7 +235,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return _update(changed)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
-        # the messages of the state, not those of a request: middleware around this one may show the model something else
+        # the messages of the state, not of a request: middleware around this one may show the model something else
         config = get_config()
         call = HookCall.of(
             state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
@@ -283,7 +283,7 @@ def _update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
 
 
 def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:
-    """Put memory after the agent's own prompt, whose blocks stay as they are."""
+    """Put memory after the unchanged blocks of the agent's own prompt."""
     if not texts:
         return system
     blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import RecallResult
 
 
-# in every retriever, `metadata` is that of its runs
+# in a LangChain retriever, `metadata` belongs to its runs
 _FIELDS = {name: "metadata_filter" if name == "metadata" else name for name in RecallArguments.__annotations__}
 
 

@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-# The parts of a tool: its description, the schema of its arguments, and its plan, which takes the ids and the step of the
-# graph (the same for all calls of one answer; outside of a graph None, or what the caller has read) before the arguments.
+# Description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of one
+# answer; outside of a graph None, or the document that the caller has read) before the arguments.
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 WRITING = ("update_working_memory", "clear_working_memory")
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
-# Errors that tell the model, or the program, what to do; all others come from servers and their clients.
+# Errors with a remedy for the model or the program; all others come from servers and their clients.
 FOR_THE_MODEL = (
     IdError,
     ReadOnlyError,
@@ -213,15 +213,13 @@ def _update(core: Core) -> _Parts:
 
 def _update_json(core: Core, form: JsonFormat) -> _Parts:
     def make(ids: Ids, step: Any, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
-        # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
         try:
             check_nesting(memory)
         except ValueError as error:
-            raise WorkingMemoryValidationError(
-                f"the update is not JSON, so nothing was changed ({error})", remedy="send JSON values"
-            ) from error
-        patch = unescape(without_padding(memory or {}, form.schema.json_schema))
-        names = clear or []
+            seen = f"the update is not JSON, so nothing was changed ({error})"
+            raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
+        # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
+        patch, names = unescape(without_padding(memory or {}, form.schema.json_schema)), clear or []
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
