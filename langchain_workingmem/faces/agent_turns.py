@@ -57,9 +57,8 @@ class AgentTurn:
     gathered: Gathered
     begun: Sequence[BaseMessage]  # the messages with which the run began
     branch: Branch  # what is still to be written about the list that the run began with
-    saved: dict[str, BaseMessage] = field(
-        default_factory=dict
-    )  # copies by id: a guardrail may change a message in place
+    # copies by id: a guardrail may change a message in place
+    saved: dict[str, BaseMessage] = field(default_factory=dict)
     # what the model answered, and a copy: a guardrail may change it in place before memory saves it
     answers: Answers = ()
     structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers

@@ -41,9 +41,8 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
         self._memory = memory
         self._core = memory._core
-        self._views: list[
-            list[BaseMessage]
-        ] = []  # the histories that unfinished runs of RunnableWithMessageHistory have read
+        # the histories that unfinished runs of RunnableWithMessageHistory have read
+        self._views: list[list[BaseMessage]] = []
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]

@@ -80,7 +80,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
     Args:
-        memory: The memory.
+        memory: The `Memory` of the agent.
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list: none.

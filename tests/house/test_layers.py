@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,22 @@ def test_the_public_names_are_pinned() -> None:
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name
         assert name in dir(langchain_workingmem)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("middleware", "MemoryMiddleware"),
+        ("store", "RedisMemoryStore"),
+        ("retriever", "SemanticRecallRetriever"),
+        ("chat_history", "RedisChatMessageHistory"),
+        ("faces.per_call", "PerCall"),
+    ],
+)
+def test_faces_are_found_in_the_package_and_at_their_documented_path(path: str, name: str) -> None:
+    found = getattr(langchain_workingmem, name)
+    assert found is getattr(import_module(f"{NAME}.{path}"), name)
+    assert name in dir(langchain_workingmem)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
