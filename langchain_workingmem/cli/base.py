@@ -172,7 +172,7 @@ class Target:
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
         if not make:
-            memory.core.state.indexes.create = False  # whatever its options say: who looks changes nothing
+            memory._core.state.indexes.create = False  # whatever its options say: who looks changes nothing
         return closing(memory)
 
     @contextmanager
@@ -197,7 +197,7 @@ class Target:
             stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
-                model = memory.core.state.indexes.model
+                model = memory._core.state.indexes.model
                 if stored.get("model", model) != model and not other_model:
                     raise OptionError(
                         f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}",
@@ -280,7 +280,7 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
 
 def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
-    (stored,) = memory.core.run(send(("GET", memory.core.state.keys.vectors_settings)))
+    (stored,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
     return dict(json.loads(stored)) if stored else {}
 
 

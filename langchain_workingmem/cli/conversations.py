@@ -124,7 +124,7 @@ def reindex(
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
     everything = owner == Owner()
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
-        model = memory.core.state.indexes.model
+        model = memory._core.state.indexes.model
         before = base.stored_settings(memory).get("model", model)
         if before != model and not yes:
             base.confirm(f"Change all vectors from {before!r} to {model!r}?")

@@ -92,7 +92,7 @@ def observe(
             if thread is not None:
                 threads = [existing(memory, thread, None)]
             else:
-                threads = memory.core.run(all_threads(memory.core.state, resource))
+                threads = memory._core.run(all_threads(memory._core.state, resource))
             observed, failures = _observe(memory, _due(memory, threads, options, message_tokens))
             if thread is not None:
                 yield memory.observations.get(thread_id=thread)
@@ -116,7 +116,7 @@ def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions,
     logs: dict[str, list[tuple[Thread, int]]] = defaultdict(list)
     for thread in sorted(threads, key=lambda one: one.updated_at):
         with suppress(*GONE):
-            tokens = memory.core.run(pending_tokens(memory.core.state, thread.id, thread.resource_id))
+            tokens = memory._core.run(pending_tokens(memory._core.state, thread.id, thread.resource_id))
             logs[thread.id if options.scope == "thread" else thread.resource_id].append((thread, tokens))
     due = []
     for those in logs.values():
@@ -146,9 +146,9 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
                 done[id] = now
                 bar.update(sum(done.values()) - bar.n)
 
-            plan = observe_now(memory.core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
+            plan = observe_now(memory._core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
             try:
-                log, failed = memory.core.run(plan, advance)
+                log, failed = memory._core.run(plan, advance)
             except GONE:
                 continue
             in_a_row = in_a_row + 1 if failed else 0

@@ -95,7 +95,7 @@ def studio(
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
             documents: dict[Scope, Memory] = {"resource": memory, "thread": other}
         else:
-            options = memory.core.state.working_memory
+            options = memory._core.state.working_memory
             documents = {options.scope: memory} if options else {}
         made = Studio(
             memory=memory,

@@ -116,7 +116,7 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
 
 def _summary(memory: Memory, resource: str) -> str:
     try:
-        threads = memory.core.run(all_threads(memory.core.state, resource))
+        threads = memory._core.run(all_threads(memory._core.state, resource))
     except (OptionError, RedisCapabilityError) as error:
         return f"The data of resource {resource!r} cannot be listed ({base.worded(error)})"
     messages = sum(thread.message_count for thread in threads)

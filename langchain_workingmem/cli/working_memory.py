@@ -91,9 +91,9 @@ def set_(
 
     with opened(target, owner, max_bytes) as memory:
         plan = change_working_memory(
-            memory.core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
+            memory._core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
         )
-        _, state = memory.core.run(plan)
+        _, state = memory._core.run(plan)
     yield _shown(state)
 
 

@@ -21,6 +21,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, MAKERS, describe_invalid, in_utc
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import no_thread, quoted
@@ -34,7 +35,6 @@ from langchain_workingmem.mcp.arguments import (
     with_more,
 )
 from langchain_workingmem.options import Ids
-from langchain_workingmem.tools import AWAY, FOR_THE_MODEL, MAKERS, describe_invalid, in_utc
 from langchain_workingmem.working_memory import parse_document
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Operations:
 
     def __init__(self, memory: Memory, *, read_only: bool) -> None:
         self._memory = memory
-        self.working_memory = memory.core.state.working_memory
+        self.working_memory = memory._core.state.working_memory
         self.tools = {tool.name: tool for tool in self._offered() if not (read_only and tool.writes)}
 
     @property
@@ -107,7 +107,7 @@ class Operations:
         return self.working_memory is not None and self.working_memory.scope == "thread"
 
     def _offered(self) -> Iterator[Tool]:
-        core, options, thread = self._memory.core, self.working_memory, self.is_per_thread
+        core, options, thread = self._memory._core, self.working_memory, self.is_per_thread
         if options is not None:
             empty = with_more(Nothing, thread=thread)
             yield Tool("get_working_memory", MAKERS["get_working_memory"](core)[0], empty, self.get)
@@ -190,7 +190,7 @@ class Operations:
         ):
             if seen:
                 raise OptionError(f"{seen}, so nothing was saved", remedy=remedy)
-        core = self._memory.core
+        core = self._memory._core
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
         thread_id = core.new_id() if thread_id is None else thread_id
@@ -230,16 +230,16 @@ class Operations:
         if revision is None and isinstance(form, TextFormat) and isinstance(memory, str) and not change.get("edits"):
             change["memory"], seen = _added(form, state.text, memory)
             hint = " It only added; to replace older lines, use `edits`, or pass this revision."
-        _, _, make = MAKERS["update_working_memory"](self._memory.core)
-        answer = await self._memory.core.arun(make(Ids(thread_id, resource), ShownDocument(seen), **change))
+        _, _, make = MAKERS["update_working_memory"](self._memory._core)
+        answer = await self._memory._core.arun(make(Ids(thread_id, resource), ShownDocument(seen), **change))
         after = await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource)
         return f"{answer}\n(revision {after.revision}){hint}", {"revision": after.revision}
 
     async def clear(self, resource: str, thread_id: str | None = None) -> Answer:
         """Empty working memory."""
         await self._writable(resource, thread_id)
-        _, _, make = MAKERS["clear_working_memory"](self._memory.core)
-        return await self._memory.core.arun(make(Ids(thread_id, resource), None)), {}
+        _, _, make = MAKERS["clear_working_memory"](self._memory._core)
+        return await self._memory._core.arun(make(Ids(thread_id, resource), None)), {}
 
     async def _writable(self, resource: str, thread_id: str | None) -> WorkingMemoryState:
         state = await self.read(resource, thread_id)
@@ -251,7 +251,7 @@ class Operations:
         return state
 
     def _form(self, state: WorkingMemoryState) -> Format:
-        return self._memory.core.state.remembering.format_for(state.template)
+        return self._memory._core.state.remembering.format_for(state.template)
 
     async def _at(self, state: WorkingMemoryState, revision: int, resource: str, thread_id: str | None) -> str:
         """Return the text at a revision."""

@@ -77,7 +77,7 @@ async def thread(studio: Studio, request: Request) -> Response:
     if at is not None:
         below = at + limit // 2
     bounds: dict[str, Any] = {"limit": limit, "above": above, "below": below, "superseded": branches}
-    part = await studio.memory.core.arun(read_slice(studio.memory.core.state, one.id, one.resource_id, **bounds))
+    part = await studio.memory._core.arun(read_slice(studio.memory._core.state, one.id, one.resource_id, **bounds))
     is_newest = not part.has_newer and above is None
     values = {"part": part, "said": as_said(part.rows), "branches": branches, "at": at, "is_newest": is_newest}
     return studio.page(request, "thread.html", user=one.resource_id, thread=one, **values)

@@ -106,7 +106,7 @@ async def recall(studio: Studio, request: Request) -> Response:
 async def _explained(
     studio: Studio, request: Request, one: Thread | None, question: str, about: tuple[str, int] | None
 ) -> Explanation:
-    core, resource = studio.memory.core, studio.owner(request)
+    core, resource = studio.memory._core, studio.owner(request)
     options, shown = core.state.recall, list[str]()
     if options is None:
         remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
@@ -126,7 +126,7 @@ async def _explained(
 
 async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> str:
     """Say why a message is no candidate of any search, or not of this one."""
-    core, thread_id = studio.memory.core, check_id(thread_id, "thread")
+    core, thread_id = studio.memory._core, check_id(thread_id, "thread")
     part = await core.arun(read_slice(core.state, thread_id, resource, limit=1, below=at + 1, superseded=False))
     if part.last != at:
         return "It is not on the current branch of its thread: superseded messages are not searched."

@@ -114,7 +114,7 @@ async def observations(
 ) -> Response:
     """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
-    part, options = studio.memory.observations, studio.memory.core.state.observations
+    part, options = studio.memory.observations, studio.memory._core.state.observations
     scope, log, revisions, sources = options and options.scope, None, [], None
     if scope in (None, of):  # a program has only logs of its scope
         log = await part.aget(**ids)
@@ -146,9 +146,9 @@ async def change_observations(studio: Studio, request: Request) -> Response:
 
 async def _run(studio: Studio, operation: Any) -> Any:
     """Run an operation of a LangGraph store on the Redis of memory. Without an index, or below an odd label, are no items."""
-    state = StoreState.of(studio.memory.core.state.keys, None, create=False)
+    state = StoreState.of(studio.memory._core.state.keys, None, create=False)
     try:
-        (reply,) = await studio.memory.core.arun(run_operations(state, [operation]))
+        (reply,) = await studio.memory._core.arun(run_operations(state, [operation]))
     except (OptionError, InvalidNamespaceError) as error:
         if isinstance(error, OptionError) and not isinstance(error.__cause__, RedisReplyError):
             raise
@@ -214,7 +214,7 @@ async def data(studio: Studio, request: Request) -> Response:
     """Say what is stored for a resource, and offer its export and its deletion."""
     resource = studio.owner(request)
     threads = await studio.memory.threads.alist(resource_id=resource, limit=COUNTED)
-    memory, options = studio.documents.get("resource"), studio.memory.core.state.observations
+    memory, options = studio.documents.get("resource"), studio.memory._core.state.observations
     state = None if memory is None else await memory.working_memory.aget(resource_id=resource)
     is_shown = options is None or options.scope == "resource"
     log = await studio.memory.observations.aget(resource_id=resource) if is_shown else None
@@ -248,6 +248,6 @@ async def delete(studio: Studio, request: Request) -> Response:
 
 async def doctor(studio: Studio, request: Request) -> Response:
     """Show what the doctor finds. It concerns the server, not a resource."""
-    core = studio.memory.core
+    core = studio.memory._core
     found = await core.async_runner.run(diagnose(core.state, core.breaker.open_for, most_threads=CHECKED))
     return studio.page(request, "doctor.html", user=studio.resource_id, found=found)

@@ -141,13 +141,13 @@ PARTS = (
 PUBLIC = (
     *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),
     *PARTS,
-    "langchain_workingmem.middleware.MemoryMiddleware",
-    "langchain_workingmem.store.RedisMemoryStore",
+    "langchain_workingmem.MemoryMiddleware",
+    "langchain_workingmem.RedisMemoryStore",
     "langchain_workingmem.embedded.EmbeddedRedis",
     "langchain_workingmem.importers.from_chatgpt",
     "langchain_workingmem.importers.from_langchain",
-    "langchain_workingmem.retriever.SemanticRecallRetriever",
-    "langchain_workingmem.chat_history.RedisChatMessageHistory",
+    "langchain_workingmem.SemanticRecallRetriever",
+    "langchain_workingmem.RedisChatMessageHistory",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
 )

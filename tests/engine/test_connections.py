@@ -127,7 +127,7 @@ async def test_whoever_knows_the_master_is_asked_as_a_part_of_connecting() -> No
 
 def test_an_embedded_memory_has_the_same_timeouts() -> None:
     with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
-        assert memory.core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
+        assert memory._core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
 
 
 def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:

@@ -117,7 +117,7 @@ def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis,
         found = {finding.check: finding for finding in memory.doctor()}
         assert (found["scripts"].level, found["scripts"].remedy) == ("error", "use Redis 7.4 or newer")
     with redis.Redis.from_url(private.url) as raw:
-        assert not raw.keys(f"{memory.core.state.keys.prefix}:*")
+        assert not raw.keys(f"{memory._core.state.keys.prefix}:*")
 
 
 # ------------------------------------------------------------------ the words of Search 8.8

@@ -196,7 +196,7 @@ class Talk:
         elif stored and step.what == "delete":
             self.memory.history.delete([one], thread_id=self.thread_id)
         elif stored and step.what == "refuse":
-            self.memory.core.run(refuse_messages(self.memory.core.state, self.thread_id, "ann", [one]))
+            self.memory._core.run(refuse_messages(self.memory._core.state, self.thread_id, "ann", [one]))
 
     def call(self, call: Call) -> None:
         messages = self.made(call)
@@ -216,8 +216,8 @@ class Talk:
         thread = self.thread()
         last, step = call.window
         options = HistoryOptions(last_messages=last, step=step, exclude_tools=False)
-        turn = Turn(self.memory.core, options)
-        found = self.memory.core.run(turn.gather(messages, self.thread_id, "ann", kind=call.kind))
+        turn = Turn(self.memory._core, options)
+        found = self.memory._core.run(turn.gather(messages, self.thread_id, "ann", kind=call.kind))
         verdict = compare(thread, _entries(messages, structured_answers(messages, is_over=False)), call.kind)
         assert _read(found, messages) == _decided(thread, verdict)
         begins, shown = history(thread, verdict, last, step)
@@ -241,10 +241,10 @@ class Talk:
         except OlderError:
             thread, expected = before, None
         plan = save_messages(
-            self.memory.core, fresh, self.thread_id, "ann", mode=mode, branch=branch, structured=structured
+            self.memory._core, fresh, self.thread_id, "ann", mode=mode, branch=branch, structured=structured
         )
         with nullcontext() if expected is not None else pytest.raises(OptionError, match="grows only at its end"):
-            assert [one.id for one in self.memory.core.run(plan)] == expected
+            assert [one.id for one in self.memory._core.run(plan)] == expected
         assert self.thread() == thread
 
 

@@ -39,7 +39,7 @@ def imported_by(code: str, *arguments: str) -> set[str]:
     ("code", "expected"),
     [
         (
-            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever, tools",
+            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever; import langchain_workingmem.faces.tools",
             set(),
         ),
         ("import langchain_workingmem.store", {"langgraph"}),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,12 @@ LAYERS = [
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "observations", "turn", "users", "items"},
-    {"ids", "percall", "embeddings", "chat_models", "embedded", "runnable_history"},
-    {"tools", "nodes", "retriever", "chat_history", "store", "importers"},
+    {"embeddings", "chat_models", "embedded", "importers"},
     {"faces"},
     {"memory"},
     {"evaluation", "serving"},
     {"studio", "mcp"},
-    {"middleware", "agent_turns", "agent_calls", "cli", "__init__"},
+    {"middleware", "store", "retriever", "chat_history", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -62,28 +62,14 @@ ROOMS = {
 SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private for users, not for the rooms
 # They make something for other modules to run.
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
-FACES = {
-    "middleware",
-    "nodes",
-    "store",
-    "embedded",
-    "embeddings",
-    "chat_models",
-    "ids",
-    "memory",
-    "importers",
-    "cli",
-    "studio",
-    "mcp",
-}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "dateparser": {"recall"},
-    "asyncio": {"_engine", *FACES},
-    "time": {"_engine", "evaluation", *FACES},
+    "asyncio": {"_engine", "faces", "mcp"},
+    "time": {"_engine", "cli", "embedded", "evaluation"},
     "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
-    "langchain": {"middleware", "chat_models", "embeddings", "cli"},
+    "langchain": {"faces", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
@@ -246,9 +232,25 @@ def test_the_public_names_are_pinned() -> None:
         assert name in dir(langchain_workingmem)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("middleware", "MemoryMiddleware"),
+        ("store", "RedisMemoryStore"),
+        ("retriever", "SemanticRecallRetriever"),
+        ("chat_history", "RedisChatMessageHistory"),
+        ("faces.per_call", "PerCall"),
+    ],
+)
+def test_faces_are_found_in_the_package_and_at_their_documented_path(path: str, name: str) -> None:
+    found = getattr(langchain_workingmem, name)
+    assert found is getattr(import_module(f"{NAME}.{path}"), name)
+    assert name in dir(langchain_workingmem)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Memroy'"):
-        langchain_workingmem.Memroy  # noqa: B018
+        langchain_workingmem.Memroy  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_the_package_imports_no_dependency() -> None:

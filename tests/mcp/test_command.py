@@ -244,8 +244,8 @@ def test_a_bad_resource_is_one_line(run: Run) -> None:
 
 def test_a_deletion_that_runs_refuses_writes(plain: Memory, server: EmbeddedRedis, prefix: str) -> None:
     plain.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
-    key = plain.core.state.keys.of_resource("maya")[0]
-    plain.core.runner.client.set(key, "someone")
+    key = plain._core.state.keys.of_resource("maya")[0]
+    plain._core.runner.client.set(key, "someone")
     program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
     greet(program)
     assert program.stdin

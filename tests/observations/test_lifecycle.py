@@ -416,7 +416,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     for after in range(first, first + 40):
         memory.delete_resource("u")
         try:
-            other.core.run(cut(load(other.core, iter(records), None, ()), after))
+            other._core.run(cut(load(other._core, iter(records), None, ()), after))
         except CrashError:
             for thread in ("t", "s"):
                 assert sorted(text.split()[-1] for text in complete(thread)) == [canary(thread, at) for at in range(4)]
@@ -618,7 +618,7 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
     if background:
         question = HumanMessage("please note canarytx0x " * 40, id="m0")
         memory.history.append([question, AIMessage("noted", id="m1"), *map(HumanMessage, END)], **IDS)
-        wait_until(lambda: not memory.core.state.observing)
+        wait_until(lambda: not memory._core.state.observing)
     else:
         talk(memory, turns=3)
         assert len(memory.observations.observe("t", resource_id="u")) == 0
@@ -669,7 +669,7 @@ def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
     log = f"{prefix}:observations:r:{{u}}"
     assert raw.hexists(log, "waiting:t")
     memory.threads.transfer("t", resource_id="u", to="v")
-    state = memory.core.state
-    memory.core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
+    state = memory._core.state
+    memory._core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
     assert not raw.hexists(log, "waiting:t")
     assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")

@@ -31,8 +31,8 @@ def by_observe(memory: Memory, thread: str, owner: str) -> None:
 
 
 def by_the_background(memory: Memory, thread: str, owner: str) -> None:
-    state = memory.core.state
-    memory.core.run(observing._observe(state, log_key(state, thread, owner), None, wait=False))
+    state = memory._core.state
+    memory._core.run(observing._observe(state, log_key(state, thread, owner), None, wait=False))
 
 
 def shown(memory: Memory, thread: str, owner: str) -> Any:
@@ -56,7 +56,7 @@ def test_a_log_learns_what_an_observer_committed_before_it_died(
             save(memory, thread, owner, number)
         said = ["a0", "a1", "a2", "q0", "q1", "q2"]
         try:
-            memory.core.run(cut(observing.observe(memory.core.state, thread, owner), after))
+            memory._core.run(cut(observing.observe(memory._core.state, thread, owner), after))
         except CrashError:
             assert shown(other, thread, owner)[1] == said
         except RuntimeError:  # it was done before

@@ -193,7 +193,7 @@ def test_the_setting_is_read_in_the_round_trip_of_the_layout(make_memory: Make, 
 
     def first(*, checked: bool) -> int:
         memory = make_memory()
-        memory.core.state.layout_known = checked
+        memory._core.state.layout_known = checked
         before = trips.count
         memory.threads.get("t")
         return trips.count - before

@@ -135,7 +135,7 @@ def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embedd
 def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: Make, *, vectors: bool) -> None:
     records = exported(stocked, vectors=vectors)
     other = make_memory(
-        key_prefix="z" + stocked.core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
+        key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
     )
     other.import_resource(records, resource_id="w")
     assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
@@ -143,7 +143,7 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
 
 
 def test_without_recall_no_model_is_needed(stocked: Memory, make_memory: Make) -> None:
-    other = make_memory(key_prefix="z" + stocked.core.state.keys.prefix)
+    other = make_memory(key_prefix="z" + stocked._core.state.keys.prefix)
     assert other.import_resource(exported(stocked, vectors=True)).messages == 462
     assert other.history.messages("{a} | b") == EVERY_KIND
 
@@ -319,7 +319,7 @@ def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
     records = list(plain.export_resource("ann"))
-    other = make_memory(key_prefix=f"{plain.core.state.keys.prefix}-copy")
+    other = make_memory(key_prefix=f"{plain._core.state.keys.prefix}-copy")
     other.import_resource(records)
     for superseded in (False, True):
         was = plain.history.messages("t", superseded=superseded)

@@ -20,10 +20,10 @@ from langchain_workingmem._text.copies import (
     without_memory,
 )
 from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
+from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.observations import removed_positions
-from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
     hidden_positions,
