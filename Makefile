@@ -5,6 +5,10 @@ LOWEST := .venv-lowest
 TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tests/engine/test_connections.py \
 	tests/engine/test_replies.py tests/faces/test_nodes.py tests/faces/test_retriever.py tests/house/test_both_faces.py \
 	tests/items/test_store.py tests/middleware/test_middleware.py tests/redis/test_codec.py tests/studio/test_pages.py tests/tools/test_tools.py
+# of CI: *.tar.xz of engines; CI runs the newest, `make nightly` all
+ENGINES_DIR ?= ../shared/engines
+export PYTHONDONTWRITEBYTECODE :=  # compiled modules are kept, or each program that a test starts compiles the package again
+
 # what an engine decides, without what mostly computes or waits for processes
 COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py redis/test_codec.py redis/test_fuzz.py \
 	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
@@ -21,9 +25,8 @@ quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no 
 chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed; ARGS="--model provider:model ..."
 	@$(BIN)/workingmem chat $(ARGS)
 
-test: $(VENV)/.dev  ## every test, in four processes that often wait, each on a private Redis; the soak keeps all cores busy and comes last
+test: $(VENV)/.dev  ## every rule, on samples, in four processes that often wait, each on a private Redis
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone" $(COVERAGE)
-	$(BIN)/python -m pytest -m alone
 
 coverage: COVERAGE := --cov
 coverage: test  ## the same, and says which lines of the package no test runs; fails below the floor in pyproject.toml
@@ -35,9 +38,11 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
 	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
 
-nightly: $(VENV)/.dev  ## more examples of each property, a longer soak, 50,000 turns; prints their figures
+nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, every engine; prints their figures
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
-	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest -s tests/house/test_soak.py tests/house/test_steady.py
+	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
+		tests/house/test_soak.py tests/house/test_steady.py
+	$(if $(wildcard $(ENGINES_DIR)/*.tar.xz),$(MAKE) test-engines ENGINES="$(wildcard $(ENGINES_DIR)/*.tar.xz)")
 
 check: lint type docs
 
@@ -84,23 +89,27 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
 	$(BIN)/python benchmarks/plots.py
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.pip: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable ".[embedded,local,openai]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
-	touch $@
+# what is used is compiled then: most of the modules of the group dev are not
+$(VENV)/.dev: $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[all]" --group dev
+	touch $(VENV)/.ready $@
 
 $(LOWEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1" uv
 	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --extra all \
 		--output-file $(LOWEST)/versions.txt pyproject.toml
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable ".[all]" --group pytest
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --constraint $(LOWEST)/versions.txt --editable ".[all]" --group pytest
 	touch $@
 
 $(VENV)/.chat: $(VENV)/.ready

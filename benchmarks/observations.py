@@ -122,7 +122,7 @@ class Replay:
 
     @property
     def observes(self) -> bool:
-        return self.memory.core.state.observations is not None
+        return self.memory._core.state.observations is not None
 
     def run(self, conversation: Conversation) -> None:
         ids: Any = {"thread_id": conversation.resource, "resource_id": conversation.resource}

@@ -7,6 +7,7 @@ the package). With the extra `cli`, `workingmem docs` lists them, `workingmem do
 prints the folder.
 """
 
+# ruff: noqa: F403, F405 - `__all__` names what users import of these modules
 from __future__ import annotations
 
 from importlib import import_module
@@ -14,56 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_workingmem.embeddings import LocalEmbeddings
-    from langchain_workingmem.errors import (
-        EmbeddingError,
-        EmbeddingSizeError,
-        IdError,
-        MessageNotFoundError,
-        ModelError,
-        ObservationConflictError,
-        ObservationNotFoundError,
-        OptionError,
-        OutcomeUnknownError,
-        ReadOnlyError,
-        RedisCapabilityError,
-        RedisConnectionError,
-        RedisReplyError,
-        RerankerError,
-        ResourceDeletedError,
-        RevisionNotFoundError,
-        ThreadExistsError,
-        ThreadNotFoundError,
-        ThreadOwnershipError,
-        WorkingMemError,
-        WorkingMemoryConflictError,
-        WorkingMemoryValidationError,
-    )
+    from langchain_workingmem.errors import *
+    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory as RedisChatMessageHistory
+    from langchain_workingmem.faces.middleware import MemoryMiddleware as MemoryMiddleware
+    from langchain_workingmem.faces.per_call import PerCall as PerCall
+    from langchain_workingmem.faces.retriever import SemanticRecallRetriever as SemanticRecallRetriever
+    from langchain_workingmem.faces.store import RedisMemoryStore as RedisMemoryStore
     from langchain_workingmem.memory import Memory
-    from langchain_workingmem.models import (
-        ClonedThread,
-        MemoryContext,
-        Observation,
-        ObservationLog,
-        ObservationUsage,
-        Page,
-        RecallHit,
-        RecallResult,
-        StoredMessage,
-        Thread,
-        WorkingMemoryDiff,
-        WorkingMemoryState,
-    )
-    from langchain_workingmem.options import (
-        HistoryOptions,
-        HybridWeights,
-        Ids,
-        IndexOptions,
-        ObservationOptions,
-        RecallOptions,
-        TitleOptions,
-        WorkingMemoryOptions,
-    )
-    from langchain_workingmem.reports import DeletionReport, Diagnosis, Finding, ImportReport
+    from langchain_workingmem.models import *
+    from langchain_workingmem.options import *
+    from langchain_workingmem.reports import *
 
 __version__ = "0.1.0"
 
@@ -122,6 +83,11 @@ _MODULES = {
     **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     "LocalEmbeddings": "embeddings",
+    "MemoryMiddleware": "faces.middleware",
+    "PerCall": "faces.per_call",
+    "RedisChatMessageHistory": "faces.chat_history",
+    "RedisMemoryStore": "faces.store",
+    "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
 }
 
@@ -132,14 +98,18 @@ def _module_of(name: str) -> str:
     return "options" if name.endswith("Options") else _MODULES.get(name, "models")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(f"{__name__}.{_module_of(name)}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else a name that does not exist would pass type checks
+
+    def __getattr__(name: str) -> Any:
+        if (
+            name not in __all__ and name not in _MODULES
+        ):  # `import *` needs no extra, so some names are not in `__all__`
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(import_module(f"{__name__}.{_module_of(name)}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

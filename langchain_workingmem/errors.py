@@ -27,6 +27,48 @@ Each error is also the builtin that a caller would expect, so `except LookupErro
 and what helps; `error.remedy` is only what helps.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+PYTHON = {  # what the names in a remedy mean in Python
+    "list": "observations.get()",
+    "delete": "call observations.delete()",
+    "history": "observations.history()",
+    "index": "create_index=False, so run setup() once with a user that may create it",
+    "max_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
+    "namespaces": "namespaces=[('memories', '{user_id}')]",
+    "reindex": "memory.recall.reindex()",
+    "revisions": "working_memory.revisions()",
+    "resource": "ObservationOptions(scope='resource'), or with it call observations.clear() and then change the scope",
+    "thread": "ObservationOptions(scope='thread'), or with it call observations.clear() and then change the scope",
+}
+
+
+class Remedy(str):
+    """What helps, in words of Python. A command line, which has other words for `{names}` of the template, passes them."""
+
+    __slots__ = ("_template",)
+    _template: str
+
+    def __new__(cls, template: str) -> Self:
+        """Write the template in words of Python."""
+        made = super().__new__(cls, template.format(**PYTHON))
+        made._template = template
+        return made
+
+    def __getnewargs__(self) -> tuple[str]:
+        """Let copies and pickles begin with the template."""
+        return (self._template,)
+
+    def worded(self, words: Mapping[str, str]) -> str:
+        """Return it in other words."""
+        return self._template.format(**words)
+
 
 class WorkingMemError(Exception):
     """Root of the errors of langchain-workingmem; `remedy` says what helps, None if nothing is known to help."""
@@ -144,8 +186,8 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 class RevisionNotFoundError(WorkingMemError, LookupError):
     """This revision of working memory, or of a log of observations, is no longer kept, or never existed."""
 
-    def __init__(self, revision: int, listing: str = "working_memory.revisions()") -> None:
-        super().__init__(f"revision {revision} is not kept", remedy=f"{listing} lists those that are")
+    def __init__(self, revision: int, listing: str = "revisions") -> None:
+        super().__init__(f"revision {revision} is not kept", remedy=Remedy(f"{{{listing}}} lists those that are"))
         self.revision = revision
 
 
@@ -153,7 +195,7 @@ class ObservationNotFoundError(WorkingMemError, LookupError):
     """The log holds no observation with this id."""
 
     def __init__(self, observation_id: str) -> None:
-        super().__init__(f"no observation {observation_id!r}", remedy="observations.get() lists the ids")
+        super().__init__(f"no observation {observation_id!r}", remedy=Remedy("{list} lists the ids"))
         self.observation_id = observation_id
 
 
@@ -163,7 +205,7 @@ class ObservationConflictError(WorkingMemError, RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "the log was changed by others each time",
-            remedy="read it again with observations.get(), and repeat the change",
+            remedy=Remedy("read it again with {list}, and repeat the change"),
         )
 
 
@@ -207,7 +249,7 @@ class OutcomeUnknownError(RedisConnectionError):
 
 # The only place that knows how servers word the errors that this package acts upon. Search writes a code in front of them
 # since 8.8; an older version has the code by its words. No server has a code for the last three, so theirs are ours.
-_CODES_BY_WORDS = {
+_CODES_BYWORDS = {
     "NOPERM": ("no permissions", "required permissions"),  # of Redis, also inside a script; of Search since 8.0
     "SEARCH_INDEX_NOT_FOUND": (
         "no such index",  # 2.10 to 8.6: "<index>: no such index", "No such index <index>"
@@ -229,8 +271,8 @@ _CODES_BY_WORDS = {
 def code_of(reply: str) -> str:
     """Return the code of an error, as `RedisReplyError` describes it."""
     first, said = reply.split(" ", 1)[0], reply.lower()
-    by_words = (code for code, wordings in _CODES_BY_WORDS.items() if any(words in said for words in wordings))
-    return first if first in _CODES_BY_WORDS else next(by_words, first)
+    by_words = (code for code, wordings in _CODES_BYWORDS.items() if any(words in said for words in wordings))
+    return first if first in _CODES_BYWORDS else next(by_words, first)
 
 
 class RedisReplyError(WorkingMemError, RuntimeError):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, update_wrapper
 from importlib import import_module
-from itertools import count, repeat
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
@@ -19,7 +18,7 @@ from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_ttl, check_type, one_of
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
-from langchain_workingmem.faces import Faces
+from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
@@ -38,24 +37,24 @@ from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable
     from datetime import timedelta
     from os import PathLike
     from typing import Unpack
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
-    from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import Observations
-    from langchain_workingmem.options import RecallArguments
-    from langchain_workingmem.reports import DeletionReport, ImportReport
+    from langchain_workingmem.options import ContextArguments
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _log = logging.getLogger("langchain_workingmem")
-rooms.LOADERS["observations"] = partial(import_module, "langchain_workingmem.observations")
+rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
 
 
 class MemoryArguments(TypedDict, total=False):
@@ -79,6 +78,15 @@ def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
 
 
+def _of_users(method: Callable[Concatenate[Users, P], R]) -> Callable[Concatenate[Memory, P], R]:
+    """Return a method of `Memory` that calls this one of `memory.users`."""
+
+    def call(memory: Memory, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(memory.users, *args, **kwargs)
+
+    return update_wrapper(call, method)
+
+
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
@@ -92,13 +100,13 @@ class Memory(Faces, SetUpOnEntry):
         async_client: The same for async calls, bound to the event loop that it was made for.
         embeddings: A LangChain embedding model, or its name: "openai:text-embedding-3-small", "local", or any name that
             `init_embeddings` of langchain knows. It turns recall on.
-        history: What a turn shows of the thread.
+        history: The messages of the thread that a turn shows.
         recall: Options of semantic recall, which needs `embeddings`; None: on with its defaults if there are embeddings;
             False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
-        observations: A short, dated log, which a model writes in the background, stands for the older messages of a conversation;
-            None: off. Then `last_messages` does not cut the history any more.
+        observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
+            in the prompt; None: off. With a log, `last_messages` does not cut the history.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
@@ -161,20 +169,18 @@ class Memory(Faces, SetUpOnEntry):
             observations = replace(observations, **models)
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
-        self.history_options = history or HistoryOptions()
         state = MemoryState(
             keys=Keys(key_prefix),
             recall=recalling,
             working_memory=working_memory,
             title=title,
             observations=observations,
-            room=rooms.load("observations") if observations else None,
+            hooks=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
-            lease_tokens=map("{}-{}".format, repeat(uuid4().hex), count()),
         )
-        self.core = core = Core(
+        self._core = core = Core(
             state=state,
             runner=runner,
             async_runner=async_runner,
@@ -188,14 +194,18 @@ class Memory(Faces, SetUpOnEntry):
         self.recall = Recall(core)
         self.working_memory = WorkingMemory(core)
         self.users = Users(core)
-        self.turn = Turn(core, self.history_options)
+        self._turn = Turn(core, history or HistoryOptions())
+
+    delete_resource, adelete_resource = _of_users(Users.delete), _of_users(Users.adelete)
+    export_resource, aexport_resource = _of_users(Users.export), _of_users(Users.aexport)
+    import_resource, aimport_resource = _of_users(Users.load), _of_users(Users.aload)
 
     @cached_property
     def observations(self) -> Observations:
         """The logs of conversations and users; without the option they can be read and corrected."""
         from langchain_workingmem.observations import Observations
 
-        return Observations(self.core)
+        return Observations(self._core)
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:
@@ -215,7 +225,7 @@ class Memory(Faces, SetUpOnEntry):
             server.close()
             raise
         memory._server = server
-        memory.core.runner.revive = memory.core.async_runner.revive = server.start
+        memory._core.runner.revive = memory._core.async_runner.revive = server.start
         return memory
 
     def context(
@@ -224,10 +234,7 @@ class Memory(Faces, SetUpOnEntry):
         *,
         thread_id: str,
         resource_id: str,
-        read_only: bool = False,
-        recall: Literal[False] | None = None,
-        last_messages: int | None = None,
-        **arguments: Unpack[RecallArguments],
+        **arguments: Unpack[ContextArguments],
     ) -> MemoryContext:
         """Assemble what the model is shown in this turn; nothing is written.
 
@@ -240,20 +247,10 @@ class Memory(Faces, SetUpOnEntry):
         copy that is never saved. Working memory comes with the instructions to update it, unless `read_only`. With
         placement="system", or without a user's message, they are blocks in `.system`, for the end of your system prompt.
 
-        `recall=False` turns recall off; `last_messages` replaces that of `HistoryOptions`, 0: no history. The other arguments
-        are those of `recall.search`; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one without
-        recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
+        `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one
+        without recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
         """
-        plan = self.turn.context(
-            messages,
-            thread_id,
-            resource_id,
-            read_only=read_only,
-            recall=recall,
-            last_messages=last_messages,
-            **arguments,
-        )
-        return self.core.run(plan)
+        return self._core.run(self._turn.context(messages, thread_id, resource_id, **arguments))
 
     async def acontext(
         self,
@@ -261,22 +258,10 @@ class Memory(Faces, SetUpOnEntry):
         *,
         thread_id: str,
         resource_id: str,
-        read_only: bool = False,
-        recall: Literal[False] | None = None,
-        last_messages: int | None = None,
-        **arguments: Unpack[RecallArguments],
+        **arguments: Unpack[ContextArguments],
     ) -> MemoryContext:
         """Async twin of `context`."""
-        plan = self.turn.context(
-            messages,
-            thread_id,
-            resource_id,
-            read_only=read_only,
-            recall=recall,
-            last_messages=last_messages,
-            **arguments,
-        )
-        return await self.core.arun(plan)
+        return await self._core.arun(self._turn.context(messages, thread_id, resource_id, **arguments))
 
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
@@ -289,113 +274,61 @@ class Memory(Faces, SetUpOnEntry):
         edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
         holds for what contradicts the list that this process passed to `context` for this turn.
         """
-        return self.core.run(self.turn.save(messages, thread_id, resource_id))
+        return self._core.run(self._turn.save(messages, thread_id, resource_id))
 
     async def asave_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
-        return await self.core.arun(self.turn.save(messages, thread_id, resource_id))
-
-    def delete_resource(
-        self,
-        resource_id: str,
-        *,
-        namespaces: Iterable[Sequence[str]] = (),
-        checkpointer: BaseCheckpointSaver[Any] | None = None,
-    ) -> DeletionReport:
-        """Call `memory.users.delete`."""
-        return self.users.delete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
-
-    async def adelete_resource(
-        self,
-        resource_id: str,
-        *,
-        namespaces: Iterable[Sequence[str]] = (),
-        checkpointer: BaseCheckpointSaver[Any] | None = None,
-    ) -> DeletionReport:
-        """Async twin of `delete_resource`."""
-        return await self.users.adelete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
-
-    def export_resource(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> Iterator[dict[str, Any]]:
-        """Call `memory.users.export`."""
-        return self.users.export(resource_id, vectors=vectors, namespaces=namespaces)
-
-    def aexport_resource(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Async twin of `export_resource`."""
-        return self.users.aexport(resource_id, vectors=vectors, namespaces=namespaces)
-
-    def import_resource(
-        self,
-        records: Iterable[Mapping[str, Any]],
-        *,
-        resource_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
-    ) -> ImportReport:
-        """Call `memory.users.load`."""
-        return self.users.load(records, resource_id=resource_id, namespaces=namespaces)
-
-    async def aimport_resource(
-        self,
-        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
-        *,
-        resource_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
-    ) -> ImportReport:
-        """Async twin of `import_resource`."""
-        return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
+        return await self._core.arun(self._turn.save(messages, thread_id, resource_id))
 
     def setup(self) -> None:
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
-        self.core.run(self._setup())
+        self._core.run(self._setup())
 
     async def asetup(self) -> None:
         """Async twin of `setup`."""
-        await self.core.arun(self._setup())
+        await self._core.arun(self._setup())
 
     def _setup(self) -> Plan[None]:
         try:
-            yield from self.core.state.setup()
+            yield from self._core.state.indexes.setup()
         except EmbeddingError as error:
-            if self.core.on_error == "raise":
+            if self._core.on_error == "raise":
                 raise
             _log.warning("%s; the index of vectors is created when the model works", error)
 
     def settled(self) -> None:
         """Wait until work in the background is done: titles, observations, vectors. It closes nothing, and raises no failure of it.
 
-        `settled` waits for the work that sync calls of this object have started, `asettled` also for that of the running event
-        loop, which it does not hold up. Who gives up waiting, as with `asyncio.wait_for`, does not end the work. What runs when
-        its event loop ends is lost, so await `asettled` before the end of `asyncio.run`.
+        `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without blocking it.
+        A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when its event loop ends is
+        lost, so await `asettled` before the end of `asyncio.run`.
         """
-        self.core.runner.settled()
+        self._core.runner.settled()
 
     async def asettled(self) -> None:
         """Async twin of `settled`."""
-        await self.core.async_runner.settled()
-        await self.core.runner.asettled()
+        await self._core.async_runner.settled()
+        await self._core.runner.asettled()
 
     def close(self) -> None:
         """Wait as `settled` does; close the sync connections, and the embedded server unless others use it."""
-        with self.core.state.while_closing():
-            self.core.catch_up()
-            self.core.runner.close()
+        with self._core.state.while_closing():
+            self._core.catch_up()
+            self._core.runner.close()
         if self._server is not None:
-            self.core.runner.revive = self.core.async_runner.revive = None
+            self._core.runner.revive = self._core.async_runner.revive = None
             self._server.close()
 
     async def aclose(self) -> None:
         """Wait for the work of the running event loop and close its connections, then do what `close` does."""
-        with self.core.state.while_closing():
-            await self.core.acatch_up()
-            await self.core.async_runner.aclose(self.close)
+        with self._core.state.while_closing():
+            await self._core.acatch_up()
+            await self._core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:
-        state = self.core.state
+        state = self._core.state
         parts = {
             "history": True,
             "recall": state.recall,

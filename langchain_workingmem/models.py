@@ -169,7 +169,7 @@ class RecallResult(Shown):
                 joined = joined or {
                     (hit.thread_id, one.id, other.id)
                     for hit in self.hits
-                    if hit.observation is None  # whose sources may lie apart
+                    if hit.observation is None  # the sources of an observation may lie apart
                     for one, other in pairwise([*hit.before, hit.message, *hit.after])
                 }
                 is_next = (id, before.message.id, row.message.id) in joined
@@ -181,7 +181,7 @@ class RecallResult(Shown):
     def to_documents(self) -> list[Document]:
         """Return one document per hit: its window with the speakers, and ids, similarity and time as metadata.
 
-        A message is in one document only: a hit in its own, its neighbours in that of the best hit.
+        A message is in one document only: a hit in its own, a neighbour in the document of the best hit.
         """
         from langchain_core.documents import Document
 
@@ -240,11 +240,8 @@ class WorkingMemoryState(Shown):
         return WorkingMemoryDiff(earlier=revision, later=self.revision, lines=changes(before, self.text))
 
     def _picture(self) -> Picture:
-        updated = None if self.updated_at is None else f"{minutes(self.updated_at)} UTC"
-        origin = None if self.origin is None else label(self.origin)
-        facts = {"revision": str(self.revision), "updated": updated, "by": origin}
         parts = [shown.block(pretty(self.text))] if self.text.strip() else []
-        return Picture("Working memory, empty" if self.is_empty else "Working memory", facts, parts)
+        return Picture("Working memory, empty" if self.is_empty else "Working memory", _last_write(self), parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,15 +288,15 @@ class Observation:
     sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from
     level: int = 0  # 0: of messages, n: condensed n times
     number: int = field(default=0, repr=False, compare=False)  # of this version in its log, never used twice
-    positions: tuple[tuple[str, int], ...] = field(
-        default=(), repr=False, compare=False
-    )  # (thread_id, seq) of the sources
-    # (thread_id, message_id, seq) of messages of other threads that the text tells of too: it goes when one of them is deleted
+    # (thread_id, seq) of the sources
+    positions: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
+    # (thread_id, message_id, seq) of messages of other threads that the text also mentions: it goes when one of them is deleted
+    mentions: tuple[tuple[str, str, int], ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationUsage:
-    """What a log has cost so far."""
+    """Calls, tokens and failures of a log so far."""
 
     calls: int = 0  # of observer and reflector
     input_tokens: int = 0
@@ -319,9 +316,8 @@ class ObservationLog(Shown):
     covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
     usage: ObservationUsage
     updated_at: datetime | None = None  # None: never written
-    origin: str | None = (
-        None  # the operation that wrote it: observe, reflect, update, delete, clear, revert, clone, import
-    )
+    # the operation that wrote it: observe, reflect, update, delete, clear, revert, clone, import
+    origin: str | None = None
 
     def __iter__(self) -> Iterator[Observation]:
         return iter(self.observations)
@@ -344,15 +340,21 @@ class ObservationLog(Shown):
         facts = {
             "tokens": f"{self.tokens:,}",
             "pending tokens": f"{self.pending_tokens:,}",
-            "revision": str(self.revision),
-            "updated": None if self.updated_at is None else f"{minutes(self.updated_at)} UTC",
-            "by": None if self.origin is None else label(self.origin),
+            **_last_write(self),
             "model calls": f"{usage.calls:,} ({read:,} tokens read, {written:,} written)" if usage.calls else None,
             "failures": f"{usage.failures:,}" if usage.failures else None,
             "last error": None if usage.last_error is None else shown.excerpt(usage.last_error),
             "not shown": f"the oldest {hidden:,}" if hidden else None,
         }
         return Picture(counted(len(self), "observation") if self else "No observations", facts, shown.observed(newest))
+
+
+def _last_write(record: WorkingMemoryState | ObservationLog) -> dict[str, str | None]:
+    return {
+        "revision": str(record.revision),
+        "updated": None if record.updated_at is None else f"{minutes(record.updated_at)} UTC",
+        "by": None if record.origin is None else label(record.origin),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,8 +75,7 @@ class HistoryOptions:
     # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
     max_tokens: int | None = None
     token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
-    # Tool calls, with their results, that only their own turn shows: those of memory's tools; or also those of the named
-    # tools; True: of all tools; False: of none
+    # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
     roles: Sequence[str] | None = None  # message types to show, None: all
 
@@ -106,7 +105,7 @@ class IndexOptions:
 
     algorithm: Literal["flat", "hnsw"] = "flat"
     distance: Literal["cosine", "ip", "l2"] = "cosine"
-    dtype: NumberType | None = None  # None: that of the existing index; float16 for a new one
+    dtype: NumberType | None = None  # None: keep the number type of the index; float16 for a new one
     m: int = 16  # hnsw: links of a node
     ef_construction: int = 200  # hnsw: candidates while building
     ef_runtime: int = 10  # hnsw: candidates while searching
@@ -147,7 +146,7 @@ class HybridWeights:
 
 
 class RecallArguments(TypedDict, total=False):
-    """The arguments of one recall beside the ids; what is left out comes from `RecallOptions`.
+    """The arguments of one recall beside the ids. `RecallOptions` gives the others.
 
     `since` and `until` are inclusive. `metadata` compares keys that `RecallOptions(filterable=...)` names. They are read from
     a message's `additional_kwargs`, `additional_kwargs["metadata"]` and `response_metadata`.
@@ -167,19 +166,31 @@ class RecallArguments(TypedDict, total=False):
     exclude_message_ids: Collection[str]
 
 
+class ContextArguments(RecallArguments, total=False):
+    """The arguments of `Memory.context` beside the messages and the ids; the others limit recall."""
+
+    read_only: (
+        bool  # working memory comes without the instructions to update it, and no branch is noted; default: False
+    )
+    recall: Literal[False] | None  # False: nothing is recalled
+    last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
-    """What semantic recall searches, and what it returns."""
+    """Scope, limits and ranking of semantic recall."""
 
     top_k: int = 4  # hits
     # around a hit, n on each side, or (before, after): questions, and answers without tool calls
     message_range: int | tuple[int, int] = 1
     scope: Scope = "resource"  # all threads of the resource, or the one thread
-    threshold: float | None = None  # least similarity of a hit, 0 to 1; None: in a turn, that of a known model
+    threshold: float | None = (
+        None  # least similarity of a hit, 0 to 1; None: in a turn, the measured minimum of a known model
+    )
     max_tokens: int | None = 2_000  # that a turn shows of recall, long messages as excerpts; None: no limit
     search: Literal["hybrid", "semantic"] = "hybrid"  # vectors fused with BM25 (docs/recall.md), or vectors alone
     weights: HybridWeights = field(default_factory=HybridWeights)  # of hybrid recall
-    roles: Sequence[str] = ("human", "ai")  # whose text is embedded
+    roles: Sequence[str] = ("human", "ai")  # messages of these roles are embedded
     index: IndexOptions = field(default_factory=IndexOptions)
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
     # Orders four times as many hits again, from which the best are shown (docs/recall.md): a document compressor of
@@ -213,7 +224,7 @@ class RecallOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingMemoryOptions:
-    """What an agent keeps about its user or task, and how it may change it.
+    """The document that an agent keeps about its user or task: its format, scope and limits.
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
     the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
@@ -230,7 +241,7 @@ class WorkingMemoryOptions:
     instructions: str | Callable[[Ids], str] | None = None  # what to remember, in the prompt; None: the default ones
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
-    tools: Sequence[str] = ("update",)  # that `memory.tools()` gives: "get", "update", "clear"
+    tools: Sequence[str] = ("update",)  # of `memory.tools()`: "get", "update", "clear"
 
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
@@ -314,23 +325,23 @@ class TitleOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservationOptions:
-    """When a model turns the older messages of a conversation into a short log of dated lines, which is shown in their place.
+    """Let a model turn older messages into a short log of dated lines. The agent is shown the log in place of these messages.
 
     The messages stay in history and in recall. Tokens are estimated: 4 characters each.
     """
 
-    model: BaseChatModel | str  # that observes, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
+    model: BaseChatModel | str  # the observer, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
     scope: Scope = "thread"  # one log for each thread, or one for all threads of a resource
-    message_tokens: int = 30_000  # of messages that are not observed yet, from which on the oldest are observed
-    keep_tokens: int = 6_000  # of the newest messages, which are always shown as they are; the present turn always is
-    batch_tokens: int = 10_000  # of messages at most, for one call of the model
-    observation_tokens: int = 40_000  # of the log, from which on its oldest half is condensed
+    message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are observed
+    keep_tokens: int = 6_000  # of the newest messages; these and the present turn are always shown as they are
+    batch_tokens: int = 10_000  # of messages in one call of the model, at most
+    observation_tokens: int = 40_000  # of the log; from this number on its oldest half is condensed
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
-    # "question": before the first message that is shown; "system": after your system prompt; None: "system" if recall and
-    # working memory, as far as they are on, are there too, else "question"
+    # "question": before the first shown message; "system": after your system prompt; None: "system" if recall and working
+    # memory (those that are on) have this placement, else "question"
     placement: Placement | None = None
 
     def __post_init__(self) -> None:

@@ -7,21 +7,21 @@ import os
 import signal
 import socket
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
     from typing import TypeAlias
 
-    Scope: TypeAlias = MutableMapping[str, Any]
-    Application: TypeAlias = Callable[
-        [Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]
-    ]
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    Application: TypeAlias = ASGIApp
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_ASKED = (b"host", b"origin")
+_REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 
 
@@ -35,24 +35,20 @@ class LoopbackOnly:
     def __init__(self, app: Application) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 403, or pass the request on."""
+        from starlette.responses import PlainTextResponse
+
         if scope["type"] == "lifespan" or _is_own(scope):
             await self._app(scope, receive, send)
-            return
-        if scope["type"] == "websocket":
+        elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
-            return
-        body = b"Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 403, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        else:
+            await PlainTextResponse(_REFUSED, 403)(scope, receive, send)
 
 
 def _is_own(scope: Scope) -> bool:
-    headers: list[tuple[bytes, bytes]] = scope["headers"]
-    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+    hosts, origins = ([value.decode("latin-1") for key, value in scope["headers"] if key == name] for name in _ASKED)
     return len(hosts) == 1 and _name(f"http://{hosts[0]}") in LOOPBACK and {*origins} <= {f"http://{hosts[0]}"}
 
 
@@ -67,16 +63,11 @@ def _name(url: str) -> str | None:
 
 def listen(port: int | None) -> socket.socket:
     """Listen on a port of 127.0.0.1; None is a free one."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just ended is free
     try:
-        listener.bind(("127.0.0.1", port or 0))
-        listener.listen(128)
+        return socket.create_server(("127.0.0.1", port or 0), backlog=128)
     except OSError as error:
-        listener.close()
-        remedy = "pass another --port, or none for a free one"
-        raise OptionError(f"port {port} of 127.0.0.1 cannot be opened: {error.strerror}", remedy=remedy) from error
-    return listener
+        seen = f"port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}"
+        raise OptionError(seen, remedy="pass another --port, or none for a free one") from error
 
 
 def leave_soon(*, at_once: bool = False) -> None:

@@ -1,0 +1,7 @@
+"""The tests. They keep their compiled modules, whatever the environment says: rewriting the asserts takes half of a short run."""
+
+import os
+import sys
+
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # of the programs that the tests start, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import os
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine import effects
-from langchain_workingmem._engine.effects import Command, Scan, Send, Survey
+from langchain_workingmem._engine.effects import Command, Send
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -29,12 +30,14 @@ from tests.helpers.embedded import BareServers, is_free, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
+from tests.helpers.plans import Plans
+from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
 
 # what an example takes depends on what else the machine does
 unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("usual", **unhurried)
+settings.register_profile("usual", max_examples=30, **unhurried)
 settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 
@@ -43,6 +46,20 @@ settings.load_profile("usual")
 def server() -> Iterator[EmbeddedRedis]:
     with EmbeddedRedis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def all_plans() -> Plans:
+    plans = Plans()
+    plans.watch()
+    return plans
+
+
+@pytest.fixture(autouse=True)
+def plans(all_plans: Plans) -> Iterator[Plans]:
+    """Fail where a plan was made and neither run nor closed: without `yield from` or a runner it does nothing."""
+    yield all_plans
+    assert not all_plans.dropped()
 
 
 @pytest.fixture(scope="session")
@@ -76,13 +93,36 @@ def raw(server: EmbeddedRedis) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def face(request: pytest.FixtureRequest) -> str:
-    """The face that a test calls: "sync", and "async" in a second run of what is marked `both_faces`."""
+    """The face that a test calls: "sync", and "async" in a second run of what is marked `both_faces` or `in_turn`."""
     return str(getattr(request, "param", "sync"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "face" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_faces"):
-        metafunc.parametrize("face", ["sync", "async"], indirect=True)
+    if "face" in metafunc.fixturenames:
+        in_turn = metafunc.definition.get_closest_marker("in_turn")
+        if metafunc.definition.get_closest_marker("both_faces") or (in_turn and in_turn.args == ("face",)):
+            metafunc.parametrize("face", ["sync", "async"], indirect=True)
+
+
+def pytest_collection() -> None:
+    gc.disable()  # imports and cases make millions of objects, none of them garbage
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.helpers.examples import NIGHTLY  # the plug-in of hypothesis has loaded the profile by now
+
+    if not NIGHTLY and not any("::" in word for word in config.args):
+        if left := left_out(items):
+            config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = long_ones_first(items, workers)
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()  # a collection that a test asks for looks at what the tests have made, not at modules and cases
 
 
 @pytest.fixture
@@ -185,10 +225,6 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
         def watched(self: Any, effect: Any, *rest: Any) -> Any:
             if isinstance(effect, Send):
                 sent.extend(effect.commands)
-            elif isinstance(effect, Scan):
-                sent.append(("SCAN", effect.cursor))
-            elif isinstance(effect, Survey):
-                sent.append(effect.command)
             return perform(self, effect, *rest)
 
         monkeypatch.setattr(kind, "_perform", watched)

@@ -6,6 +6,7 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -21,7 +22,7 @@ from langchain_workingmem._documents.merging import (
     shorten,
     without_paths,
 )
-from langchain_workingmem._documents.schemas import dump, plain, refusal
+from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
@@ -50,15 +51,12 @@ DEFAULT_TEMPLATE = """\
 - **Projects**:
 """
 
-_NO_MERGE = "use 'replace' or 'append' for Markdown and text"
-
 
 class TextFormat:
     """Markdown along a template, or, with an empty one, free text."""
 
     def __init__(self, template: str, default_mode: Mode | None = None) -> None:
-        if default_mode == "merge":
-            raise OptionError("mode='merge' needs a schema", remedy=_NO_MERGE)
+        _check_mode(default_mode)
         self.template = template
         self.name: Literal["markdown", "text"] = "markdown" if template.strip() else "text"
         self.default_mode: Mode = default_mode or ("replace" if template.strip() else "append")
@@ -66,25 +64,24 @@ class TextFormat:
 
     def apply(self, current: str, content: Any, mode: Mode | None) -> str:
         """Return the next document. None takes the default mode; unless "replace" is passed, nothing may be erased."""
-        if mode == "merge":
-            raise OptionError("mode='merge' needs a schema", remedy=_NO_MERGE)
+        _check_mode(mode)
         if not isinstance(content, str):
             raise WorkingMemoryValidationError(
                 f"working memory is text here, the update is of type {type(content).__name__}", remedy="pass a str"
             )
-        if mode != "replace":
+        if mode != "replace" and self.is_empty(content):
+            if content.strip() and self.is_empty(current):
+                return current  # still nothing is known
+            seen, remedy = (
+                "is the bare template, which would erase what is known",
+                "the template filled with everything that is known",
+            )
             if not content.strip():
-                raise WorkingMemoryValidationError(
-                    "the update is empty, so working memory was not changed",
-                    remedy="send its whole text, or clear it on purpose",
-                )
-            if self.is_empty(content):
-                if self.is_empty(current):
-                    return current  # still nothing is known
-                raise WorkingMemoryValidationError(
-                    "the update is the bare template, which would erase what is known, so working memory was not changed",
-                    remedy="send the template filled with everything that is known, or clear it on purpose",
-                )
+                seen, remedy = "is empty", "its whole text"
+            raise WorkingMemoryValidationError(
+                f"the update {seen}, so working memory was not changed",
+                remedy=f"send {remedy}, or clear it on purpose",
+            )
         return append_text(current, content) if (mode or self.default_mode) == "append" else content
 
     def replace(self, current: str, content: str, seen: str | None) -> str:
@@ -140,6 +137,11 @@ class JsonFormat:
         self.schema = schema
         self.default_mode: Mode = default_mode or "merge"
 
+    @cached_property
+    def described(self) -> str:
+        """The schema of an update, as JSON for a prompt."""
+        return json.dumps(shape(self.schema.json_schema, nullable=False), ensure_ascii=False)
+
     def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
         """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
@@ -177,27 +179,23 @@ class JsonFormat:
 
     def remark(self, patch: Mapping[str, Any], names: Iterable[str], before: str, after: str) -> str:
         """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
-        return "\n".join(filter(None, (self.absent(before, names), self._ignored(after, patch))))
-
-    def _ignored(self, after: str, patch: Mapping[str, Any]) -> str:
-        """Report fields of an update that the schema does not have, and that were left out; empty when there are none."""
-        fields = self.schema.json_schema.get("properties")
+        remarks = [self.absent(before, names)]
+        fields = self.schema.json_schema.get("properties") or {}
         stored = parse_json(after) or {}
         unknown = [repr(name) for name in patch if fields and name not in fields and name not in stored]
-        if not unknown:
-            return ""
-        known = shorten(", ".join(fields or ()))
-        return f"The schema has no {shorten(', '.join(unknown))}, so nothing was stored of it; its fields are {known}"
+        if unknown:
+            known = shorten(", ".join(fields))
+            unknown_names = shorten(", ".join(unknown))
+            remarks.append(f"The schema has no {unknown_names}, so nothing was stored of it; its fields are {known}")
+        return "\n".join(filter(None, remarks))
 
     def absent(self, current: str, names: Iterable[str]) -> str:
         """Report names of fields to clear that do not exist, and the fields that do; empty when all exist."""
         document = parse_json(current) or {}
         missing = [repr(name) for name in dict.fromkeys(names) if name and not at_path(document, name)]
-        if not missing:
-            return ""
-        fields = ", ".join(paths(document))
-        rest = f"; the fields were {shorten(fields)}" if fields else ""
-        return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}"
+        fields = shorten(", ".join(paths(document)))
+        rest = f"; the fields were {fields}" if fields else ""
+        return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}" if missing else ""
 
     def _load(self, text: str) -> dict[str, Any]:
         document = parse_json(text) if text else {}
@@ -227,6 +225,11 @@ class JsonFormat:
 Format: TypeAlias = TextFormat | JsonFormat
 
 
+def _check_mode(mode: Mode | None) -> None:
+    if mode == "merge":
+        raise OptionError("mode='merge' needs a schema", remedy="use 'replace' or 'append' for Markdown and text")
+
+
 def _as_object(content: Any) -> dict[str, Any]:
     if isinstance(content, str):
         try:
@@ -242,18 +245,18 @@ def _as_object(content: Any) -> dict[str, Any]:
 
 
 def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError:
-    shown, where = shorten(find), ""
-    if not find:
-        seen, remedy = "`find` is empty", "quote the text that is to be replaced"
-    elif times:
-        first = find.splitlines()[0]
-        lines = [line for line in text.splitlines() if first in line]
-        seen, remedy = f"{shown!r} stands {times} times in working memory", "quote more of the text around it"
-        where = f", so that it is unique. It stands in:\n{_quote(lines)}"
-    else:
-        seen, remedy = f"{shown!r} does not stand in working memory", "quote the text exactly as it is"
-        where = f". The lines nearest to it:\n{_quote(_nearest(find, text))}"
-    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{where}", remedy=remedy)
+    seen, remedy, where = "`find` is empty", "quote the text that is to be replaced", ""
+    lines: list[str] = []
+    if times:
+        seen, remedy = f"{shorten(find)!r} stands {times} times in working memory", "quote more of the text around it"
+        where = ", so that it is unique. It stands in:"
+        lines = [line for line in text.splitlines() if find.splitlines()[0] in line]
+    elif find:
+        seen, remedy = f"{shorten(find)!r} does not stand in working memory", "quote the text exactly as it is"
+        where = ". The lines nearest to it:"
+        lines = _nearest(find, text)
+    quoted = where + "".join(f"\n    {shorten(line)}" for line in lines[:QUOTED]) if lines else ""
+    return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{quoted}", remedy=remedy)
 
 
 def _squeezed(line: str) -> str:
@@ -262,10 +265,6 @@ def _squeezed(line: str) -> str:
 
 def _lines(text: str) -> list[str]:
     return [line for line in map(str.strip, text.splitlines()) if line]
-
-
-def _quote(lines: list[str]) -> str:
-    return "\n".join(f"    {shorten(line)}" for line in lines[:QUOTED])
 
 
 def _nearest(find: str, text: str) -> list[str]:

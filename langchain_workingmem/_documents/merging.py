@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.nesting import check_depth
@@ -97,8 +98,6 @@ def without_paths(document: dict[str, Any], names: Iterable[str]) -> dict[str, A
     """Return the document without the values under dotted names; unknown names are ignored."""
     for name in names:
         if keys := at_path(document, name):
-            patch: Any = None
-            for key in reversed(keys):
-                patch = {key: patch}
-            document = merge_patch(document, patch)
+            nothing: Any = None
+            document = merge_patch(document, reduce(lambda below, key: {key: below}, reversed(keys), nothing))
     return document

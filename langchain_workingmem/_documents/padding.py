@@ -6,17 +6,12 @@ a value. A merge leaves fields of one kind of a union in an object that has beco
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem.errors import OptionError
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-NAMED = {"properties", "patternProperties", "$defs", "definitions"}  # map freely chosen names to schemas
-VALUES = {"enum", "const", "examples", "default"}  # hold no schemas
-MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI accepts in all
+UNIONS = ("anyOf", "oneOf", "allOf")
 
 
 def without_padding(patch: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -89,28 +84,29 @@ def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
 
 
 def _parts(schemas: list[Any], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """List schemas and those that they combine or refer to, each once: repeated references would double all below them."""
-    return list(_every_part(schemas, root, set()))
+    return list(every_part(schemas, root, set()))
 
 
-def _every_part(schemas: list[Any], root: dict[str, Any], seen: set[int]) -> Iterator[dict[str, Any]]:
+def every_part(
+    schemas: list[Any], root: dict[str, Any], seen: set[int], unions: Sequence[str] = UNIONS
+) -> Iterator[dict[str, Any]]:
+    """Yield schemas and those that they combine or refer to, each once: repeated references would double all below."""
     for schema in schemas:
         if not isinstance(schema, dict) or id(schema) in seen:
             continue
         seen.add(id(schema))
         if pointer := schema.get("$ref"):
-            yield from _every_part([pointed(pointer, root)], root, seen)
-        for key in ("anyOf", "oneOf", "allOf"):
-            yield from _every_part(schema.get(key, []), root, seen)
+            yield from every_part([pointed(pointer, root)], root, seen, unions)
+        for key in unions:
+            found = schema.get(key, [])
+            yield from every_part(found if isinstance(found, list) else [found], root, seen, unions)
         yield schema
 
 
 def _may_be_null(schemas: list[Any], root: dict[str, Any]) -> bool:
+    possible = [one for one in schemas if not (isinstance(one, dict) and one.get("default", "") is None)]
     known: dict[int, bool] = {}
-    return not schemas or any(
-        _takes_null(one, root, known) and not (isinstance(one, dict) and one.get("default", "") is None)
-        for one in schemas
-    )
+    return not schemas or any(_takes_null(one, root, known) for one in possible)
 
 
 def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bool:
@@ -125,9 +121,10 @@ def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bo
             and "null" in schema.get("type", "null")  # a str or a list of them
             and None in schema.get("enum", [None])
             and schema.get("const") is None
-            and all(_takes_null(part, root, known) for part in schema.get("allOf", ()))
             and all(
-                any(_takes_null(one, root, known) for one in schema[key]) for key in ("anyOf", "oneOf") if key in schema
+                quantor(_takes_null(part, root, known) for part in schema[key])
+                for key, quantor in (("allOf", all), ("anyOf", any), ("oneOf", any))
+                if key in schema
             )
         )
     return known[id(schema)]
@@ -139,45 +136,3 @@ def pointed(pointer: str, root: dict[str, Any]) -> Any:
     for part in pointer.removeprefix("#").strip("/").split("/"):
         target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
     return target
-
-
-def inlined(schema: dict[str, Any]) -> Any:
-    """Replace references by their targets; a schema inside itself ends as any object.
-
-    Each reference copies its target, so references that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
-    `dereference_refs` of langchain_core has no such limit, and takes a field or an example named "$ref" for a reference.
-    """
-    try:
-        return _inlined(schema, schema, (), count(1))
-    except RecursionError:
-        raise _too_large() from None
-
-
-def _inlined(schema: Any, root: dict[str, Any], inside: tuple[str, ...], parts: Iterator[int]) -> Any:
-    if isinstance(schema, list):
-        return [_inlined(part, root, inside, parts) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if inside and next(parts) > MOST_PARTS:
-        raise _too_large()
-    rest: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in NAMED - {"$defs", "definitions"} and isinstance(value, dict):
-            rest[key] = {name: _inlined(part, root, inside, parts) for name, part in value.items()}
-        elif key not in {"$ref", "$defs", "definitions"}:
-            rest[key] = value if key in VALUES else _inlined(value, root, inside, parts)
-    pointer = schema.get("$ref")
-    if not isinstance(pointer, str):
-        return rest
-    target = pointed(pointer, root)
-    if pointer in inside or not isinstance(target, dict):
-        return {"type": "object", **rest}
-    return {**_inlined(target, root, (*inside, pointer), parts), **rest}
-
-
-def _too_large() -> OptionError:
-    return OptionError(
-        f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model",
-        remedy="use fewer definitions that refer to each other, or leave updates to your program with "
-        "WorkingMemoryOptions(tools=['get'])",
-    )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import count
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -18,14 +19,17 @@ from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, Root
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._documents.padding import NAMED, VALUES, pointed, without_strays
+from langchain_workingmem._documents.padding import UNIONS, every_part, pointed, without_strays
 from langchain_workingmem._text.nesting import MAX_DEPTH
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 _TYPED_DICT = "use TypedDict of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
-
-
+MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI accepts in all
+_DEFINITIONS = {"$defs", "definitions"}
+_NAMED = {"properties", "patternProperties", *_DEFINITIONS}  # map freely chosen names to schemas
+_VALUES = {"enum", "const", "examples"}  # hold no schemas
+_LEFT_OUT = {"required", "default", "title", "discriminator"}
 _QUALIFIERS = {"Required", "NotRequired", "ReadOnly"}  # of a TypedDict; typing and typing_extensions have their own
 
 
@@ -123,7 +127,7 @@ Schema: TypeAlias = TypeSchema | JsonSchema
 def _check_fields(schema: dict[str, Any], named: str) -> None:
     if schema.get("type", "object") != "object":
         seen = f"has the type {schema['type']!r}: working memory is an object"
-    elif not _has_fields(schema, schema, set()):
+    elif not any(map(_has_fields, every_part([schema], schema, set(), (*UNIONS, "then", "else")))):
         seen = "describes no object: it names no fields"
     else:
         return
@@ -134,50 +138,73 @@ def _check_fields(schema: dict[str, Any], named: str) -> None:
     )
 
 
-def _has_fields(schema: Any, root: dict[str, Any], seen: set[str]) -> bool:
-    """Tell whether a schema, or one that it combines or refers to, names fields of an object or allows any."""
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("properties") or schema.get("patternProperties"):
-        return True
-    if any(schema.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties")):
-        return True
-    if schema.get("type") == "object" and "properties" not in schema:
-        return "additionalProperties" not in schema  # any object
-    pointer = schema.get("$ref", schema.get("$dynamicRef"))
-    if isinstance(pointer, str) and pointer not in seen:
-        if not pointer.startswith("#/"):
-            return True  # of another document: only validation resolves it
-        seen.add(pointer)
-        if _has_fields(pointed(pointer, root), root, seen):
-            return True
-    parts = [part for name in ("allOf", "anyOf", "oneOf") for part in schema.get(name, ())]
-    return any(_has_fields(part, root, seen) for part in (*parts, schema.get("then"), schema.get("else")))
+def _has_fields(part: dict[str, Any]) -> bool:
+    """Tell whether a part of a schema names fields of an object, or allows any."""
+    return bool(
+        part.get("properties")
+        or part.get("patternProperties")
+        or any(part.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties"))
+        or (part.get("type") == "object" and part.keys().isdisjoint(("properties", "additionalProperties")))
+        # of another document, or not known yet: only validation resolves it
+        or "$dynamicRef" in part
+        or not part.get("$ref", "#/").startswith("#/")
+    )
 
 
-def shape(schema: Any, *, nullable: bool) -> Any:
+def shape(schema: dict[str, Any], *, nullable: bool) -> Any:
     """Turn a JSON schema into the schema of a patch: nothing is required, titles and defaults are removed.
 
-    `nullable` allows null for each property: OpenAI's strict mode requires every property, and a model without a value for
-    one sends null.
+    `nullable` is for tools. It allows null for each property: OpenAI's strict mode requires every property, and a model
+    without a value for one sends null. And it replaces references by their targets; a schema inside itself ends as any
+    object. References that fan out grow exponentially: `OptionError` above `MOST_PARTS`. `dereference_refs` of
+    langchain_core has no such limit, and takes a field or an example named "$ref" for a reference.
     """
+    try:
+        return _shaped(schema, schema if nullable else None, (), count(1))
+    except RecursionError:
+        raise _too_large() from None
+
+
+def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], parts: Iterator[int]) -> Any:
     if isinstance(schema, list):
-        return [shape(part, nullable=nullable) for part in schema]
+        return [_shaped(part, root, inside, parts) for part in schema]
     if not isinstance(schema, dict):
         return schema
+    around = dict.fromkeys(schema, inside)  # the references around each key: what stands beside one is not inside it
+    while root is not None and isinstance(pointer := schema.get("$ref"), str):
+        target = pointed(pointer, root)
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        is_open = pointer not in inside and isinstance(target, dict)
+        inside = (*inside, pointer)
+        schema = {**(target if is_open else {"type": "object"}), **rest}
+        around = dict.fromkeys(schema, inside) | around
+    if inside and next(parts) > MOST_PARTS:
+        raise _too_large()
     found: dict[str, Any] = {}
-    if nullable and schema.get("type") == "object" and "properties" not in schema:
+    if root is not None and schema.get("type") == "object" and "properties" not in schema:
         # stated, so that LangChain's strict mode makes it false: it must be {} then, but OpenAI accepts the schema
         found["additionalProperties"] = True
     for key, value in schema.items():
-        if key in NAMED and isinstance(value, dict):
-            wrap = _or_null if key == "properties" and nullable else lambda part: part
-            found[key] = {name: wrap(shape(part, nullable=nullable)) for name, part in value.items()}
-        elif key == "oneOf" and nullable and "anyOf" not in schema:
-            found["anyOf"] = shape(value, nullable=nullable)  # a patch may fit more than one of them
-        elif key not in {"required", "default", "title", "discriminator"}:
-            found[key] = value if key in VALUES else shape(value, nullable=nullable)
+        if key in _LEFT_OUT or (root is not None and key in _DEFINITIONS):
+            continue
+        if key in _NAMED and isinstance(value, dict):
+            found[key] = {name: _shaped(part, root, around[key], parts) for name, part in value.items()}
+            if key == "properties" and root is not None:
+                found[key] = {name: _or_null(part) for name, part in found[key].items()}
+        elif key in _VALUES:
+            found[key] = value
+        else:  # a patch may fit more than one of several
+            name = "anyOf" if key == "oneOf" and root is not None and "anyOf" not in schema else key
+            found[name] = _shaped(value, root, around[key], parts)
     return found
+
+
+def _too_large() -> OptionError:
+    return OptionError(
+        f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model",
+        remedy="use fewer definitions that refer to each other, or leave updates to your program with "
+        "WorkingMemoryOptions(tools=['get'])",
+    )
 
 
 def _or_null(schema: Any) -> Any:
@@ -186,31 +213,29 @@ def _or_null(schema: Any) -> Any:
         return schema
     if options:
         return {**schema, "anyOf": [*options, {"type": "null"}]}
-    description = {key: schema[key] for key in ("description",) if key in schema}
-    return {"anyOf": [{key: schema[key] for key in schema if key not in description}, {"type": "null"}], **description}
+    description = {key: schema.pop(key) for key in ("description",) if key in schema}
+    return {"anyOf": [schema, {"type": "null"}], **description}
 
 
 def _named(value: Any, annotation: Any, path: str) -> Any:
     """Rename the keys of JSON to the names by which the schema reads them, and remove fields that it ignores."""
     annotation = _bare(annotation)
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
+    inner = get_args(annotation)
+    if get_origin(annotation) in (Union, UnionType):
         # which of several fitting schemas is meant is unknown: the value stays as it is
         fitting = [part for part in inner if _holds(value, part)]
         return _named(value, fitting[0], path) if len(fitting) == 1 else value
     if not _holds(value, annotation):
         return value
-    if _is_schema(annotation):
-        return _fields_named(value, annotation, path)
-    if isinstance(value, list):
-        return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)] if inner else value
-    return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()} if inner else value
-
-
-def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
-    if issubclass(schema, RootModel):
-        return _named(value, schema.model_fields["root"].annotation, path)
-    names, extra = _names(schema)  # type: ignore[arg-type]
+    if not _is_schema(annotation):
+        if not inner:
+            return value
+        if isinstance(value, list):
+            return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)]
+        return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()}
+    if issubclass(annotation, RootModel):
+        return _named(value, annotation.model_fields["root"].annotation, path)
+    names, extra = _names(annotation)
     found = {}
     for key, item in value.items():
         if key in names:
@@ -226,10 +251,11 @@ def _fields_named(value: dict[str, Any], schema: type[Any], path: str) -> Any:
 def _holds(value: Any, annotation: Any) -> bool:
     """Tell whether an annotation is one of objects, or of arrays, as the value is."""
     annotation = _bare(annotation)
+    if isinstance(value, dict) and _is_schema(annotation):
+        return True
+    kinds = Mapping if isinstance(value, dict) else list | set | frozenset | tuple
     origin = get_origin(annotation) or annotation
-    if isinstance(value, dict):
-        return _is_schema(annotation) or (isinstance(origin, type) and issubclass(origin, Mapping))
-    return isinstance(value, list) and isinstance(origin, type) and issubclass(origin, list | set | frozenset | tuple)
+    return isinstance(value, dict | list) and isinstance(origin, type) and issubclass(origin, kinds)
 
 
 @lru_cache(maxsize=256)  # bounded: a program may create classes without end, and entries keep them alive
@@ -282,14 +308,21 @@ def plain(value: Any, depth: int = 0) -> Any:
         return [plain(item, depth + 1) for item in value]
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
-    if isinstance(value, str) and not is_utf8(value):
-        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
+    if isinstance(value, str):
+        check_utf8(value)
     try:
         if isinstance(value, int):
             str(value)  # raises for an int with more digits than Python reads back
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:  # such as bytes that are not UTF-8
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
+
+
+def check_utf8(text: str) -> str:
+    """Return a text of an update, or raise the error for a lone surrogate in it."""
+    if not is_utf8(text):
+        raise refusal("the update holds a lone surrogate, which UTF-8 cannot carry", "send valid Unicode")
+    return text
 
 
 def _key(key: Any) -> str:

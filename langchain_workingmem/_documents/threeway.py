@@ -6,10 +6,9 @@ Text is merged line by line, JSON field by field. Lines that differ only in blan
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from langchain_workingmem._documents.lines import matches
+from langchain_workingmem._documents.lines import Lines
 from langchain_workingmem._documents.merging import is_same, shorten
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
@@ -47,17 +46,19 @@ def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bo
     if sent in (current, seen) or current == seen:
         return current if sent == seen else sent
     base = _split(seen)
-    theirs = {edit.span: edit for edit in _edits(base, _split(current), is_filler)}
-    find_rivals = _rival_finder(theirs.values())
+    theirs = {point: edit for edit in _edits(base, _split(current), is_filler) for point in edit.points}
     taken: list[_Edit] = []
-    conflicts: list[tuple[list[_Edit], _Edit]] = []
+    conflicts: list[tuple[Iterable[_Edit], _Edit]] = []
     for edit in _edits(base, _split(sent), is_filler):
-        if theirs.get(edit.span) == edit:
+        rivals = {id(theirs[point]): theirs[point] for point in edit.points if point in theirs}.values()
+        if edit in rivals:
             continue
-        rivals = [other for other in find_rivals(edit) if other.span in theirs]
-        if not rivals or (not edit.yields and all(other.yields for other in rivals)):
-            for other in rivals:
-                del theirs[other.span]
+        if edit.is_insert and all(other.is_insert for other in rivals):
+            known = {_key(line) for other in rivals for line in other.lines if line.strip()}
+            taken.append(edit._replace(lines=[line for line in edit.lines if _key(line) not in known]))
+        elif not rivals or (not edit.yields and all(other.yields for other in rivals)):
+            for point in [point for other in rivals for point in other.points]:
+                del theirs[point]
             taken.append(edit)
         elif not edit.yields:
             conflicts.append((rivals, edit))
@@ -65,16 +66,14 @@ def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bo
         # only the shown ones are rendered: many conflicts may share one long rival
         shown = [(_text(rivals), _text([edit])) for rivals, edit in conflicts[:MOST]]
         raise MergeConflictError("line", shown, len(conflicts) - len(shown))
-    known = {(edit.start, _key(line)) for edit in theirs.values() if edit.is_insert for line in edit.lines}
-    added = {id(edit) for edit in taken if edit.is_insert}
     lines: list[str] = []
     at = 0
     # sorted() is stable: at the same position, present lines come first
-    for edit in sorted([*theirs.values(), *taken], key=lambda edit: edit.span):
-        lines += base[at : edit.start]
-        is_new = id(edit) in added
-        lines += [line for line in edit.lines if not (is_new and line.strip() and (edit.start, _key(line)) in known)]
-        at = max(at, edit.end)
+    for edit in sorted(
+        [*{id(edit): edit for edit in theirs.values()}.values(), *taken], key=lambda edit: edit.points[0]
+    ):
+        lines += [*base[at : edit.points.start // 2], *edit.lines]
+        at = edit.points.stop // 2
     ending = _ending(sent if _ending(sent) != _ending(seen) else current)
     return "\n".join([*lines, *base[at:]]) + ending
 
@@ -87,7 +86,7 @@ def merge_fields(seen: Any, current: Any, sent: Any) -> dict[str, Any]:
     conflicts: list[tuple[str, str]] = []
     found: dict[str, Any] = _merged(seen, current, sent, "", conflicts)
     if conflicts:
-        raise MergeConflictError("field", conflicts[:MOST], max(0, len(conflicts) - MOST))
+        raise MergeConflictError("field", conflicts[:MOST], len(conflicts[MOST:]))
     return found
 
 
@@ -97,13 +96,10 @@ def _merged(seen: Any, current: Any, sent: Any, path: str, conflicts: list[tuple
     if _is_alike(seen, current):
         return sent
     if isinstance(current, dict) and isinstance(sent, dict):
-        before = seen if isinstance(seen, dict) else {}
         fields = {}
         for key in {**current, **sent}:
-            inner = f"{path}.{key}" if path else key
-            fields[key] = _merged(
-                before.get(key, _GONE), current.get(key, _GONE), sent.get(key, _GONE), inner, conflicts
-            )
+            was, now, new = (one.get(key, _GONE) if isinstance(one, dict) else _GONE for one in (seen, current, sent))
+            fields[key] = _merged(was, now, new, f"{path}.{key}" if path else key, conflicts)
         return {key: value for key, value in fields.items() if value is not _GONE}
     conflicts.append((f"{path}: {_show(current)}", f"{path}: {_show(sent)}"))
     return current
@@ -117,77 +113,45 @@ def _show(value: Any) -> str:
     return "nothing" if value is _GONE else json.dumps(value, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
+class _Edit(NamedTuple):
     """Lines of an older text, and the lines that replace them."""
 
-    start: int  # the first replaced line
-    end: int  # the line after the last replaced one; `start`: the lines are inserted
-    lines: tuple[str, ...]
+    points: range  # line n of the older text is at 2 * n + 1; lines are inserted before it at 2 * n
+    lines: Sequence[str]
     yields: bool = False  # to an edit of the other side
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """Return the range of replaced lines, which is unique among the edits of a text."""
-        return self.start, self.end
 
     @property
     def is_insert(self) -> bool:
         """Tell whether no line is replaced."""
-        return self.start == self.end
+        return self.points[0] % 2 == 0
 
 
-def _rival_finder(edits: Iterable[_Edit]) -> Callable[[_Edit], Iterator[_Edit]]:
-    """Return a function that finds those of the edits that change the same lines; an insert beside them does not."""
-    by_line: dict[int, _Edit] = {}
-    inserts: dict[int, _Edit] = {}
-    for edit in edits:
-        by_line.update((at, edit) for at in range(edit.start, edit.end))
-        if edit.is_insert:
-            inserts[edit.start] = edit
-
-    def find(edit: _Edit) -> Iterator[_Edit]:
-        if edit.is_insert:
-            around = by_line.get(edit.start)
-            if around is not None and around.start < edit.start:
-                yield around
-            return
-        for at in range(edit.start, edit.end):
-            if at in by_line and (at == edit.start or by_line.get(at - 1) is not by_line[at]):
-                yield by_line[at]
-            if at > edit.start and at in inserts:
-                yield inserts[at]
-
-    return find
-
-
-def _edits(base: Sequence[str], text: Sequence[str], is_filler: Callable[[str], bool]) -> list[_Edit]:
+def _edits(base: Sequence[str], text: Sequence[str], is_filler: Callable[[str], bool]) -> Iterator[_Edit]:
     """List the changes in the smallest pieces: one line for one line, where it is clear which line became which."""
-    found: list[_Edit] = []
     for start, end, first, last in _pieces(base, text):
-        old, new = tuple(base[start:end]), tuple(text[first:last])
+        old, new = base[start:end], text[first:last]
         if old == new:
             continue
         if len(old) == len(new) == 1 and old[0].strip() and new[0].strip():
-            found.append(_Edit(start, end, new, yields=_key(old[0]) == _key(new[0])))
-        elif not new or not all(line.strip() for line in (*old, *new)):
-            # removed and added lines are separate changes
-            found += [_Edit(start, start, new)] if new else []
-            found += [_Edit(at, at + 1, (), yields=is_filler(base[at])) for at in range(start, end)]
-        else:
-            found.append(_Edit(start, end, new))
-    return found
+            yield _Edit(range(2 * start + 1, 2 * end), new, yields=_key(old[0]) == _key(new[0]))
+        elif old and new and all(line.strip() for line in (*old, *new)):
+            yield _Edit(range(2 * start + 1, 2 * end), new)
+        else:  # removed and added lines are separate changes
+            if new:
+                yield _Edit(range(2 * start, 2 * start + 1), new)
+            for at in range(start, end):
+                yield _Edit(range(2 * at + 1, 2 * at + 2), [], yields=is_filler(base[at]))
 
 
 def _pieces(base: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Pair runs of lines: equal lines first, then lines with the same label, then one by one in runs of equal length."""
-    for name, start, end, first, last in matches([*map(_key, base)], [*map(_key, text)]):
-        if name == "equal":
+    for kind, start, end, first, last in Lines([*map(_key, base)], [*map(_key, text)]).get_opcodes():
+        if kind == "equal":
             yield from _singly(start, end, first)
             continue
-        named = matches([*map(_label, base[start:end])], [*map(_label, text[first:last])])
-        for kind, low, high, left, right in named:
-            if kind == "equal" or high - low == right - left:
+        labels = [*map(_label, base[start:end])], [*map(_label, text[first:last])]
+        for name, low, high, left, right in Lines(*labels).get_opcodes():
+            if name == "equal" or high - low == right - left:
                 yield from _singly(start + low, start + high, first + left)
             else:
                 yield start + low, start + high, first + left, first + right

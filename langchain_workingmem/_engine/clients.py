@@ -130,23 +130,21 @@ class _AsyncSentinel(AsyncSentinel):
 
 def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client, which connects at its first command. It repeats nothing: `effects` repeats what is safe."""
-    if url.startswith(SENTINEL):
-        return cast("SyncClient", _master(_Sentinel, Retry(NoBackoff(), 0), url, timeout, connect))
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_pool_options(timeout, connect)))
+    return cast("SyncClient", _client(redis, _Sentinel, Retry, url, timeout, connect))
 
 
 def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
     """Make a client for the running event loop, as `sync_client` does."""
+    return cast("AsyncClient", _client(redis.asyncio, _AsyncSentinel, AsyncRetry, url, timeout, connect))
+
+
+def _client(package: Any, sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: timedelta) -> Any:
     if url.startswith(SENTINEL):
-        return cast("AsyncClient", _master(_AsyncSentinel, AsyncRetry(NoBackoff(), 0), url, timeout, connect))
-    return redis.asyncio.Redis.from_pool(
-        redis.asyncio.BlockingConnectionPool.from_url(url, **_pool_options(timeout, connect))
-    )
-
-
-def _pool_options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
-    """Let callers wait up to `timeout` for a free connection, where redis-py's usual pool raises at once."""
-    return {"max_connections": _CONNECTIONS, "timeout": timeout.total_seconds(), **_defaults(timeout, connect)}
+        return _master(sentinel, retry(NoBackoff(), 0), url, timeout, connect)
+    # callers wait up to `timeout` for a free connection, where redis-py's usual pool raises at once
+    waiting = {"max_connections": _CONNECTIONS, "timeout": timeout.total_seconds()}
+    pool = package.BlockingConnectionPool.from_url(url, **waiting, **_defaults(timeout, connect))
+    return package.Redis.from_pool(pool)
 
 
 def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
-    from langchain_workingmem._engine.effects import Command, Survey
-
-    Rows = list[tuple[str, Any]]  # of a survey: host:port of a master, and its reply
+    from langchain_workingmem._engine.effects import Command
 
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
@@ -51,96 +50,55 @@ def search(
     *,
     again: bool,
 ) -> list[Any]:
+    """Sync twin of `asearch`: nothing in it waits for an event loop where the client is a sync one."""
+    try:
+        asearch(client, commands, call, again=again).send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError  # it has waited
+
+
+async def asearch(
+    client: RedisCluster | AsyncRedisCluster,
+    commands: Sequence[Command],
+    call: Callable[[Sequence[Command]], list[Any] | Awaitable[list[Any]]],
+    *,
+    again: bool,
+) -> list[Any]:
     """Send commands in one round trip, with `call` those that are not for Search.
 
     After a lost connection the nodes are looked for again: a replica may have taken over. With `again` the commands are sent
     again then, once.
     """
     try:
-        return _search(client, commands, call)
+        return await _search(client, commands, call)
     except _FAILED as error:
         if isinstance(error, redis_errors.MaxConnectionsError):  # the nodes are well
             raise
         with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
-            client.nodes_manager.initialize()
+            await _done(client.nodes_manager.initialize())
         if not again or isinstance(error, redis_errors.TimeoutError):
             raise
-    return _search(client, commands, call)
+    return await _search(client, commands, call)
 
 
-def _search(
-    client: RedisCluster, commands: Sequence[Command], call: Callable[[Sequence[Command]], list[Any]]
-) -> list[Any]:
-    nodes: list[Any] = client.get_primaries()  # type: ignore[no-untyped-call]
+async def _done(found: Any) -> Any:
+    """Return what a call of a sync client returned, or wait for that of an async one."""
+    return await found if isawaitable(found) else found
+
+
+async def _search(client: Any, commands: Sequence[Command], call: Callable[[Sequence[Command]], Any]) -> list[Any]:
+    is_sync = hasattr(client, "get_redis_connection")
+    nodes: list[Any] = (client if is_sync else await client.initialize()).get_primaries()
     lines, asked = _lines(commands, nodes)
-    open_: list[tuple[Any, Any]] = []
+    open_: list[tuple[Any, Any]] = []  # what takes a connection back, and the connection
     is_done = False
     try:
         for node in nodes:  # nothing is sent before all are connected
-            pool: Any = client.get_redis_connection(node).connection_pool
-            open_.append((pool, pool.get_connection()))
-        for (_, connection), line in zip(open_, lines, strict=True):
-            connection.send_packed_command(connection.pack_commands(line))
-        others = _others(commands)
-        replies = call(others) if others else []
-        for number, (_, connection) in enumerate(open_):
-            if number != asked:
-                with suppress(redis_errors.ResponseError):  # any answer will do
-                    connection.read_response()
-        found = [_reply(open_[asked][1]) for _ in lines[asked]]
-        if any(connection.can_read() for _, connection in open_):
-            raise _gone()
-        is_done = True
-    finally:
-        for pool, connection in open_:
-            if not is_done:
-                connection.disconnect()
-            pool.release(connection)
-    return _merged(commands, found, replies)
-
-
-def _others(commands: Sequence[Command]) -> list[Command]:
-    return [command for command in commands if not _is_search(command)]
-
-
-def _reply(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except redis_errors.ResponseError as error:
-        return error
-
-
-async def asearch(
-    client: AsyncRedisCluster,
-    commands: Sequence[Command],
-    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
-    *,
-    again: bool,
-) -> list[Any]:
-    """Async twin of `search`."""
-    try:
-        return await _asearch(client, commands, call)
-    except _FAILED as error:
-        if isinstance(error, redis_errors.MaxConnectionsError):
-            raise
-        with suppress(redis_errors.RedisError, redis_errors.RedisClusterException):
-            await client.nodes_manager.initialize()
-        if not again or isinstance(error, redis_errors.TimeoutError):
-            raise
-    return await _asearch(client, commands, call)
-
-
-async def _asearch(
-    client: AsyncRedisCluster,
-    commands: Sequence[Command],
-    call: Callable[[Sequence[Command]], Awaitable[list[Any]]],
-) -> list[Any]:
-    nodes: list[Any] = (await client.initialize()).get_primaries()
-    lines, asked = _lines(commands, nodes)
-    open_: list[tuple[Any, Any]] = []
-    is_done = False
-    try:
-        for node in nodes:  # nothing is sent before all are connected
+            if is_sync:
+                pool = client.get_redis_connection(node).connection_pool
+                open_.append((pool, pool.get_connection()))
+                continue
             connection = node.acquire_connection()
             open_.append((node, connection))
             # the server may have closed it while it was idle; pools of redis-py look, except those of async cluster nodes
@@ -148,25 +106,25 @@ async def _asearch(
                 await connection.disconnect(nowait=True)
             await connection.connect()
         for (_, connection), line in zip(open_, lines, strict=True):
-            await connection.send_packed_command(connection.pack_commands(line))
-        others = _others(commands)
-        replies = await call(others) if others else []
+            await _done(connection.send_packed_command(connection.pack_commands(line)))
+        others = [command for command in commands if not _is_search(command)]
+        replies = await _done(call(others)) if others else []
         for number, (_, connection) in enumerate(open_):
             if number != asked:
                 with suppress(redis_errors.ResponseError):  # any answer will do
-                    await connection.read_response()
-        found = [await _areply(open_[asked][1]) for _ in lines[asked]]
-        for _ in range(2):  # the event loop takes in what has been closed
+                    await _done(connection.read_response())
+        found = [await _reply(open_[asked][1]) for _ in lines[asked]]
+        for _ in range(0 if is_sync else 2):  # the event loop takes in what has been closed
             await asyncio.sleep(0)
         for _, connection in open_:
             if await _is_used_up(connection):
-                raise _gone()
+                raise ConnectionLost("a node of the cluster closed its connection during a search")
         is_done = True
     finally:
-        for node, connection in open_:
+        for owner, connection in open_:
             if not is_done:
-                await connection.disconnect(nowait=True)
-            node.release(connection)
+                await _done(connection.disconnect() if is_sync else connection.disconnect(nowait=True))
+            owner.release(connection)
     return _merged(commands, found, replies)
 
 
@@ -174,14 +132,14 @@ async def _is_used_up(connection: Any) -> bool:
     """Return whether a connection is closed, or holds what nobody has read."""
     try:
         look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
-        return bool(await look())
+        return bool(await _done(look()))
     except redis_errors.ConnectionError:
         return True
 
 
-async def _areply(connection: Any) -> Any:
+async def _reply(connection: Any) -> Any:
     try:
-        return await connection.read_response(disable_decoding=True)
+        return await _done(connection.read_response(disable_decoding=True))
     except redis_errors.ResponseError as error:
         return error
 
@@ -196,37 +154,17 @@ def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list
     return lines, asked
 
 
-def survey(client: RedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], list[Any]]) -> Rows:
-    """Send a command to each master with `call`, and return what they said; raise what the first one met if all are down."""
-    rows: Rows = []
-    for node in client.get_primaries():  # type: ignore[no-untyped-call]
-        try:
-            (reply,) = call(client.get_redis_connection(node), [effect.command])
-        except RedisConnectionError as error:
-            reply = error
-        rows.append((node.name, reply))
-    return _surveyed(rows)
+def masters(client: Any) -> tuple[str, ...]:
+    """Return the name of every known master of a cluster, host:port; one "" for another client."""
+    return tuple(node.name for node in client.get_primaries()) if hasattr(client, "get_primaries") else ("",)
 
 
-async def asurvey(
-    client: AsyncRedisCluster, effect: Survey, call: Callable[[Any, Sequence[Command]], Awaitable[list[Any]]]
-) -> Rows:
-    """Async twin of `survey`."""
-    rows: Rows = []
-    await call(client, [effect.command])  # which learns the nodes
-    for node in client.get_primaries():
-        try:
-            (reply,) = await call(node, [effect.command])
-        except RedisConnectionError as error:
-            reply = error
-        rows.append((node.name, reply))
-    return _surveyed(rows)
-
-
-def _surveyed(rows: Rows) -> Rows:
-    if rows and all(isinstance(reply, RedisConnectionError) for _, reply in rows):
-        raise rows[0][1]
-    return rows
+def node_of(client: Any, name: str) -> Any:
+    """Return what sends commands to one node of a cluster."""
+    node = client.get_node(node_name=name)
+    if node is None:
+        raise RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")
+    return client.get_redis_connection(node) if hasattr(client, "get_redis_connection") else node
 
 
 def lost(error: Exception) -> Exception:
@@ -236,10 +174,6 @@ def lost(error: Exception) -> Exception:
     if error.obj is not None:  # not the missing stream of a closed connection
         raise error
     return ConnectionLost("another task closed the connection to a node of the cluster, which had failed")
-
-
-def _gone() -> ConnectionLost:
-    return ConnectionLost("a node of the cluster closed its connection during a search")
 
 
 def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -> list[Any]:

@@ -3,6 +3,9 @@
 A plan is a generator: it yields effects, receives their results, and returns a record. `runners` performs the effects for
 sync and for async callers, so each operation is written once. One `Send` is one round trip. Errors of Redis and of the
 models are thrown into the plan at its `yield`.
+
+Each effect names the type of its result: `found = yield from Embed(texts)` is an array. A plain `yield` is for effects
+without a result, and for what passes on the effects of another plan.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from langchain_workingmem.errors import (
     OutcomeUnknownError,
@@ -23,43 +26,47 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
+    import numpy as np
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage
 
 Argument: TypeAlias = "bytes | str | int | float"
 Command: TypeAlias = "tuple[Argument, ...]"
+Vectors: TypeAlias = "np.ndarray[Any, Any]"
+Answer: TypeAlias = "AIMessage"
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Effect(Generic[T_co]):
+    """What a plan asks a runner to do. `yield from effect` gives its result."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Plan[T_co]:
+        return (yield self)  # type: ignore[return-value]  # the runner gives what the effect says
+
+
+Plan: TypeAlias = Generator[Effect[object], object, T]
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Send(Effect["list[Any]"]):
     """One pipeline to Redis. The result is one reply per command; a refused command gives a `RedisReplyError`."""
 
     commands: Sequence[Command]
     at_most_once: bool = False  # do not repeat after a lost reply: a second run does harm or gives another answer
     in_order: bool = False  # keep the order in a cluster too, with one trip per command: its nodes work in parallel
+    master: str = ""  # that the commands are for, as `Masters` names it
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """One step through all keys of a pattern, on every node. The result is the keys and the next step, None at the end."""
-
-    pattern: str
-    node: int = 0
-    cursor: int = 0
+class Masters(Effect["tuple[str, ...]"]):
+    """The masters of a cluster, each as host:port; one "" without a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """One command to every master, one after another. The result is a list of host:port, "" without a cluster, and reply.
-
-    The reply of a master that is down is a `RedisConnectionError`. If none answers, the first one's is raised.
-    """
-
-    command: Command
-
-
-@dataclass(frozen=True, slots=True)
-class Embed:
+class Embed(Effect[Vectors]):
     """One call of the embedding model. The result is a float array of shape (texts, dimensions)."""
 
     texts: Sequence[str]
@@ -68,7 +75,7 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Effect[None]):
     """Wait before the next effect."""
 
     seconds: float
@@ -76,30 +83,22 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Report the progress of a long operation to the caller."""
-
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """Take the next item of an iterator of the caller. The result is (item,), or () at the end."""
-
-    source: Iterator[Any] | AsyncIterator[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Give items to the caller of `stream` while the plan continues."""
+class Emit(Effect[None]):
+    """Give items to the caller while the plan continues: `stream` yields them, `run` calls its watcher with each."""
 
     items: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One call of a chat model. The result is its answer, an AIMessage."""
+class Pull(Effect[tuple[T, ...]]):
+    """Take the next item of an iterator of the caller. The result is (item,), or () at the end."""
+
+    source: Iterator[T] | AsyncIterator[T]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Effect[Answer]):
+    """One call of a chat model. The result is its answer."""
 
     model: BaseChatModel
     messages: Sequence[BaseMessage]
@@ -107,7 +106,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Rerank:
+class Rerank(Effect["list[Any]"]):
     """One call of the caller's reranker. The result is a list of what it returns."""
 
     reranker: Any  # a document compressor of LangChain, or a function
@@ -117,47 +116,23 @@ class Rerank:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class Later(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it.
 
     `lost` is called if the plan ends unfinished, or never begins, because its event loop has ended.
     """
 
-    plan: Generator[Any, Any, None]
+    plan: Plan[None]
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
     lost: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Work(Effect[T]):
     """A long computation without I/O. The result is what the call returns; the async runner uses a thread."""
 
-    call: Callable[[], Any]
+    call: Callable[[], T]
 
-
-@dataclass(frozen=True, slots=True)
-class Enter:
-    """Begin a run for callbacks and LangSmith. The result is for `Leave`."""
-
-    kind: Literal["chain", "retriever"]
-    name: str
-    input: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """End a run with its output or its error."""
-
-    run: Any
-    output: Any = None
-    error: Exception | None = None
-
-
-Effect: TypeAlias = (
-    "Send | Scan | Survey | Embed | Pause | Progress | Pull | Emit | Ask | Rerank | Later | Work | Enter | Leave"
-)
-T = TypeVar("T")
-Plan: TypeAlias = Generator[Effect, Any, T]
 
 PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
 FEW = 2  # repeats for a caller that can go on without memory
@@ -183,26 +158,67 @@ def as_eval(command: Command) -> Command:
 RESEND |= {"NOSCRIPT": as_eval, "BUSY": lambda command: command}
 
 
-def advance(plan: Plan[Any], outcome: Any) -> Effect:
+def advance(plan: Plan[Any], outcome: Any) -> Effect[object]:
     """Give a plan the outcome of its effect, a result or an error, and return its next effect."""
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
-def _persist(effect: Send | Scan) -> Plan[Any]:
+def _persist(effect: Effect[T]) -> Plan[T]:
     """Perform an effect, and repeat it after pauses while the error allows it and a repeat does no harm."""
-    for failures, seconds in enumerate(PAUSES):
+    failures = 0
+    while True:
         try:
-            return (yield effect)
+            return (yield effect)  # type: ignore[return-value]  # one frame less than `yield from`, in each round trip
         except RedisConnectionError as error:
-            if failures >= error.repeats or isinstance(error, OutcomeUnknownError):
+            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, OutcomeUnknownError):
                 raise
-        yield Pause(seconds)
-    return (yield effect)
+        yield Pause(PAUSES[failures])
+        failures += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The next step through all keys of a pattern: on the first of these masters, then on the others."""
+
+    pattern: str
+    masters: tuple[str, ...] = ()  # empty: all, which are not known yet
+    cursor: int = 0
 
 
 def scan(step: Scan) -> Plan[tuple[list[bytes], Scan | None]]:
-    """Take one step through the keys, with repeats; return the keys and the next step."""
-    return (yield from _persist(step))  # type: ignore[no-any-return]
+    """Take one step through the keys, with repeats; return the keys and the next step, None at the end."""
+    masters = step.masters or (yield from _persist(Masters()))
+    command = ("SCAN", step.cursor, "MATCH", step.pattern, "COUNT", 1000)
+    ((cursor, keys),) = _accepted((yield from _persist(Send((command,), master=masters[0]))))
+    if not int(cursor):
+        masters = masters[1:]
+    return keys, Scan(step.pattern, masters, int(cursor)) if masters else None
+
+
+def survey(command: Command) -> Plan[list[tuple[str, Any]]]:
+    """Send a command to every master, one after another; return the name of each and its reply.
+
+    The reply of a master that is down is a `RedisConnectionError`. If none answers, the first one's is raised.
+    """
+    rows: list[tuple[str, Any]] = []
+    for master in (yield from Masters()):
+        try:
+            (reply,) = yield from Send((command,), master=master)
+        except RedisConnectionError as error:
+            rows.append((master, error))
+        else:
+            rows.append((master, reply))
+    if all(isinstance(reply, RedisConnectionError) for _, reply in rows):
+        raise rows[0][1]
+    return rows
+
+
+def _accepted(replies: list[Any]) -> list[Any]:
+    """Return the replies; raise the first refusal."""
+    for reply in replies:
+        if isinstance(reply, RedisReplyError):
+            raise reply
+    return replies
 
 
 def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Command], Command]) -> Plan[Send]:
@@ -243,7 +259,9 @@ def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
         plan.close()
 
 
-def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+def attempt(
+    *commands: Command, at_most_once: bool = False, in_order: bool = False, accept_refusals: bool = True
+) -> Plan[list[Any]]:
     """Send commands in one round trip and return every reply, refusals included.
 
     When the connection fails, they are sent again, except with `at_most_once`. Some refusals mean that nothing was done, so
@@ -266,7 +284,7 @@ def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = Fal
                 replies[at] = incomplete(commands[at][1], warnings) or reply
         elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
             raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
-    return replies
+    return replies if accept_refusals else _accepted(replies)
 
 
 def incomplete(index: Any, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
@@ -296,17 +314,13 @@ def incomplete(index: Any, warnings: bytes | Sequence[bytes]) -> RedisReplyError
 
 def send(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
     """Send commands in one round trip, as `attempt` does; raise the first refusal."""
-    replies = yield from attempt(*commands, at_most_once=at_most_once, in_order=in_order)
-    for reply in replies:
-        if isinstance(reply, RedisReplyError):
-            raise reply
-    return replies
+    return attempt(*commands, at_most_once=at_most_once, in_order=in_order, accept_refusals=False)
 
 
 def compute(call: Callable[[], T], size: int) -> Plan[T]:
     """Do work on `size` characters or bytes: at once if they are few, else without blocking an event loop."""
     if size > LONG:
-        return (yield Work(call))  # type: ignore[no-any-return]
+        return (yield from Work(call))
     return call()
 
 
@@ -318,7 +332,7 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
     """
     running = list(plans)
     results: list[Any] = [None] * len(running)
-    waiting: dict[int, Effect] = {}
+    waiting: dict[int, Effect[object]] = {}
 
     def resume(number: int, outcome: Any) -> None:
         try:
@@ -332,7 +346,7 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
             resume(number, None)
         while waiting:
             merged, parts = _merge(waiting)
-            reply = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
+            reply: Any = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
             for number, part in parts.items():
                 resume(number, reply if part is None else reply[part])
     finally:
@@ -341,13 +355,13 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
     return results
 
 
-def _merge(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | None]]:
+def _merge(waiting: Mapping[int, Effect[object]]) -> tuple[Effect[object], dict[int, slice | None]]:
     """Join effects of one kind; return also which part of the reply belongs to which plan, None for all of it."""
     for query in (False, True):
         texts = {at: each.texts for at, each in waiting.items() if isinstance(each, Embed) and each.query is query}
         if texts:
             return Embed(list(chain(*texts.values())), query), _slices(texts)
-    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send)}
+    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send) and not effect.master}
     if sends:
         commands = {number: effect.commands for number, effect in sends.items()}
         at_most_once = any(effect.at_most_once for effect in sends.values())
@@ -360,18 +374,3 @@ def _merge(waiting: Mapping[int, Effect]) -> tuple[Effect, dict[int, slice | Non
 def _slices(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
     ends = accumulate(map(len, shares.values()), initial=0)
     return {number: slice(*span) for number, span in zip(shares, pairwise(ends), strict=True)}
-
-
-def traced(
-    kind: Literal["chain", "retriever"], name: str, input: Any, plan: Plan[T], output: Callable[[T], Any]
-) -> Plan[T]:
-    """Show a plan as a run to callbacks and LangSmith. Without a listener, `output` is not called."""
-    run = yield Enter(kind, name, input)
-    try:
-        result = yield from plan
-    except Exception as error:
-        yield Leave(run, error=error)
-        raise
-    if run is not None:
-        yield Leave(run, output(result))
-    return result

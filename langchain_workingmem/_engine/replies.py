@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
@@ -12,10 +11,10 @@ from redis.client import NEVER_DECODE
 from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
-from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, code_of
+from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, Remedy, code_of
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Command, Scan
+    from langchain_workingmem._engine.effects import Command
 
 RAW = {NEVER_DECODE: True}  # bytes from every client, also from a borrowed one that decodes: vectors are not text
 # redis-py does not derive the second from the first
@@ -39,7 +38,7 @@ _REMEDIES = {
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
-    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": "the index was built for other vectors: run memory.recall.reindex()",
+    "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": Remedy("the index was built for other vectors: run {reindex}"),
     "MISCONF": "Redis cannot write to its disk, its log says why",
     "BUSY": "nothing was done: try again when that script has ended (SLOWLOG GET names it), SHUTDOWN NOSAVE would lose data",
 }
@@ -55,22 +54,6 @@ def raw_options(client: Any, command: Command) -> dict[str, Any]:
     if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
         return {**RAW, "target_nodes": client.get_default_node()}
     return RAW
-
-
-def scan_step(scan: Scan) -> Command:
-    """Build the command of one step through the keys of a node."""
-    return ("SCAN", scan.cursor, "MATCH", scan.pattern, "COUNT", 1000)
-
-
-def scanned(replies: list[Any], step: Scan, nodes: int) -> tuple[list[bytes], Scan | None]:
-    """Return the keys of a step, and the next step on this node or on the next one."""
-    (reply,) = replies
-    if isinstance(reply, Exception):
-        raise reply
-    cursor, keys = int(reply[0]), reply[1]
-    if cursor:
-        return keys, replace(step, cursor=cursor)
-    return keys, replace(step, node=step.node + 1, cursor=0) if step.node + 1 < nodes else None
 
 
 def checked(replies: list[Any]) -> list[Any]:

@@ -23,8 +23,8 @@ from langchain_workingmem._engine import clients, cluster, effects, models
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._engine.effects import advance
 from langchain_workingmem._engine.models import Background, in_thread, log_failure
-from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused, scan_step, scanned
-from langchain_workingmem._engine.tracing import Trace
+from langchain_workingmem._engine.replies import ERRORS, RAW, checked, raw_options, refused
+from langchain_workingmem._engine.tracing import Report, Trace
 from langchain_workingmem.errors import WorkingMemError
 
 if TYPE_CHECKING:
@@ -95,53 +95,42 @@ class Runner(_Base["SyncClient"]):
         finally:
             plan.close()
 
-    def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
+    def _perform(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:
         """Return the result of an effect; an error of ours is a result, which `advance` throws into the plan."""
         try:
             match effect:
                 case effects.Send():
                     return self._send(effect)
-                case effects.Scan() | effects.Survey():
-                    return self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect)
+                case effects.Masters():
+                    return cluster.masters(self.client)
                 case effects.Pull(source):
                     return tuple(islice(cast("Iterator[Any]", source), 1))
                 case effects.Embed():
                     return self.embedder.embed(effect)
                 case effects.Pause():
                     time.sleep(_seconds(effect))
-                case effects.Progress(done, total) if progress is not None:
-                    progress(done, total)
+                case effects.Emit(items) if progress is not None:
+                    for item in items:
+                        progress(*item)
                 case effects.Ask() | effects.Rerank():
                     return models.call(effect, trace.child())
                 case effects.Later(plan, slow):
                     self._background.start(functools.partial(self.run, plan), slow=slow)
                 case effects.Work(call):
                     return call()
-                case effects.Enter():
-                    return trace.enter(effect)
-                case effects.Leave():
-                    trace.leave(effect)
+                case Report(span):
+                    trace.report(span)
         except WorkingMemError as error:
             return error
         return None
 
     def _send(self, effect: effects.Send) -> list[Any]:
         client, commands = self.client, effect.commands
+        if effect.master:
+            client = cluster.node_of(client, effect.master)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
             return [reply for one in commands for reply in self._call(client, [one], at_most_once=effect.at_most_once)]
         return self._call(client, commands, at_most_once=effect.at_most_once)
-
-    def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
-        client, count = self.client, 1
-        if isinstance(client, RedisCluster):
-            nodes = client.get_primaries()  # type: ignore[no-untyped-call]
-            client, count = client.get_redis_connection(nodes[effect.node]), len(nodes)
-        return scanned(self._call(client, [scan_step(effect)]), effect, count)
-
-    def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
-        client = self.client
-        rows = cluster.survey(client, effect, self._call) if isinstance(client, RedisCluster) else []
-        return rows or [("", *self._call(client, [effect.command]))]
 
     def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
@@ -256,7 +245,7 @@ class AsyncRunner(_Base["AsyncClient"]):
         finally:
             plan.close()
 
-    async def _outcome(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
+    async def _outcome(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:
         before = _cancellations()
         try:
             outcome = await self._perform(effect, progress, trace)
@@ -267,20 +256,21 @@ class AsyncRunner(_Base["AsyncClient"]):
             raise asyncio.CancelledError
         return outcome
 
-    async def _perform(self, effect: Effect, progress: Watcher, trace: Trace) -> Any:
+    async def _perform(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:
         match effect:
             case effects.Send():
                 return await self._send(effect)
-            case effects.Scan() | effects.Survey():
-                return await (self._scan(effect) if isinstance(effect, effects.Scan) else self._survey(effect))
+            case effects.Masters():
+                return await self._masters()
             case effects.Pull(source):
                 return await _next(source)
             case effects.Embed():
                 return await self.embedder.aembed(effect)
             case effects.Pause():
                 await asyncio.sleep(_seconds(effect))
-            case effects.Progress(done, total) if progress is not None:
-                progress(done, total)
+            case effects.Emit(items) if progress is not None:
+                for item in items:
+                    progress(*item)
             case effects.Ask() | effects.Rerank():
                 return await models.acall(effect, trace.child())
             case effects.Later(plan):
@@ -290,10 +280,8 @@ class AsyncRunner(_Base["AsyncClient"]):
                 task.add_done_callback(self._ended)
             case effects.Work(call):
                 return await self._in_thread(call)
-            case effects.Enter():
-                return await trace.aenter(effect)
-            case effects.Leave():
-                await trace.aleave(effect)
+            case Report(span):
+                await trace.areport(span)
         return None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -305,23 +293,21 @@ class AsyncRunner(_Base["AsyncClient"]):
 
     async def _send(self, effect: effects.Send) -> list[Any]:
         client, commands = await self.client(), effect.commands
+        if effect.master:
+            client = cluster.node_of(client, effect.master)
         if effect.in_order and isinstance(client, AsyncRedisCluster):  # its nodes work in parallel
             return [
                 reply for one in commands for reply in await self._call(client, [one], at_most_once=effect.at_most_once)
             ]
         return await self._call(client, commands, at_most_once=effect.at_most_once)
 
-    async def _scan(self, effect: effects.Scan) -> tuple[list[bytes], effects.Scan | None]:
-        client, count = await self.client(), 1
-        if isinstance(client, AsyncRedisCluster):
-            nodes = (await client.initialize()).get_primaries()
-            client, count = nodes[effect.node], len(nodes)
-        return scanned(await self._call(client, [scan_step(effect)]), effect, count)
-
-    async def _survey(self, effect: effects.Survey) -> list[tuple[str, Any]]:
+    async def _masters(self) -> tuple[str, ...]:
         client = await self.client()
-        rows = await cluster.asurvey(client, effect, self._call) if isinstance(client, AsyncRedisCluster) else []
-        return rows or [("", *await self._call(client, [effect.command]))]
+        try:
+            return cluster.masters(await client.initialize())
+        except (*ERRORS, AttributeError) as error:
+            (refusal,) = refused(cluster.lost(error))
+            raise refusal from None
 
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langsmith.utils import tracing_is_enabled
 
+from langchain_workingmem._engine.effects import Effect, Plan, T
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_workingmem._engine.effects import Enter, Leave
+
+@dataclass(slots=True)
+class Span:
+    """A run that callbacks and LangSmith see."""
+
+    kind: Literal["chain", "retriever"]
+    name: str
+    input: Any
+    output: Any = None
+    error: Exception | None = None
+    run: Any = None  # LangChain's manager of the run, once it has begun; None without a listener
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Effect[None]):
+    """Report a run to callbacks and LangSmith: first that it begins, then that it has ended."""
+
+    span: Span
 
 
 class Trace:
@@ -22,40 +42,38 @@ class Trace:
         self._open: list[Any] = []
         self._has_listener = True
 
-    def enter(self, effect: Enter) -> Any:
-        """Begin a run; None without a listener."""
-        start = self._start(effect, CallbackManager)
-        return start and self._opened(start())
+    def report(self, span: Span) -> None:
+        """Begin a run, or end it."""
+        call = self._call(span, CallbackManager)
+        if call is not None:
+            self._note(span, call())
 
-    def leave(self, effect: Leave) -> None:
-        """End a run."""
-        if effect.run is not None:
-            self._end(effect)()
-
-    async def aenter(self, effect: Enter) -> Any:
-        """Async twin of `enter`."""
-        start = self._start(effect, AsyncCallbackManager)
-        return start and self._opened(await start())
-
-    async def aleave(self, effect: Leave) -> None:
-        """Async twin of `leave`."""
-        if effect.run is not None:
-            await self._end(effect)()
+    async def areport(self, span: Span) -> None:
+        """Async twin of `report`."""
+        call = self._call(span, AsyncCallbackManager)
+        if call is not None:
+            self._note(span, await call())
 
     def child(self) -> Any:
         """Return callbacks for runs inside the innermost open run; None without a listener."""
         return self._open[-1].get_child() if self._open else None
 
-    def _start(self, effect: Enter, kind: Any) -> Callable[[], Any] | None:
+    def _call(self, span: Span, kind: Any) -> Callable[[], Any] | None:
+        """Return the call that begins a run or ends it; None without a listener."""
+        if span.run is not None:
+            ended, value = ("end", span.output) if span.error is None else ("error", span.error)
+            return partial(getattr(span.run, f"on_{span.kind}_{ended}"), value)
         manager = self._manager(kind)
         if manager is None or not manager.handlers:
             return None
-        start = manager.on_retriever_start if effect.kind == "retriever" else manager.on_chain_start
-        return partial(start, {"name": effect.name}, effect.input, name=effect.name)
+        return partial(getattr(manager, f"on_{span.kind}_start"), {"name": span.name}, span.input, name=span.name)
 
-    def _opened(self, run: Any) -> Any:
-        self._open.append(run)
-        return run
+    def _note(self, span: Span, run: Any) -> None:
+        if span.run is None:
+            span.run = run
+            self._open.append(run)
+        else:
+            self._open.remove(span.run)
 
     def _manager(self, kind: Any) -> Any:
         if self._open:
@@ -71,10 +89,21 @@ class Trace:
             inheritable_metadata=config.get("metadata"),
         )
 
-    def _end(self, effect: Leave) -> Callable[[], Any]:
-        run = effect.run
-        self._open.remove(run)
-        kind = "retriever" if hasattr(run, "on_retriever_end") else "chain"
-        if effect.error is not None:
-            return partial(getattr(run, f"on_{kind}_error"), effect.error)
-        return partial(getattr(run, f"on_{kind}_end"), effect.output)
+
+def traced(
+    kind: Literal["chain", "retriever"], name: str, input: Any, plan: Plan[T], output: Callable[[T], Any]
+) -> Plan[T]:
+    """Show a plan as a run to callbacks and LangSmith. Without a listener, `output` is not called."""
+    span = Span(kind, name, input)
+    yield Report(span)
+    try:
+        result = yield from plan
+    except Exception as error:
+        if span.run is not None:
+            span.error = error
+            yield Report(span)
+        raise
+    if span.run is not None:
+        span.output = output(result)
+        yield Report(span)
+    return result

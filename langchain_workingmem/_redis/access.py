@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -122,7 +121,7 @@ def create_thread_document(
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = encode(check_id(resource_id, "resource_id"))
     call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
-    yield from state.ready()
+    yield from state.indexes.ready()
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])

@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, Survey, attempt, scan
+from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
 from langchain_workingmem._redis.codec import as_dict, search_version
+from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.layout import (
     HAS_CLOCK,
     LAYOUT,
@@ -22,7 +23,6 @@ from langchain_workingmem._redis.layout import (
 )
 from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -30,6 +30,7 @@ from langchain_workingmem.errors import (
     RedisCapabilityError,
     RedisConnectionError,
     RedisReplyError,
+    Remedy,
     WorkingMemError,
 )
 from langchain_workingmem.reports import Diagnosis, Finding
@@ -46,7 +47,7 @@ NEARLY_FULL = 0.9  # of maxmemory
 COORDINATOR = 80_600  # the first version of Search that was tested in a cluster without a fault
 SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
-_REINDEX = "run memory.recall.reindex()"
+_REINDEX = Remedy("run {reindex}")
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
@@ -132,10 +133,10 @@ def _layout(state: MemoryState) -> Plan[list[Finding]]:
 
 def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
-    rows = yield Survey(command)
+    rows = yield from survey(command)
     if any(isinstance(reply, RedisConnectionError) for _, reply in rows):  # the connection may have been an old one
-        rows = yield Survey(command)
-    return rows  # type: ignore[no-any-return]
+        rows = yield from survey(command)
+    return rows
 
 
 def _server(rows: list[tuple[str, Any]]) -> list[Finding]:
@@ -217,11 +218,12 @@ def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
         return _unknown("persistence", "the server does not tell")
     if info["aof_enabled"]:
         return _found("persistence", "ok", "append-only file on")
+    seen = "off: a restart loses everything"
     if isinstance(snapshots, RedisReplyError | RedisConnectionError):
-        return _found("persistence", "warning", "append-only file off; snapshots: not to be seen", remedy)
-    if any(as_dict(snapshots).values()):
-        return _found("persistence", "warning", "snapshots only: a crash loses what came after the last one", remedy)
-    return _found("persistence", "warning", "off: a restart loses everything", remedy)
+        seen = "append-only file off; snapshots: not to be seen"
+    elif any(as_dict(snapshots).values()):
+        seen = "snapshots only: a crash loses what came after the last one"
+    return _found("persistence", "warning", seen, remedy)
 
 
 def _eviction(info: dict[str, Any]) -> Finding:
@@ -291,7 +293,7 @@ def _new(state: MemoryState) -> Plan[list[Finding] | None]:
             if threads:
                 return None
     checks = ["threads index", *(["vectors index"] if state.recall else [])]
-    seen = "not made yet: made at first use" + ("" if state.create else ", by a program that may create it")
+    seen = "not made yet: made at first use" + ("" if state.indexes.create else ", by a program that may create it")
     if step is None:
         return [_found(check, "ok", seen) for check in checks]
     return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
@@ -319,7 +321,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
         return [_found(check, "ok", seen)]
     if (yield from _is_mended(name, as_dict(info.get(b"Index Errors", ())).get(b"last indexing error key"))):
         return [_found(check, "ok", f"{seen}; {failures:,.0f} were refused, the last of them was mended or deleted")]
-    remedy = f"{_REINDEX}; the number also counts what was mended since the index was made"
+    remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
     return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
 
 
@@ -353,13 +355,13 @@ def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
     try:
         dims = yield from probe_dimensions()
-        state.check_index_settings(settings, dims)
+        state.indexes.check_index_settings(settings, dims)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
         return [_found("model", "error", _said(error), error.remedy or "")]
-    if settings["model"] != state.model:
-        message = f"the vectors were made by {settings['model']}, the model is now {state.model}"
+    if settings["model"] != state.indexes.model:
+        message = f"the vectors were made by {settings['model']}, the model is now {state.indexes.model}"
         return [_found("model", "warning", message, _REINDEX)]
-    return [_found("model", "ok", f"{state.model}, {dims} dimensions, fits the index")]
+    return [_found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")]
 
 
 def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[list[Finding]]:
@@ -384,14 +386,14 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         return [_unknown("vectors", refused)]
     digests: Counter[str] = Counter()
     for one in replies:
-        digests.update({digest.decode(): int(count) for digest, count in zip(one[::2], one[1::2], strict=True)})
+        digests.update({digest.decode(): int(count) for digest, count in as_dict(one).items()})
     is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
     looked = "all" if is_exact else "a sample, the newest"
     where = f"of {digests.total():,} messages ({looked})"
     if state.recall:
         dims = settings["dims"]
-        dtype = state.index_settings(dims, settings)["datatype"]
-        lacking = digests.total() - digests[state.index_digest(dims, dtype)]
+        dtype = state.indexes.index_settings(dims, settings)["datatype"]
+        lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
         message = f"{lacking:,} {where} lack vectors of the present settings"
     else:
         lacking = digests[""]

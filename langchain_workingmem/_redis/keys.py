@@ -127,7 +127,11 @@ class Keys:
     def log_of_resource(self, resource_id: str) -> tuple[str, str, str]:
         """Name the tombstone of a resource (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
         tag = f"{{{encode(resource_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:observations:r:{tag}", f"{self.prefix}:observed:r:{tag}"
+        return (
+            f"{self.prefix}:tombstone:{tag}",
+            f"{self.prefix}:observations:r:{tag}",
+            f"{self.prefix}:observations:index:r:{tag}",
+        )
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""

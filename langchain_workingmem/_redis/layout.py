@@ -72,7 +72,7 @@ def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
         while True:
             effect = advance(plan, outcome)
             try:
-                if isinstance(effect, Send | Scan) and not state.layout_known:
+                if isinstance(effect, Send) and not state.layout_known:
                     yield from check_layout(state)
                 outcome = yield effect
                 if isinstance(effect, Send):
@@ -95,7 +95,7 @@ def check_layout(state: HasLayout) -> Plan[None]:
     asked: tuple[Command, ...] = (read, HAS_CLOCK, SEARCH_ON_OOM, ("HELLO",)) if state.when_full is None else (read,)
     # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
     # command is sent alone: its pipelines take commands with a key only.
-    stored, *settings = yield Send(asked, in_order=True)
+    stored, *settings = yield from Send(asked, in_order=True)
     if isinstance(stored, RedisReplyError):  # BUSY, for example
         stored, *settings = yield from attempt(*asked, in_order=True)
         if isinstance(stored, RedisReplyError):
@@ -174,7 +174,7 @@ def search_again(state: HasLayout, commands: Sequence[Command], replies: list[An
     if not doubtful:
         return
     again = [_profile(*commands[at]) for at in doubtful]
-    for at, reply in zip(doubtful, (yield Send(again)), strict=True):
+    for at, reply in zip(doubtful, (yield from Send(again)), strict=True):
         if not isinstance(reply, RedisReplyError):
             found, profile = reply
             replies[at] = _failure(commands[at], list(_warnings(profile))) or found

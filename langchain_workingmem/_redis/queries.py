@@ -57,45 +57,37 @@ def _tags(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "type": "tag", "attrs": _TAG} for name in names]
 
 
+def _sorted(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "type": "numeric", "attrs": {"sortable": True}} for name in names]
+
+
+def _vector(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": "vector", "type": "vector", "attrs": attributes}
+
+
 def threads_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of threads."""
-    fields = [
-        *_tags("resource", "clone_of", "labels"),
-        {"name": "created_at", "type": "numeric", "attrs": {"sortable": True}},
-        {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
-    ]
+    fields = [*_tags("resource", "clone_of", "labels"), *_sorted("created_at", "updated_at")]
     return create_index(keys.threads_index, fields, keys.thread_prefix)
 
 
 def vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     """Build FT.CREATE for the index of vectors with these attributes of redisvl."""
-    fields: list[dict[str, Any]] = [
-        *_tags("resource", "thread", "role", "labels"),
-        {"name": "created_at", "type": "numeric"},
-        {"name": "text", "type": "text"},
-        {"name": "vector", "type": "vector", "attrs": attributes},
-    ]
+    plain = [{"name": "created_at", "type": "numeric"}, {"name": "text", "type": "text"}]
+    fields = [*_tags("resource", "thread", "role", "labels"), *plain, _vector(attributes)]
     return create_index(keys.vectors_index, fields, keys.vector_prefix)
 
 
 def items_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of store items."""
-    fields = [
-        *_tags("within", "labels", "vectors"),
-        {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}},
-        {"name": "updated_at", "type": "numeric", "attrs": {"sortable": True}},
-        {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
-    ]
+    namespace = {"name": "namespace", "type": "text", "attrs": {"sortable": True, "unf": True, "no_index": True}}
+    fields = [*_tags("within", "labels", "vectors"), namespace, *_sorted("updated_at", "expires_at")]
     return create_index(keys.items_index, fields, keys.item_prefix)
 
 
 def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
-    fields: list[dict[str, Any]] = [
-        *_tags("within", "labels"),
-        {"name": "expires_at", "type": "numeric", "attrs": {"sortable": True}},
-        {"name": "vector", "type": "vector", "attrs": attributes},
-    ]
+    fields = [*_tags("within", "labels"), *_sorted("expires_at"), _vector(attributes)]
     return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
 
 

@@ -7,7 +7,7 @@ the room is loaded, and the larger variant of the script is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from langchain_workingmem._engine.effects import RESEND
 from langchain_workingmem._redis.scripts import as_covered
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
-    from langchain_workingmem._redis.scripts import Script
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import Observation, ObservationLog, Thread
@@ -45,7 +44,7 @@ class Turn(Protocol):
     """What a turn reads beside the history."""
 
     calls: Sequence[Command]  # the larger variant of `turn.lua`, and what is sent beside it
-    recalls: str  # which observations recall may find, as in `Query.observed`
+    recalls: Literal["all", "others", "none"]  # which observations recall may find, as in `Query.observed`
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
         """Return the positions that the log stands for, from the replies to `calls`."""
@@ -97,12 +96,7 @@ class Room(Protocol):
     def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
         """Return the command that reads the log of a thread for a copy."""
 
-    def records(self, thread_id: str, reply: Any) -> list[dict[str, Any]]:
-        """Return the records of an archive for the log of a thread, given the reply to `copying`."""
-
-    def copied(
-        self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]
-    ) -> Plan[None]:
+    def copied(self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]) -> Plan[None]:
         """Write the log of a copied thread, given the reply to `copying`."""
 
 

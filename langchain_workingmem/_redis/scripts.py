@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command
 
 _PACKAGE = files("langchain_workingmem")
-NOT_WATCHED = "//"  # the argument of a larger variant for a process that does not use the room (observations/lua/hooks.lua)
+NOT_WATCHED = (
+    "//"  # the argument of a larger variant for a process that does not use the room (observations/lua/hooks.lua)
+)
 MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
 STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
 
@@ -38,7 +40,9 @@ COMMON = ("header", "prelude")
 # What the variant of a script has besides that tells a room what changes: set by that room when it is loaded
 TELLING: list[str] = []
 _SCRIPTS: dict[Argument, Script] = {}  # by digest and by source
-_COVERED: dict[str, None] = {}  # threads (their first key) that have to be told of changes, as this process has met them
+_COVERED: dict[
+    str, None
+] = {}  # threads (their first key) that have to be told of changes, as this process has met them
 _PLAIN = 11  # keys of a thread that a plain script gets
 _MOST_COVERED = 10_000  # that are remembered
 
@@ -88,9 +92,8 @@ class Script:
 
 def as_branch(command: Command) -> Command:
     """Return the call of the variant that compares messages with the thread."""
-    larger = _SCRIPTS[command[1]].branch
-    assert larger is not None  # only such scripts answer WMBRANCH
-    return ("EVALSHA", larger.sha, *command[2:])
+    script = _SCRIPTS[command[1]]
+    return ("EVALSHA", (script.branch or script).sha, *command[2:])
 
 
 def as_told(command: Command, told: str = NOT_WATCHED) -> Command:

@@ -1,56 +1,74 @@
-"""The state of a `Memory`: keys, options, what is known of its indexes, and the plans that create them."""
+"""The state of a `Memory`: its keys and options, what is known of its indexes, and what rooms keep in this process."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
+from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import InitVar, dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
-from langchain_workingmem._redis.codec import as_dict, search_version
-from langchain_workingmem._redis.process_cache import Recent, ShownToModel
-from langchain_workingmem._redis.queries import built_as, is_stale, pack, threads_schema, vectors_schema
-from langchain_workingmem.errors import (
-    EmbeddingError,
-    EmbeddingSizeError,
-    OptionError,
-    RedisCapabilityError,
-    RedisReplyError,
-)
+from langchain_workingmem._redis.indexes import Indexes
+from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
-
-    from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
     from langchain_workingmem._redis.rooms import Room
-    from langchain_workingmem.options import (
-        IndexOptions,
-        NumberType,
-        ObservationOptions,
-        RecallOptions,
-        TitleOptions,
-        WorkingMemoryOptions,
-    )
+    from langchain_workingmem.options import ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 
-_RESOURCES = 10_000  # whose authors are remembered
-_LOGS = 1000  # of observations: one of 40,000 tokens takes about a megabyte
-_log = logging.getLogger("langchain_workingmem")
-MOST_DIMS = 32_768
-_INT8 = 80_000  # the first version of Search that has vectors of int8
-_NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
-# what embedding and `vectors_ready` raise; the rest of a call may go on without vectors
-NO_VECTORS = (EmbeddingError, EmbeddingSizeError, OptionError, RedisCapabilityError)
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+MOST = 1000  # entries
+
+
+class Recent(Generic[K, V]):
+    """A mapping of at most `most` entries, safe between threads: the least recently used entry is dropped first."""
+
+    __slots__ = ("_entries", "_lock", "_most")
+
+    def __init__(self, most: int = MOST) -> None:
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = Lock()
+        self._most = most
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, or None."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Set an entry."""
+        self.change(key, lambda _: value)
+
+    def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
+        """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
+        with self._lock:
+            made = make(self._entries.pop(key, None))
+            if made is not None:
+                self._entries[key] = made
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+            return made
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def pop(self, key: K) -> V | None:
+        """Remove an entry, and return it."""
+        with self._lock:
+            return self._entries.pop(key, None)
 
 
 @dataclass(slots=True, kw_only=True)
-class MemoryState(ShownToModel):
+class MemoryState:
     """The state of one `Memory`."""
 
     keys: Keys
@@ -58,34 +76,28 @@ class MemoryState(ShownToModel):
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     observations: ObservationOptions | None = None
-    model: str = ""  # the embedding model by name
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
-    create: bool = True  # False: never create an index
     layout_known: bool = False  # the storage layout was checked
     when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet
-    threads_ready: bool = False
-    dims: int | None = None  # of the vector index, once it is known to exist
-    dtype: NumberType = "float16"  # of its numbers, likewise
-    titling: set[str] = field(default_factory=set)  # threads whose titles are being made
-    sweeping: set[str] = field(default_factory=set)  # threads whose vectors are being swept in the background
+    model: InitVar[str] = ""
+    create: InitVar[bool] = True
+    indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
-    observing: set[str] = field(default_factory=set)  # logs whose observer runs in the background of this process
-    room: Room | None = None  # of observations, if their option is given
-    logs: Recent[str, Any] = field(
-        default_factory=lambda: Recent(_LOGS)
-    )  # of observations, as they were read last, by key
-    # of the logs of users: the threads that they have, and how they were merged last
-    users: Recent[str, list[str]] = field(default_factory=Recent)
-    merged: Recent[str, Any] = field(default_factory=Recent)
-    # the version of what observations cover in a thread, as a script has replied it last
-    coverage: Recent[str, bytes] = field(default_factory=Recent)
-    lease_tokens: Iterator[str] = field(default_factory=lambda: iter(()))  # one for each run of an observer
-    title_warning_logged: bool = False  # the warning that no model can make titles was logged
-    # of each resource, from the messages that searches have returned
-    authors: Recent[str, frozenset[str]] = field(default_factory=lambda: Recent(_RESOURCES))
-    # how a caller's messages differ from the thread, by thread and words of the question, until the turn is saved
-    branches: Recent[tuple[str, str], Any] = field(default_factory=Recent)
-    _digests: dict[tuple[int, str], str] = field(default_factory=dict)
+    _rooms: dict[type, object] = field(default_factory=dict)
+    hooks: Room | None = None  # of observations, if their option is given
+
+    def __post_init__(self, model: str, create: bool) -> None:
+        self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)
+
+    def room(self, kind: type[R]) -> R:
+        """Return what a room keeps in this process for this memory, made at the first use: `kind()`."""
+        found = self._rooms.get(kind)
+        return cast("R", self._rooms.setdefault(kind, kind()) if found is None else found)  # several threads may ask
+
+    @property
+    def shown_to_model(self) -> ShownToModel:
+        """What models were shown last."""
+        return self.room(ShownToModel)
 
     @property
     def closing(self) -> bool:
@@ -105,11 +117,7 @@ class MemoryState(ShownToModel):
     @property
     def recalling(self) -> RecallOptions:
         """Return the options of recall; `OptionError` if it is off."""
-        if self.recall is None:
-            raise OptionError(
-                "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
-            )
-        return self.recall
+        return self.indexes.options
 
     @property
     def remembering(self) -> WorkingMemoryOptions:
@@ -119,224 +127,79 @@ class MemoryState(ShownToModel):
         return self.working_memory
 
     @property
-    def index(self) -> IndexOptions:
-        """Return the options of the vector index."""
-        return self.recalling.index
-
-    @property
     def ttl_fields(self) -> tuple[str | int, ...]:
         """Return the ttl as a field of a thread."""
         return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
 
-    def index_digest(self, dims: int, dtype: NumberType | None = None) -> str:
-        """Return a digest of all settings that decide a message's vectors; `reindex` replaces others."""
-        key = (dims, dtype or self.dtype)
-        if key not in self._digests:
-            recall = self.recalling
-            settings = [self.model, *key, recall.chunk_tokens, sorted(recall.roles), sorted(recall.filterable)]
-            self._digests[key] = hashlib.blake2s(json.dumps(settings).encode(), digest_size=6).hexdigest()
-        return self._digests[key]
 
-    def pack(self, vectors: np.ndarray[Any, Any]) -> list[bytes]:
-        """Convert vectors to the number type of the index, which `vectors_ready` has found out."""
-        return pack(vectors, self.dtype, self.index.distance)
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """A working memory as a model knows it.
 
-    def note_authors(self, resource_id: str, seen: set[str]) -> frozenset[str]:
-        """Remember authors of a resource, and return all that are known."""
-        return self.authors.change(resource_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
-
-    def forget(self) -> None:
-        """Check the indexes again before the next operation."""
-        self.threads_ready = False
-        self.dims = None
-
-    # ------------------------------------------------------------------ plans
-
-    def ready(self) -> Plan[None]:
-        """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""
-        if self.threads_ready or not self.create:
-            return
-        yield from ensure_index(threads_schema(self.keys))
-        self.threads_ready = True
-
-    def refresh(self, dims: int | None = None) -> Plan[None]:
-        """Check the index of threads again, with `dims` that of vectors, too; create what is missing."""
-        self.forget()
-        yield from self.ready()
-        if dims is not None:
-            yield from self.vectors_ready(dims)
-
-    def setup(self) -> Plan[None]:
-        """Create all indexes; embeds a text if the dimensions are not stored yet."""
-        yield from self.ready()
-        if self.recall is not None and self.dims is None:
-            (stored,) = yield from send(("GET", self.keys.vectors_settings))
-            dims = json.loads(stored)["dims"] if stored else (yield from probe_dimensions())
-            yield from self.vectors_ready(dims)
-
-    def vectors_ready(self, dims: int) -> Plan[None]:
-        """Create or check the vector index: the first time one round trip and those of `ensure_index`, none later.
-
-        Raises `EmbeddingSizeError` if the index holds vectors of another size, `OptionError` if it was built with
-        other options, or is missing and may not be created.
-        """
-        if self.dims is None:
-            if self.create and self.index.dtype == "int8":
-                yield from _require_int8()
-            wanted = self.index_settings(dims)
-            key = self.keys.vectors_settings
-            stored, is_new = yield from register_index_settings(key, wanted, create=self.create)
-            if stored is None:
-                raise no_index(f"there is no index {self.keys.vectors_index!r}")
-            self.check_index_settings(stored, dims)
-            if stored["model"] != self.model:
-                _log.warning(
-                    "the vectors were made by %s, the model is now %s: run memory.recall.reindex(), until then recall "
-                    "finds little",
-                    stored["model"],
-                    self.model,
-                )
-            if self.create:
-                attributes = {name: value for name, value in stored.items() if name != "model"}
-                existed = yield from ensure_index(vectors_schema(self.keys, attributes))
-                if existed and is_new:  # its settings were lost
-                    stored |= yield from self._built()
-                    yield from send(("SET", key, json.dumps(stored)))
-                    self.check_index_settings(stored, dims)
-            self.dims, self.dtype = dims, stored["datatype"]
-        elif dims != self.dims:
-            self._refuse(self.dims, dims)
-
-    def _built(self) -> Plan[dict[str, Any]]:
-        """Return how the vector index was really built, as far as the server says it; empty without one."""
-        (info,) = yield from attempt(("FT.INFO", self.keys.vectors_index))
-        return {} if isinstance(info, RedisReplyError) else built_as(info)
-
-    def index_settings(self, dims: int, stored: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the model and options of the vector index, which keeps its number type unless one is passed."""
-        kept = (stored["datatype"],) if stored else ()
-        return {"model": self.model, **self.index.attributes(dims, *kept)}
-
-    def check_index_settings(self, stored: dict[str, Any], dims: int) -> None:
-        """Raise if an index of the stored settings does not fit the options; the model's name may differ."""
-        wanted = self.index_settings(dims, stored)
-        if stored["dims"] != dims:
-            self._refuse(stored["dims"], dims)
-        changed = {name: value for name, value in stored.items() if name != "model" and wanted.get(name) != value}
-        if changed:
-            raise OptionError(
-                f"the vector index was built with {changed}, these options differ",
-                remedy="use those, or rebuild it with memory.recall.reindex()",
-            )
-
-    def _refuse(self, expected: int, actual: int) -> None:
-        raise EmbeddingSizeError(
-            f"the index {self.keys.vectors_index!r} holds vectors of {expected} dimensions, the model {self.model} "
-            f"gives {actual}",
-            remedy="use the model that the index was made with, or embed everything again with memory.recall.reindex()",
-            expected=expected,
-            actual=actual,
-        )
-
-    def rebuild_index(self) -> Plan[int]:
-        """Create the vector index for the options and the model; drop one with other settings."""
-        dims = yield from probe_dimensions()
-        if self.index.dtype == "int8":
-            yield from _require_int8()
-        (stored,) = yield from send(("GET", self.keys.vectors_settings))
-        before = json.loads(stored) if stored else {}
-        built = yield from self._built()  # as other settings say, if a rebuild was interrupted
-        wanted = self.index_settings(dims, before | built)
-        if (before and before != wanted) or not built.items() <= wanted.items():
-            # the settings first: whoever searches meanwhile makes the index by them. The documents stay until their
-            # messages are embedded again.
-            yield from send(("SET", self.keys.vectors_settings, json.dumps(wanted)))
-            yield from attempt(("FT.DROPINDEX", self.keys.vectors_index))
-        self.dims = None
-        yield from self.vectors_ready(dims)
-        return dims
-
-
-def probe_dimensions() -> Plan[int]:
-    """Embed a text to learn the dimensions of the model."""
-    vectors = yield Embed(["How large are the vectors?"], fresh=True)
-    return int(vectors.shape[1])
-
-
-def _require_int8() -> Plan[None]:
-    """Raise `RedisCapabilityError` if the engine has no vectors of int8. One round trip."""
-    (about,) = yield from attempt(("HELLO",))
-    version = search_version(about)
-    if version is not None and version < _INT8:  # a hosted server may hide it, and refuses the index then
-        raise RedisCapabilityError(
-            "the Search of this server has no vectors of int8", remedy="use IndexOptions(dtype='float16'), or Redis 8"
-        )
-
-
-def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[tuple[Any, bool]]:
-    """Return the stored settings of an index, None without any; with `create`, first store these if there are none.
-
-    The second value tells whether this call has stored them. One round trip.
+    The tool calls of one answer know only the document of the prompt. The model learns what a tool returns at the next
+    step of the graph.
     """
-    if (dims := wanted["dims"]) > MOST_DIMS:
-        raise EmbeddingSizeError(
-            f"vectors of {dims:,} dimensions",
-            remedy=f"Search takes {MOST_DIMS:,} at most, use another model",
-            expected=MOST_DIMS,
-            actual=dims,
-        )
-    # not SET ... GET: redis-py converts each reply of SET to a bool
-    storing: tuple[Command, ...] = (("SET", key, json.dumps(wanted), "NX"),) if create else ()
-    *made, stored = yield from attempt(*storing, ("GET", key))
-    for reply in (stored, *made):
-        if isinstance(reply, RedisReplyError) and not (reply.code in _NO_WRITES and stored):
-            raise reply
-    return json.loads(stored) if stored else None, made == [True]
+
+    text: str
+    step: Any = None  # the step of the graph after which the model knows `later`
+    later: str | None = None
+
+    def at(self, step: Any) -> str:
+        """Return what the model knew when it made the calls of a step."""
+        return self.text if self.later is None or step == self.step else self.later
 
 
-def ensure_index(command: Command) -> Plan[bool]:
-    """Create an index unless it exists, and wait until it holds all documents; tell whether it existed.
+@dataclass(frozen=True, slots=True)
+class ShownMessages:
+    """The messages that a model was shown."""
 
-    One round trip if it exists; else two, and one every 20 ms while the server indexes documents. A server that takes no
-    writes now does not say whether it exists: the next search does.
-    """
-    (reply,) = yield from attempt(command)
-    if isinstance(reply, RedisReplyError):
-        if reply.code == "SEARCH_INDEX_EXISTS" or reply.code in _NO_WRITES:
-            return True
-        if reply.code == "NOTDB0":
-            raise RedisCapabilityError(
-                str(reply),
-                remedy="Search works in database 0 only: leave the number out of the URL, and keep applications apart "
-                "by key_prefix=...",
-            )
-        raise reply
-    while True:  # the server indexes existing documents in the background
-        (info,) = yield from send(("FT.INFO", command[1]))
-        if not int(as_dict(info)[b"indexing"]):
-            return False
-        yield Pause(0.02)
+    ids: frozenset[str]
+    question: str  # the text that is being answered
 
 
-def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:
-    """Search; if the index was dropped or rebuilt, call `heal` and search again.
+@dataclass(slots=True)
+class ShownToModel:
+    """What models were shown last, by thread; safe between threads."""
 
-    Raises `OptionError` if the index is missing and may not be created.
-    """
-    try:
-        return (yield from search())
-    except RedisReplyError as error:
-        if not is_stale(error):
-            raise
-    yield from heal()
-    try:
-        return (yield from search())
-    except RedisReplyError as error:
-        if create or not is_stale(error):
-            raise
-        raise no_index(error) from error
+    _shown: Recent[tuple[str | None, str], ShownDocument] = field(default_factory=Recent)
+    _messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)
+
+    def note_shown_document(self, thread_id: str | None, memory_key: str, text: str, step: Any = None) -> None:
+        """Note the working memory that a model was shown: in its prompt, or by a tool in a step of its graph."""
+
+        def make(before: ShownDocument | None) -> ShownDocument:
+            if step is None:
+                return ShownDocument(text)
+            return ShownDocument(text if before is None else before.at(step), step, text)
+
+        self._shown.change((thread_id, memory_key), make)
+
+    def shown_document(self, thread_id: str | None, memory_key: str, step: Any = None) -> str | None:
+        """Return the text of a working memory that a model was shown before this step, None if that is unknown."""
+        found = self._shown.get((thread_id, memory_key))
+        return None if found is None else found.at(step)
+
+    def document_after_step(self, thread_id: str | None, memory_key: str) -> str | None:
+        """Return the text that a model knows after the present step, None if that is unknown."""
+        return self.shown_document(thread_id, memory_key, object())
+
+    def note_shown_messages(self, thread_id: str, message_ids: Iterable[str | None], question_text: str) -> None:
+        """Note the messages that a model is shown, and the text of the question that it answers."""
+        self._messages.put(thread_id, ShownMessages(_storable(message_ids), question_text.strip()))
+
+    def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
+        """Note further messages, where some were noted for the thread."""
+        ids = _storable(message_ids)
+        self._messages.change(thread_id, lambda known: known and replace(known, ids=known.ids | ids))
+
+    def shown_messages(self, thread_id: str | None) -> ShownMessages | None:
+        """Return the messages that a model was shown, None if that is unknown."""
+        return self._messages.get(thread_id)
+
+    def forget_shown_messages(self, thread_id: str | None) -> None:
+        """Forget which messages a model was shown."""
+        self._messages.pop(thread_id)
 
 
-def no_index(seen: object) -> OptionError:
-    """Return the error for an index that is missing and may not be created."""
-    return OptionError(f"{seen}, and create_index=False", remedy="run setup() once with a user that may create it")
+def _storable(message_ids: Iterable[str | None]) -> frozenset[str]:
+    return frozenset(id for id in message_ids if id and is_utf8(id))

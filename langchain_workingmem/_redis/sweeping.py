@@ -25,6 +25,10 @@ _LEFT = (b"renew_vectors_from", b"drop_vectors_from", b"trash")  # fields of a t
 _URGENT = 2  # reply of a script: vectors might expire before their thread; 1: slices are left, 0: none
 
 
+class Sweeping(set[str]):
+    """Threads whose vectors are being swept in the background."""
+
+
 def has_sweep_left(row: Mapping[bytes, bytes]) -> bool:
     """Tell whether slices are left for a thread, given its HGETALL."""
     return any(name in row for name in _LEFT)
@@ -66,16 +70,16 @@ def continue_sweep(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
     except WorkingMemError as error:  # the write itself has succeeded
         _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
         return
-    if left and thread_id not in state.sweeping:
+    if left and thread_id not in state.room(Sweeping):
         yield Later(_in_background(state, thread_id))
 
 
 def _in_background(state: MemoryState, thread_id: str) -> Plan[None]:
     """Sweep a thread, unless another task does."""
-    if thread_id in state.sweeping:
+    if thread_id in (sweeping := state.room(Sweeping)):
         return
-    state.sweeping.add(thread_id)
+    sweeping.add(thread_id)
     try:
         yield from sweep(state, thread_id)
     finally:
-        state.sweeping.discard(thread_id)
+        sweeping.discard(thread_id)

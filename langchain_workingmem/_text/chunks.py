@@ -63,8 +63,8 @@ def split(text: str, chunk_tokens: int) -> list[str]:
 
 def chunk_span(text: str, chunk_tokens: int, number: int) -> tuple[int, int]:
     """Return where chunk `number` begins and ends; the first one if the text now has fewer chunks."""
-    found = list(islice(spans(text, chunk_tokens), number + 1))
-    return found[number] if number < len(found) else (found[0] if found else (0, 0))
+    found = list(islice(spans(text, chunk_tokens), number + 1)) or [(0, 0)]
+    return found[number if number < len(found) else 0]
 
 
 def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str] = ()) -> str:

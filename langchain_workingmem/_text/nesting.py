@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,7 @@ def json_leaves(value: object) -> Iterator[object]:
 
 def check_nesting(value: object) -> None:
     """Raise `ValueError` where `json_leaves` does."""
-    for _ in json_leaves(value):
-        pass
+    deque(json_leaves(value), maxlen=0)
 
 
 def shown(value: object) -> str:

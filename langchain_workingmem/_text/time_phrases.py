@@ -84,19 +84,15 @@ class Phrase:
             if word.role not in "gp":
                 break
             words.insert(0, word)
-        kept = [  # "a couple of weeks" is "2 weeks"
-            word
-            for earlier, word, later in zip([None, *words], words, [*words[1:], None], strict=False)
-            if not (word.role == "n" and later and later.role == "n")
-            and not (word.role == "g" and earlier and earlier.role == "n")
-        ]
-        parts: list[str] = []
-        end = kept[0].start
-        for word in kept:
-            gap = self.question[end : word.start]
-            parts += " " if len(gap) > 2 else gap, self._read_as(word)
+        roles = "".join(word.role for word in words)
+        said, end = "", None
+        for at, word in enumerate(words):
+            if roles[at : at + 2] == "nn" or roles[max(0, at - 1) : at + 1] == "ng":
+                continue  # "a couple of weeks" is "2 weeks"
+            gap = self.question[end or word.start : word.start]
+            said += (" " if len(gap) > 2 else gap) + self._read_as(word)
             end = word.end
-        return "".join(parts)
+        return said
 
     def word(self, roles: str) -> str:
         """Return the last word that has one of the roles, "" if there is none."""
@@ -121,10 +117,8 @@ class Phrase:
 
     def is_since(self) -> bool:
         """Tell whether it is the beginning of a time that lasts until now."""
-        return (
-            next((word.text for word in (*self.words, *reversed(self.before)) if word.role not in "gmkdoy"), "")
-            == "since"
-        )
+        around = (*self.words, *reversed(self.before))
+        return next((word.text for word in around if word.role not in "gmkdoy"), "") == "since"
 
     def is_meant(self) -> bool:
         """Tell whether it speaks of a past time: without a year, English sentences of the future do not."""
@@ -143,10 +137,9 @@ class Phrase:
 
     def _sentence(self) -> str:
         start, end = self.words[0].start, self.words[-1].end
-        starts = [match.end() for match in _SENTENCE_END.finditer(self.question, max(0, start - 200), start)]
+        before = _SENTENCE_END.split(self.question[max(0, start - 200) : start])[-1]
         after = _SENTENCE_END.search(self.question, end, end + 200)
-        sentence = self.question[starts[-1] if starts else max(0, start - 200) : after.start() if after else end + 200]
-        return sentence.lower()
+        return f"{before}{self.question[start : after.start() if after else end + 200]}".lower()
 
     def _read_as(self, word: Word) -> str:
         return READ_AS[self.language].get(word.text, word.text)
@@ -168,9 +161,8 @@ def phrases_of(text: str) -> Iterator[Phrase]:
             words = [*_words(text, language, is_french=is_french)]
             for match in _PHRASE.finditer("".join(word.role for word in words)):
                 start, end = match.span()
-                phrase = Phrase(
-                    match.lastgroup or "", language, words[start:end], words[max(0, start - 3) : start], text
-                )
+                before = words[max(0, start - 3) : start]
+                phrase = Phrase(match.lastgroup or "", language, words[start:end], before, text)
                 if phrase.is_meant():
                     yield phrase
 

@@ -83,19 +83,16 @@ def _run(found: re.Match[str], sign: Callable[[str], str]) -> str:
     varied, joined, directed = "\U000e0100" <= before <= "\U000e01ef", False, False
     shown = []
     for one in found[0]:
+        kept = one
         if _VARIATION(one) and not varied and not joined and _varies(before, one):
             varied = True
-            shown.append(one)
         elif _JOINER(one) and not joined and not (one == "\u200d" and before.isascii()):
             joined = True
-            shown.append(one)
         elif one in _DIRECTIONS and not directed:
             directed = True
-            shown.append(one)
-        else:
-            shown.append(sign(one))
-            if shown[-1]:
-                before, varied, joined, directed = shown[-1][-1], False, False, False
+        elif kept := sign(one):
+            before, varied, joined, directed = kept[-1], False, False, False
+        shown.append(kept)
     return "".join(shown)
 
 

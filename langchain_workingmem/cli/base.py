@@ -5,45 +5,61 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
-from functools import reduce, wraps
-from importlib import import_module
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from functools import wraps
+from inspect import Parameter, Signature, iscoroutinefunction, isgeneratorfunction, signature
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
 from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import no_index
+from langchain_workingmem.cli.streams import show
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.options import IndexOptions, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from langchain_workingmem.models import Thread
 
 DECLINED = 3
 
+WORDS = {  # what remedies name
+    "list": "`workingmem observations list`",
+    "delete": "run `workingmem observations delete`",
+    "history": "`workingmem observations history`",
+    "index": "run `workingmem reindex` once, or memory.setup() in your program if it does not recall",
+    "max_bytes": "pass --max-bytes",
+    "namespaces": "--namespace 'memories.{user_id}'",
+    "reindex": "`workingmem reindex`",
+    "resource": "--scope resource",
+    "revisions": "`workingmem working-memory history`",
+    "thread": "--scope thread",
+}
+
 _URLS = "redis://, rediss://, unix:// or redis+sentinel://"
 _DIR = "Instead of a URL: a private Redis with its data here."
 _MODELS = "Embedding model: local, openai:NAME or another provider:NAME."
 
+Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
+Newest = Annotated[int, typer.Option("--limit", min=1, help="The number of revisions.")]
+Restored = Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to restore.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Program = Annotated[
     str | None,
@@ -58,7 +74,7 @@ def failing() -> Iterator[None]:
     try:
         yield
     except WorkingMemError as error:
-        complain(worded(". ".join([str(error), *getattr(error, "__notes__", ())])))
+        complain(worded(error))
         raise typer.Exit(1) from None
     except OSError as error:
         if error.errno == errno.EPIPE:  # whoever reads has enough
@@ -68,20 +84,13 @@ def failing() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def worded(message: str) -> str:
-    """Name commands where an error or a finding names the Python that helps."""
-    made = ": run `workingmem reindex` once, or memory.setup() in your program if it does not recall"
-    message = message.replace(str(no_index("")), made)
-    message = message.replace("import with WorkingMemoryOptions(max_bytes=...)", "pass --max-bytes")
-    message = message.replace("namespaces=[('memories', '{user_id}')]", "--namespace 'memories.{user_id}'")
-    message = re.sub(r"pass ObservationOptions\(scope='(\w+)'\), or .*", r"pass --scope \1", message)
-    message = re.sub(r"(call )?observations\.(\w+)\(\)", _command, message)
-    return re.sub(r"memory\.recall\.reindex\([^)]*\)", "`workingmem reindex`", message)
-
-
-def _command(method: re.Match[str]) -> str:
-    name = "list" if method[2] == "get" else method[2]
-    return f"{'run ' if method[1] else ''}`workingmem observations {name}`"
+def worded(said: object) -> str:
+    """Write an error, a remedy or a note, with commands in place of the Python that helps."""
+    if isinstance(said, Remedy):
+        return said.worded(WORDS)
+    remedy = getattr(said, "remedy", None)
+    text = str(said).replace(remedy, worded(remedy)) if remedy else str(said)
+    return ". ".join([text, *map(worded, getattr(said, "__notes__", ()))])
 
 
 def complain(message: str) -> None:
@@ -137,17 +146,12 @@ class Target:
             raise OptionError(f"there is no memory in {path}", remedy=remedy)
         return path
 
-    @contextmanager
-    def opened(self, *, make: bool = False, **options: Any) -> Iterator[Memory]:
+    def opened(self, *, make: bool = False, **options: Any) -> AbstractContextManager[Memory]:
         """Open the memory, and close it. Only `make` creates indexes and directories."""
         Keys(self.key_prefix)  # checks it before a directory is made
         path = self.path(make=make)
         common = {"key_prefix": self.key_prefix, "create_index": make, **options}
-        memory = Memory(self.url, **common) if path is None else Memory.embedded(path, **common)
-        try:
-            yield memory
-        finally:
-            memory.close()
+        return closing(Memory(self.url, **common) if path is None else Memory.embedded(path, **common))
 
     @contextmanager
     def opened_for(self, owner: Owner, **options: Any) -> Iterator[Memory]:
@@ -158,24 +162,18 @@ class Target:
                 existing(memory, owner.thread_id, owner.resource_id)
             yield memory
 
-    @contextmanager
     def of_program(
         self, program: str | None, embeddings: str, *, make: bool = False, **options: Any
-    ) -> Iterator[Memory]:
+    ) -> AbstractContextManager[Memory]:
         """Open the memory that a program has made, with its options; without `program` this one, with recall."""
         if program is None:
-            with self.recalling(embeddings, make=make, **options) as memory:
-                yield memory
-            return
+            return self.recalling(embeddings, make=make, **options)
         if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
         if not make:
-            memory.core.state.create = False  # whatever its options say: who looks changes nothing
-        try:
-            yield memory
-        finally:
-            memory.close()
+            memory._core.state.indexes.create = False  # whatever its options say: who looks changes nothing
+        return closing(memory)
 
     @contextmanager
     def recalling(
@@ -199,7 +197,7 @@ class Target:
             stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
             with self.opened(make=make, embeddings=embeddings, recall=recall, **options) as memory:
-                model = memory.core.state.model
+                model = memory._core.state.indexes.model
                 if stored.get("model", model) != model and not other_model:
                     raise OptionError(
                         f"the vectors here were made by {stored['model']!r}, and --embeddings {embeddings} is {model!r}",
@@ -222,38 +220,48 @@ class Owner:
         return "resource" if self.thread_id is None else "thread"
 
 
-def add_command(app: typer.Typer, run: Callable[..., None]) -> None:
-    """Add a function as a command. A parameter that is a dataclass becomes an option for each field."""
+def add_command(
+    app: typer.Typer, run: Callable[..., Output | None], opened: Callable[..., Any] = Target.opened
+) -> None:
+    """Add a function as a command. What it yields is printed, as JSON with the option `--json`.
+
+    A parameter that is a dataclass becomes an option for each field. The parameter `memory` becomes those of a target, which is
+    given to `opened` with the other dataclasses.
+    """
     given = signature(run, eval_str=True).parameters
     groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
-    parameters: list[Parameter] = []
-    for name, one in given.items():
-        parameters += signature(groups[name], eval_str=True).parameters.values() if name in groups else [one]
+    options = [one for name, one in given.items() if name not in {*groups, "memory"}]
+    if isgeneratorfunction(run):
+        options.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    if "memory" in given:
+        groups["target"] = Target
+    for group in groups.values():
+        options += signature(group, eval_str=True).parameters.values()
 
     @wraps(run)
-    def called(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        run(**given)
+    def called(**words: Any) -> None:
+        as_json = isgeneratorfunction(run) and words.pop("as_json")
+        made = {name: kind(**{one.name: words.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        with ExitStack() as stack:
+            if "memory" in given:
+                made["memory"] = stack.enter_context(opened(made.pop("target"), **made))
+            for result in run(**words, **made) or ():
+                show(result, as_json=as_json)
 
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # typer reads it
+    called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads it
     app.command(run.__name__.rstrip("_"))(called)
 
 
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
-    module, _, name = program.partition(":")
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
-    if not module or not name:
-        raise OptionError(f"--memory {program} names no module and object", remedy=remedy)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
-            found = reduce(getattr, name.split("."), import_module(module))
-            is_async = iscoroutinefunction(found)
-            memory = found() if callable(found) and not is_async else found
+            found = resolve_name(program)
+            memory = found() if callable(found) and not iscoroutinefunction(found) else found
     except ModuleNotFoundError as error:
-        where = f"start this in the folder of {module}, or set PYTHONPATH; {remedy}"
+        where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
         raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
     except (Exception, SystemExit) as error:  # of the program, which may do anything
         raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
@@ -272,7 +280,7 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
 
 def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
-    (stored,) = memory.core.run(send(("GET", memory.core.state.keys.vectors_settings)))
+    (stored,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
     return dict(json.loads(stored)) if stored else {}
 
 

@@ -117,7 +117,7 @@ class Chat(BaseCallbackHandler):
 
     def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
         try:
-            from langchain_workingmem.middleware import MemoryMiddleware
+            from langchain_workingmem.faces.middleware import MemoryMiddleware
         except ImportError as error:
             raise OptionError(str(error)) from error
         from langchain.agents import create_agent

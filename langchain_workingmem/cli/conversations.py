@@ -9,16 +9,16 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import AsJson, Cursor, Limit, Model, Owner, ResourceId, Target, Yes
-from langchain_workingmem.cli.streams import show, text
+from langchain_workingmem.cli.base import Cursor, Limit, Model, Output, Owner, ResourceId, Target, Yes
+from langchain_workingmem.cli.streams import text
+from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
-    from langchain_workingmem.models import Page, StoredMessage
+    from langchain_workingmem.models import Page
 
 Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
 Since = Annotated[datetime | None, typer.Option(help="Only from this time on (UTC).")]
@@ -26,22 +26,21 @@ Until = Annotated[datetime | None, typer.Option(help="Only up to this time (UTC)
 
 
 def threads(
+    memory: Memory,
     *,
     resource: ResourceId = None,
     limit: Limit = 20,
     cursor: Cursor = None,
     order_by: Annotated[Literal["updated_at", "created_at"], typer.Option(help="The latest is first.")] = "updated_at",
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """List threads, of one resource or of all."""
-    with target.opened() as memory:
-        page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor, order_by=order_by)
-    show(page if as_json else replace(page, next_cursor=None), as_json=as_json, wide=True)
+    page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor, order_by=order_by)
+    yield page, replace(page, next_cursor=None)
     _point(page)
 
 
-def show_(
+def show(
+    memory: Memory,
     thread: Annotated[str, typer.Argument(help="The id of a thread.")],
     *,
     resource: ResourceId = None,
@@ -51,28 +50,18 @@ def show_(
     since: Since = None,
     until: Until = None,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="Begin with the newest.")] = False,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """Show the messages of a thread, the oldest first."""
+    found = base.existing(memory, thread, resource)
     filters = _filters(role, since, until)
-    with target.opened() as memory:
-        found = base.existing(memory, thread, resource)
-        page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
-    if as_json:
-        show({"thread": found, "messages": page}, as_json=True)
-    else:
-        show(found, as_json=False)
-        for row in page:
-            _message(row)
+    page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
+    yield {"thread": found, "messages": page}, found
+    for row in page:
+        name = f" {row.message.name}" if row.message.name else ""
+        role_of = ROLES.get(row.message.type, row.message.type)
+        head = text(f"\n{row.stored_at:%Y-%m-%d %H:%M}  {role_of}{name}  {row.message.id}\n", "dim")
+        yield None, Text.assemble(head, text(message_text(row.message, whole=True)))
     _point(page)
-
-
-def _message(row: StoredMessage) -> None:
-    role = ROLES.get(row.message.type, row.message.type)
-    name = f" {row.message.name}" if row.message.name else ""
-    head = text(f"\n{row.stored_at:%Y-%m-%d %H:%M}  {role}{name}  {row.message.id}", "dim")
-    Console(highlight=False).print(Text("\n").join([head, text(message_text(row.message, whole=True))]), soft_wrap=True)
 
 
 def _point(page: Page[Any]) -> None:
@@ -91,13 +80,12 @@ def recall(
     since: Since = None,
     until: Until = None,
     embeddings: Model = "local",
-    as_json: AsJson = False,
     target: Target,
-) -> None:
+) -> Output:
     """Search messages by meaning: in all threads of a resource, or in one thread."""
     scope = owner.scope()
     with target.recalling(embeddings) as memory:
-        result = memory.recall.search(
+        yield memory.recall.search(
             query,
             scope=scope,
             top_k=top_k,
@@ -106,7 +94,6 @@ def recall(
             **_filters(role, since, until),
             **vars(owner),
         )
-    show(result, as_json=as_json)
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
@@ -127,9 +114,8 @@ def reindex(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Embed everything again, after a change of weights.")] = False,
     yes: Yes = False,
-    as_json: AsJson = False,
     target: Target,
-) -> None:
+) -> Output:
     """Embed messages that have no vectors. Without --resource and --thread, it can also change the embedding model.
 
     Pass --role, --chunk-tokens and --filterable as in the program's RecallOptions: vectors made with other values are made
@@ -138,12 +124,12 @@ def reindex(
     chosen = {"chunk_tokens": chunk_tokens, "filterable": filterable or (), **({"roles": role} if role else {})}
     everything = owner == Owner()
     with target.recalling(embeddings, make=True, other_model=everything, chosen=chosen) as memory:
-        model = memory.core.state.model
+        model = memory._core.state.indexes.model
         before = base.stored_settings(memory).get("model", model)
         if before != model and not yes:
             base.confirm(f"Change all vectors from {before!r} to {model!r}?")
         count = memory.recall.reindex(**vars(owner), force=force, progress=sys.stderr.isatty())
-    show({"messages": count} if as_json else f"{count:,} messages have new vectors", as_json=as_json)
+    yield {"messages": count}, f"{count:,} messages have new vectors"
 
 
-COMMANDS = (threads, show_, recall, reindex)
+COMMANDS = (threads, show, recall, reindex)

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import AsJson  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.cli.streams import reading, show, text
+from langchain_workingmem.cli.base import Output  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.streams import reading, text
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def eval_(
     with_: With = None,
     budget: Budget = "500,1000,2000",
     limit: Questions = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Measure on your own questions how much of the evidence recall finds, for options side by side.
 
     It runs on a private Redis that is deleted afterwards, and touches no other data.
@@ -56,7 +55,7 @@ def eval_(
     with ExitStack() as stack:
         opened = ((name, stack.enter_context(reading(name))) for name in files)
         results = evaluate(opened, variants, budgets, limit=limit, progress=sys.stderr.isatty())
-    show(results if as_json else _page(results), as_json=as_json, wide=True)
+    yield results, _page(results)
 
 
 def _budgets(given: str) -> list[int]:
@@ -95,7 +94,7 @@ def _drawn(result: dict[str, Any]) -> Group:
         label, cells = text(variant["options"]), variant["budgets"]
         shares.add_row(label, *(_share(cell) for cell in cells), f"{variant['milliseconds']:.1f}")
         if number:
-            shares.add_row("  gain", *(_gain(cell) for cell in cells), "")
+            shares.add_row("  gain", *(_share(cell, "gain") for cell in cells), "")
         points.add_row(label, *map(_point, cells))
     drawn: list[RenderableType] = [text(head, "bold"), *map(text, left_out), shares, points]
     if len(variants[0]["categories"]) > 1:
@@ -124,19 +123,12 @@ def _counted(result: dict[str, Any], what: str) -> str:
     return f"{number:,} {what if number != 1 else what[:-1]}"
 
 
-def _share(cell: dict[str, Any]) -> str:
-    return _written(cell["share"], cell["interval"], sign=False)
-
-
-def _gain(cell: dict[str, Any]) -> str:
-    return _written(cell["gain"], cell["gain_interval"], sign=True)
-
-
-def _written(value: float, interval: tuple[float, float], *, sign: bool) -> str:
+def _share(cell: dict[str, Any], name: str = "share") -> str:
     from langchain_workingmem.evaluation import between, short  # numpy takes time, which only this command needs
 
-    written = short(value, sign=sign)
-    return written and f"{written} {between(interval, sign=sign)}"
+    is_gain = name == "gain"
+    written = short(cell[name], sign=is_gain)
+    return written and f"{written} {between(cell['gain_interval' if is_gain else 'interval'], sign=is_gain)}"
 
 
 def _point(cell: dict[str, Any]) -> str:

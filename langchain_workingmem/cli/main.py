@@ -20,7 +20,7 @@ from langchain_workingmem.cli import (
     user_data,
     working_memory,
 )
-from langchain_workingmem.cli.base import add_command, failing
+from langchain_workingmem.cli.base import Target, add_command, failing
 
 
 class Commands(TyperGroup):
@@ -63,17 +63,17 @@ Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=
 def _options(*, version: Version = False) -> None: ...
 
 
+_LOGS = "The log that stands for older messages: of one thread, or of a resource."
+_FACTS = "The facts that an agent keeps: of a resource, or of one thread."
 add_command(app, observations.observe)
-_logs = typer.Typer(
-    no_args_is_help=True, help="The log that stands for older messages: of one thread, or of a resource."
-)
-_facts = typer.Typer(no_args_is_help=True, help="The facts that an agent keeps: of a resource, or of one thread.")
-for _app, _module in (
-    *((app, each) for each in (chat, servers, conversations, user_data, evaluation, docs)),
-    (_logs, observations),
-    (_facts, working_memory),
-):
+for _module in (chat, servers, conversations, user_data, evaluation, docs):
     for _command in _module.COMMANDS:
-        add_command(_app, _command)
-app.add_typer(_logs, name="observations")
-app.add_typer(_facts, name="working-memory")
+        add_command(app, _command)
+for _name, _help, _room, _opened in (
+    ("observations", _LOGS, observations, Target.opened_for),
+    ("working-memory", _FACTS, working_memory, working_memory.opened),
+):
+    _group = typer.Typer(no_args_is_help=True, help=_help)
+    for _command in _room.COMMANDS:
+        add_command(_group, _command, _opened)
+    app.add_typer(_group, name=_name)

@@ -5,33 +5,31 @@ from __future__ import annotations
 import logging
 import sys
 from collections import defaultdict
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from rich.table import Table
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem.cli.base import AsJson, Owner, Target, Yes, confirm, existing, misused, tell
-from langchain_workingmem.cli.streams import show, text
+from langchain_workingmem.cli.base import Newest, Output, Owner, Restored, Target, Yes, confirm, existing, misused, tell
+from langchain_workingmem.cli.streams import revisions
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,
-    ObservationNotFoundError,
     ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
+from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.observations import observe_now, pending_tokens
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from langchain_workingmem.memory import Memory
-    from langchain_workingmem.models import ObservationLog, Thread
+    from langchain_workingmem.models import Thread
 
 GONE = (ThreadNotFoundError, ThreadOwnershipError, ResourceDeletedError)  # since the threads were listed
 IN_A_ROW = 3  # threads at which the model fails before the command gives up
@@ -66,9 +64,8 @@ def observe(
     observation_tokens: Annotated[int, typer.Option(min=1, help="Condense a log with more tokens.")] = 40_000,
     instructions: Annotated[str | None, typer.Option(help="What matters in your domain, for the prompts.")] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one call of the model.")] = 120,
-    as_json: AsJson = False,
     target: Target,
-) -> None:
+) -> Output:
     """Let a model write observations of older messages, which it is shown in their place.
 
     Pass a thread, --resource or --all. It is safe to run this at any time, at once with the program or with itself, and again:
@@ -88,18 +85,22 @@ def observe(
         background=False,
         timeout=timedelta(seconds=timeout),
     )
-    with target.opened(observations=options) as memory, _quiet():
-        if thread is not None:
-            threads = [existing(memory, thread, None)]
-        else:
-            threads = memory.core.run(all_threads(memory.core.state, resource))
-        observed, failures = _observe(memory, _due(memory, threads, options, message_tokens))
-        log = None if thread is None else memory.observations.get(thread_id=thread)
-    if log is not None:
-        show(log, as_json=as_json)
-    else:
+    logger, silent = logging.getLogger("langchain_workingmem"), logging.NullHandler()
+    logger.addHandler(silent)  # one line at the end names what failed
+    try:
+        with target.opened(observations=options) as memory:
+            if thread is not None:
+                threads = [existing(memory, thread, None)]
+            else:
+                threads = memory._core.run(all_threads(memory._core.state, resource))
+            observed, failures = _observe(memory, _due(memory, threads, options, message_tokens))
+            if thread is not None:
+                yield memory.observations.get(thread_id=thread)
+    finally:
+        logger.removeHandler(silent)
+    if thread is None:
         count = {"threads": len(threads), "observed": observed, "failed": len(failures)}
-        show(count if as_json else f"{observed:,} of {len(threads):,} threads were observed", as_json=as_json)
+        yield count, f"{observed:,} of {len(threads):,} threads were observed"
     if failures:
         id, error = failures[0]
         more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
@@ -110,23 +111,12 @@ def observe(
         )
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the warnings of failing models out of standard error, where one line is printed at the end."""
-    log, handler = logging.getLogger("langchain_workingmem"), logging.NullHandler()
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-
-
 def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions, least: int) -> list[Due]:
     """Choose the threads that have something to observe, the oldest first. One round trip for each thread."""
     logs: dict[str, list[tuple[Thread, int]]] = defaultdict(list)
     for thread in sorted(threads, key=lambda one: one.updated_at):
         with suppress(*GONE):
-            tokens = memory.core.run(pending_tokens(memory.core.state, thread.id, thread.resource_id))
+            tokens = memory._core.run(pending_tokens(memory._core.state, thread.id, thread.resource_id))
             logs[thread.id if options.scope == "thread" else thread.resource_id].append((thread, tokens))
     due = []
     for those in logs.values():
@@ -156,9 +146,9 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
                 done[id] = now
                 bar.update(sum(done.values()) - bar.n)
 
-            plan = observe_now(memory.core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
+            plan = observe_now(memory._core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
             try:
-                log, failed = memory.core.run(plan, advance)
+                log, failed = memory._core.run(plan, advance)
             except GONE:
                 continue
             in_a_row = in_a_row + 1 if failed else 0
@@ -173,117 +163,76 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
 
 
 def list_(
-    *,
+    memory: Memory,
     owner: Owner,
+    *,
     raw: Annotated[bool, typer.Option("--raw", help="As a model reads them, all of them.")] = False,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
-    with target.opened_for(owner) as memory:
-        log = memory.observations.get(**vars(owner))
+    log = memory.observations.get(**vars(owner))
     if raw:
         typer.echo(clean(log.as_text()))
     else:
-        show(log, as_json=as_json)
+        yield log
     if not log.revision:
         other = "--resource" if owner.resource_id is None else "--thread"
         tell(f"Nothing was observed here. A program with the other scope keeps its log elsewhere: pass {other}.")
 
 
 def sources(
+    memory: Memory,
+    owner: Owner,
     id: Id,
     *,
-    owner: Owner,
     message_range: Annotated[int, typer.Option(min=0, help="Messages before and after each source.")] = 1,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """Show the messages that an observation comes from."""
-    with target.opened_for(owner) as memory:
-        show(memory.observations.sources(id, message_range=message_range, **vars(owner)), as_json=as_json)
+    yield memory.observations.sources(id, message_range=message_range, **vars(owner))
 
 
-def history(
-    *,
-    owner: Owner,
-    limit: Annotated[int, typer.Option(min=1, help="The number of revisions.")] = 20,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
     """List the kept revisions, the newest first."""
-    with target.opened_for(owner) as memory:
-        found = memory.observations.history(limit=limit, **vars(owner))
-    if as_json:
-        show(found, as_json=True)
-        return
-    rows = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in ("revision", "written (UTC)", "by", "observations", "tokens", "ends with"):
-        rows.add_column(head, overflow="fold")
-    for log in found:
-        time = f"{log.updated_at:%Y-%m-%d %H:%M:%S}" if log.updated_at else ""
-        last = log.observations[-1].text[:80] if log else "(empty)"
-        rows.add_row(*map(text, (str(log.revision), time, log.origin or "", f"{len(log):,}", f"{log.tokens:,}", last)))
-    show(rows if found else "nothing was observed yet", as_json=False, wide=True)
+    found = memory.observations.history(limit=limit, **vars(owner))
+    ends = (log.observations[-1].text[:80] if log else "(empty)" for log in found)
+    rows = ((log, f"{len(log):,}", f"{log.tokens:,}", last) for log, last in zip(found, ends, strict=True))
+    yield found, revisions("observations|tokens|ends with", rows, "nothing was observed yet")
 
 
 def update(
+    memory: Memory,
+    owner: Owner,
     id: Id,
     content: Annotated[str, typer.Argument(metavar="TEXT", help="The new text: one line.")],
-    *,
-    owner: Owner,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """Correct the text of an observation. Its time and its sources stay."""
-    with target.opened_for(owner) as memory:
-        log = memory.observations.update(id, content, **vars(owner))
-    show(log, as_json=as_json)
+    yield memory.observations.update(id, content, **vars(owner))
 
 
-def delete(id: Id, *, owner: Owner, yes: Yes = False, as_json: AsJson = False, target: Target) -> None:
+def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
     """Delete an observation, after asking; `revert` restores it.
 
     Its messages stay stored, and are not observed again.
     """
-    with target.opened_for(owner) as memory:
-        if not yes:
-            confirm(f"Delete observation {id}, {_text_of(memory.observations.get(**vars(owner)), id)!r}?")
-        log = memory.observations.delete(id, **vars(owner))
-    show(log, as_json=as_json)
+    found = next((one.text for one in memory.observations.get(**vars(owner)) if one.id == id), "")
+    if found and not yes:
+        confirm(f"Delete observation {id}, {shorten(found)!r}?")
+    yield memory.observations.delete(id, **vars(owner))
 
 
-def clear(*, owner: Owner, yes: Yes = False, as_json: AsJson = False, target: Target) -> None:
+def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
     """Delete all observations, after asking; `revert` restores them.
 
     Models are shown the messages as they are again, until they are observed anew.
     """
-    with target.opened_for(owner) as memory:
-        if not yes:
-            count = len(memory.observations.get(**vars(owner)))
-            confirm(f"Delete all {count:,} observations? A model has to observe the messages anew.")
-        log = memory.observations.clear(**vars(owner))
-    show(log, as_json=as_json)
+    if not yes:
+        count = len(memory.observations.get(**vars(owner)))
+        confirm(f"Delete all {count:,} observations? A model has to observe the messages anew.")
+    yield memory.observations.clear(**vars(owner))
 
 
-def revert(
-    revision: Annotated[int, typer.Argument(min=1, help="The revision to restore.")],
-    *,
-    owner: Owner,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
     """Restore a revision, as a new one."""
-    with target.opened_for(owner) as memory:
-        log = memory.observations.revert(revision, **vars(owner))
-    show(log, as_json=as_json)
-
-
-def _text_of(log: ObservationLog, id: str) -> str:
-    for one in log:
-        if one.id == id:
-            return shorten(one.text)
-    raise ObservationNotFoundError(id)
+    yield memory.observations.revert(revision, **vars(owner))
 
 
 COMMANDS = (list_, sources, history, update, delete, clear, revert)

@@ -5,21 +5,20 @@ It reads the same prompt as a language model, with its blocks of memory, and cal
 
 from __future__ import annotations
 
-import json
 import re
 from html import escape, unescape
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.messages.tool import tool_call, tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_workingmem._text.copies import without_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.runnables import Runnable
 
@@ -59,21 +58,6 @@ class Offline(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=_answer(messages, tools))])
-
-    def _stream(
-        self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any
-    ) -> Iterator[ChatGenerationChunk]:
-        answer = _answer(messages, tools)
-        for word in re.findall(r"\s*\S+|\s+$", str(answer.text)):
-            yield _chunk(content=word)
-        for at, call in enumerate(answer.tool_calls):
-            part = tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=at)
-            yield _chunk(content="", tool_call_chunks=[part])
-        yield _chunk(content="", chunk_position="last")
-
-
-def _chunk(**content: Any) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(**content))
 
 
 # ---------------------------------------------------------------------- answers

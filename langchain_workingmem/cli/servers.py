@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -23,8 +22,8 @@ import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys, check_id
-from langchain_workingmem.cli.base import AsJson, Model, Program, ResourceId, Target, misused, tell, worded
-from langchain_workingmem.cli.streams import reading, show
+from langchain_workingmem.cli.base import Model, Output, Program, ResourceId, Target, misused, tell, worded
+from langchain_workingmem.cli.streams import parsed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -96,7 +95,7 @@ def studio(
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
             documents: dict[Scope, Memory] = {"resource": memory, "thread": other}
         else:
-            options = memory.core.state.working_memory
+            options = memory._core.state.working_memory
             documents = {options.scope: memory} if options else {}
         made = Studio(
             memory=memory,
@@ -127,21 +126,23 @@ def _open(address: str, folder: Path) -> None:
         webbrowser.open(page.as_uri())
 
 
-def _end(*_: Any) -> None:
-    raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
+def _end_on_signals(end: Callable[..., None] | None = None) -> None:
+    """End at once; `end` is called before."""
 
+    def leave(*_: Any) -> None:
+        if end is not None:
+            end()
+        raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
 
-def _end_on_signals(end: Callable[..., None] = _end) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+        signal.signal(number, leave)
 
 
-def _end_soon(*_: Any) -> None:
+def _end_soon() -> None:
     from langchain_workingmem.serving import leave_soon
 
     leave_soon()
-    _end_on_signals(lambda *_: leave_soon(at_once=True))
-    _end()
+    _end_on_signals(partial(leave_soon, at_once=True))
 
 
 @contextmanager
@@ -189,33 +190,29 @@ def mcp(
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
     except ImportError as error:
         raise OptionError(str(error)) from error
+    from langchain_workingmem.serving import listen, run
+
     known = None if tokens is None else _tokens(tokens)
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
-    opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
-    if http:
-        with opened as memory:
-            _check_reached(memory)
-            app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
-            _listen(at_path("/mcp", app), port, open_to_all=not known)
-        return
-    with protocol_streams() as streams, opened as memory:
+    with ExitStack() as stack:
+        streams = None if http else stack.enter_context(protocol_streams())
+        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
+        memory = stack.enter_context(opened)
         _check_reached(memory)
-        run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
+        if streams is not None:
+            run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
+            return
+        app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
+        listener = stack.enter_context(listen(port))
+        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        if not known:
+            tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
+        run(at_path("/mcp", app), listener)
 
 
 def _check_reached(memory: Memory) -> None:
     """Fail now, if there is no Redis or no memory."""
     memory.threads.list(limit=1)
-
-
-def _listen(app: Any, port: int | None, *, open_to_all: bool) -> None:
-    from langchain_workingmem.serving import listen, run
-
-    with listen(port) as listener:
-        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
-        if open_to_all:
-            tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
-        run(app, listener)
 
 
 def _tokens(path: Path) -> dict[str, str]:
@@ -224,27 +221,22 @@ def _tokens(path: Path) -> dict[str, str]:
         mode = os.fstat(file.fileno()).st_mode
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
-        try:
-            found = json.load(file, object_pairs_hook=list)
-        except (ValueError, RecursionError) as error:
-            raise OptionError(f"{path} is not JSON", remedy=_TOKENS) from error
+        found = parsed(file.read(), str(path), remedy=_TOKENS, object_pairs_hook=list)
     if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
         raise OptionError(f"{path} is no object of tokens", remedy=_TOKENS)
-    if len({token for token, _ in found}) < len(found):
+    if len(dict(found)) < len(found):
         raise OptionError(f"{path} holds a token twice", remedy="give each token one resource")
     return dict(found)
 
 
-def doctor(*, target: Target, as_json: AsJson = False, acl: Acl = False) -> None:
+def doctor(*, target: Target, acl: Acl = False) -> Output:
     """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
     if acl:
         typer.echo(_users(Keys(target.key_prefix)))
         return
     with target.opened() as memory:
         found = memory.doctor()
-    if not as_json:
-        found = Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
-    show(found, as_json=as_json, wide=True)
+    yield found, Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
     raise typer.Exit(found.level == "error")
 
 

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 from langchain_core.messages import BaseMessage, message_to_dict
-from rich.console import Console
+from rich.console import Console, Group
+from rich.table import Table
 from rich.text import Text
 
 from langchain_workingmem._text.unicode import replace_hidden
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.models import Page
+from langchain_workingmem.reports import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,13 +50,31 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def show(record: Any, *, as_json: bool, wide: bool = False) -> None:
-    """Print a text, a record with rich, or its JSON. `wide`: one line for each row in a file or a pipe."""
-    if as_json or isinstance(record, str):
-        typer.echo(dumps(record, indent=2) if as_json else record)
+def show(record: Any, *, as_json: bool = False) -> None:
+    """Print a text, a record with rich, or its JSON. A row is one line in a file or a pipe.
+
+    Of a pair, the first is for JSON; None leaves it out.
+    """
+    data, drawn = record if isinstance(record, tuple) else (record, record)
+    if as_json or isinstance(drawn, str):
+        if data is not None or not as_json:
+            typer.echo(dumps(data, indent=2) if as_json else drawn)
         return
-    width = WIDE if wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
-    Console(width=width, highlight=False).print(record)
+    wide = (
+        isinstance(drawn, Page | Diagnosis | Group | Table) and not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    )
+    Console(width=WIDE if wide else None, highlight=False).print(drawn, soft_wrap=isinstance(drawn, Text))
+
+
+def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table | str:
+    """Draw kept revisions, each with its origin and the cells below the words of `head`."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("revision", "written (UTC)", "by", *head.split("|")):
+        table.add_column(column, overflow="fold")
+    for kept, *cells in rows:
+        time = f"{kept.updated_at:%Y-%m-%d %H:%M:%S}" if kept.updated_at else ""
+        table.add_row(*map(text, (str(kept.revision), time, kept.origin or "", *cells)))
+    return table if table.rows else nothing
 
 
 def text(value: str, style: str = "") -> Text:
@@ -64,12 +85,12 @@ def text(value: str, style: str = "") -> Text:
 # ---------------------------------------------------------------------- files
 
 
-def parsed(text: str, name: str) -> Any:
+def parsed(text: str, name: str, remedy: str | None = None, **options: Any) -> Any:
     """Read JSON; `name` is its source, for errors."""
     try:
-        return json.loads(text)
+        return json.loads(text, **options)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{name} is not JSON ({error})") from error
+        raise OptionError(f"{name} is not JSON ({error})", remedy=remedy) from error
 
 
 def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import AsJson, MaxBytes, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, show, writing
+from langchain_workingmem.cli.base import MaxBytes, Output, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
+from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.reports import ImportReport
+from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_workingmem.memory import Memory
     from langchain_workingmem.reports import DeletionReport
 
 Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
@@ -45,9 +46,8 @@ def import_(
     embeddings: Annotated[
         str, typer.Option(help="Model for messages without vectors, or none to embed later.", metavar="PROVIDER:NAME")
     ] = "local",
-    as_json: AsJson = False,
     target: Target,
-) -> None:
+) -> Output:
     """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
 
     With --format langchain, the keys of the file are the thread ids; a file with a single list of messages needs --thread.
@@ -59,7 +59,7 @@ def import_(
         records = _records(lines, file, format, thread)
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
-    _report(report, as_json=as_json)
+    yield _reported(report)
     if report.messages and embeddings == "none":
         base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
@@ -80,30 +80,25 @@ def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Itera
 
 
 def export(
+    memory: Memory,
     resource: Resource,
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
     namespace: Namespaces = None,
-    target: Target,
 ) -> None:
     """Write all data of a resource as JSON lines."""
-    with target.opened() as memory:
-        records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
-        header, first = next(records), next(records, None)
-        if first is None:
-            raise OptionError(
-                f"nothing is stored for resource {resource!r}",
-                remedy="`workingmem threads` lists the threads of all resources",
-            )
-        with writing(output) as file:
-            for record in chain((header, first), records):
-                file.write(dumps(record) + "\n")
+    records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
+    header, first = next(records), next(records, None)
+    if first is None:
+        remedy = "`workingmem threads` lists the threads of all resources"
+        raise OptionError(f"nothing is stored for resource {resource!r}", remedy=remedy)
+    with writing(output) as file:
+        for record in chain((header, first), records):
+            file.write(dumps(record) + "\n")
 
 
-def forget(
-    resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, as_json: AsJson = False, target: Target
-) -> None:
+def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, target: Target) -> Output:
     """Delete all data of a resource, after asking. Exit code 3: declined.
 
     Call it again to continue an interrupted deletion. Checkpoints of LangGraph are not deleted.
@@ -113,24 +108,21 @@ def forget(
         if not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=as_namespaces(namespace))
-    _report(report, as_json=as_json)
+    yield _reported(report)
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
 
 
 def _summary(memory: Memory, resource: str) -> str:
-    messages, cursor, more = 0, None, True
     try:
-        while more:
-            page = memory.threads.list(resource_id=resource, limit=1000, cursor=cursor, order_by="created_at")
-            messages += sum(thread.message_count for thread in page)
-            cursor, more = page.next_cursor, page.next_cursor is not None
+        threads = memory._core.run(all_threads(memory._core.state, resource))
     except (OptionError, RedisCapabilityError) as error:
-        return f"The data of resource {resource!r} cannot be listed ({base.worded(str(error))})"
+        return f"The data of resource {resource!r} cannot be listed ({base.worded(error)})"
+    messages = sum(thread.message_count for thread in threads)
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
-    return f"Resource {resource!r} has {page.total:,} threads with {messages:,} messages, and {kept}"
+    return f"Resource {resource!r} has {len(threads):,} threads with {messages:,} messages, and {kept}"
 
 
 def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
@@ -138,11 +130,11 @@ def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
     return [tuple(template.split(".")) for template in given or ()]
 
 
-def _report(report: ImportReport | DeletionReport, *, as_json: bool) -> None:
+def _reported(report: ImportReport | DeletionReport) -> tuple[ImportReport | DeletionReport, str]:
     counts = asdict(report).items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
     what = "imported" if isinstance(report, ImportReport) else "deleted"
-    show(report if as_json else f"{what}: {', '.join(parts) or 'nothing'}", as_json=as_json)
+    return report, f"{what}: {', '.join(parts) or 'nothing'}"
 
 
 COMMANDS = (import_, export, forget)

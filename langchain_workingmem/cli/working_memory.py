@@ -8,56 +8,50 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.cli.base import AsJson, MaxBytes, Owner, Target, misused
-from langchain_workingmem.cli.streams import parsed, reading, show, text
+from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Restored, Target, misused
+from langchain_workingmem.cli.streams import parsed, reading, revisions
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
+from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory import change_working_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
-NOT_KEPT = "revision {} is not kept: `workingmem working-memory history` lists the kept ones"
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
 
-@contextmanager
-def _opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> Iterator[Memory]:
+def opened(target: Target, owner: Owner, max_bytes: int = LARGEST) -> AbstractContextManager[Memory]:
+    """Open the memory for the working memory of an owner."""
     options = WorkingMemoryOptions(template="", scope=owner.scope(), revisions=KEEP_ALL, max_bytes=max_bytes)
-    with target.opened_for(owner, working_memory=options) as memory:
-        yield memory
+    return target.opened_for(owner, working_memory=options)
 
 
 def get(
-    *,
+    memory: Memory,
     owner: Owner,
+    *,
     raw: Annotated[bool, typer.Option("--raw", help="Only the document, as it is stored.")] = False,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+) -> Output:
     """Show working memory."""
-    with _opened(target, owner) as memory:
-        state = memory.working_memory.get(**vars(owner))
+    state = memory.working_memory.get(**vars(owner))
     if raw:
         terminal = sys.stdout.isatty()
         typer.echo(clean(state.text) if terminal else state.text, nl=terminal)
     else:
-        _show(state, as_json=as_json)
+        yield _shown(state)
 
 
 def set_(
@@ -72,9 +66,8 @@ def set_(
     expected_revision: Annotated[int | None, typer.Option(min=0, help="Fail if there is a later revision.")] = None,
     max_bytes: MaxBytes = 65536,
     owner: Owner,
-    as_json: AsJson = False,
     target: Target,
-) -> None:
+) -> Output:
     """Write working memory: text, or a JSON object.
 
     A JSON object stays a JSON object and text stays text, so that the program can still read it. Run `clear` before a
@@ -96,75 +89,43 @@ def set_(
             )
         return options.format.apply(before, given, mode)
 
-    with _opened(target, owner, max_bytes) as memory:
+    with opened(target, owner, max_bytes) as memory:
         plan = change_working_memory(
-            memory.core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
+            memory._core.state, owner.thread_id, owner.resource_id, make, "update", expected_revision
         )
-        _, state = memory.core.run(plan)
-    _show(state, as_json=as_json)
+        _, state = memory._core.run(plan)
+    yield _shown(state)
 
 
-def clear(*, owner: Owner, as_json: AsJson = False, target: Target) -> None:
+def clear(memory: Memory, owner: Owner) -> Output:
     """Empty working memory; `revert` restores it."""
-    with _opened(target, owner) as memory:
-        state = memory.working_memory.clear(**vars(owner))
-    _show(state, as_json=as_json)
+    yield _shown(memory.working_memory.clear(**vars(owner)))
 
 
-def history(
-    *,
-    owner: Owner,
-    limit: Annotated[int, typer.Option(min=1, help="The number of revisions.")] = 20,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
     """List the kept revisions, the newest first."""
-    with _opened(target, owner) as memory:
-        found = memory.working_memory.revisions(limit=limit, **vars(owner))
-    if as_json:
-        show(found, as_json=True)
-        return
-    rows = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in ("revision", "written (UTC)", "by", "bytes", "begins with"):
-        rows.add_column(head, overflow="fold")
-    for state in found:
-        first = next((line for line in state.text.splitlines() if line.strip()), "(empty)")
-        time = f"{state.updated_at:%Y-%m-%d %H:%M:%S}" if state.updated_at else ""
-        cells = [str(state.revision), time, state.origin or "", f"{len(state.text.encode()):,}", first[:80]]
-        rows.add_row(*map(text, cells))
-    show(rows if found else "nothing was written yet", as_json=False, wide=True)
+    found = memory.working_memory.revisions(limit=limit, **vars(owner))
+    begins = (next((line for line in one.text.splitlines() if line.strip()), "(empty)")[:80] for one in found)
+    rows = ((one, f"{len(one.text.encode()):,}", first) for one, first in zip(found, begins, strict=True))
+    yield found, revisions("bytes|begins with", rows, "nothing was written yet")
 
 
-def diff(
-    earlier: Revision = None, later: Revision = None, *, owner: Owner, as_json: AsJson = False, target: Target
-) -> None:
+def diff(memory: Memory, owner: Owner, earlier: Revision = None, later: Revision = None) -> Output:
     """Show the changes between two revisions: the last two, or from EARLIER to LATER (default: the current one)."""
-    with _opened(target, owner) as memory:
-        kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **vars(owner))}
+    kept = {state.revision: state for state in memory.working_memory.revisions(limit=KEEP_ALL, **vars(owner))}
     if not kept:
         raise OptionError("nothing was written yet, so there is nothing to compare")
     last = max(kept) if later is None else later
     first = max((one for one in kept if one < last), default=0) if earlier is None else earlier
     for revision in (first, last):
         if revision not in kept and (revision or last == 0):
-            raise OptionError(NOT_KEPT.format(revision))
-    show(kept[last].diff(kept.get(first)), as_json=as_json)
+            raise RevisionNotFoundError(revision)
+    yield kept[last].diff(kept.get(first))
 
 
-def revert(
-    revision: Annotated[int, typer.Argument(min=1, help="The revision to restore.")],
-    *,
-    owner: Owner,
-    as_json: AsJson = False,
-    target: Target,
-) -> None:
+def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
     """Restore a revision, as a new one."""
-    with _opened(target, owner) as memory:
-        try:
-            state = memory.working_memory.revert(revision, **vars(owner))
-        except RevisionNotFoundError:
-            raise OptionError(NOT_KEPT.format(revision)) from None
-    _show(state, as_json=as_json)
+    yield _shown(memory.working_memory.revert(revision, **vars(owner)))
 
 
 def _content(argument: str | None, file: Path | None) -> str:
@@ -187,10 +148,9 @@ def is_object(document: str) -> bool:
         return False
 
 
-def _show(state: WorkingMemoryState, *, as_json: bool) -> None:
-    if as_json and is_object(state.text):
-        state = replace(state, value=json.loads(state.text))
-    show(state, as_json=as_json)
+def _shown(state: WorkingMemoryState) -> tuple[WorkingMemoryState, WorkingMemoryState]:
+    """Return what JSON and what people read."""
+    return replace(state, value=json.loads(state.text)) if is_object(state.text) else state, state
 
 
 COMMANDS = (get, set_, clear, history, diff, revert)

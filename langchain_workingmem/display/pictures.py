@@ -6,30 +6,15 @@ import json
 import reprlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._text.copies import ORIGINAL
+from langchain_workingmem._text import copies
 from langchain_workingmem._text.rendering import ROLES, attachment
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
-    from typing import Protocol
 
     from langchain_core.messages import BaseMessage
-
-    from langchain_workingmem._text.observed import Observed
-
-    class Observation(Observed, Protocol):
-        """What is shown of an `Observation`, whose module is in a higher layer."""
-
-        @property
-        def id(self) -> str:
-            """Its id in the log."""
-
-        @property
-        def sources(self) -> Sequence[object]:
-            """The messages that it comes from."""
-
 
 BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
 WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
@@ -134,8 +119,7 @@ def recalled(
     for thread_id in dict.fromkeys([*titles, *found]):
         rows: list[Row] = []
         for window in found[thread_id]:
-            rows += [gap] if rows else []
-            rows += [_found(at, message, ranks.get((thread_id, message.id))) for at, message in window]
+            rows += [gap] * bool(rows) + [_found(*one, ranks.get((thread_id, one[1].id))) for one in window]
         title = titles.get(thread_id)
         tables.append(Table(rows, f"{label(title)} ({label(thread_id)})" if title else label(thread_id)))
     return tables
@@ -150,7 +134,7 @@ def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) ->
     return cells, min(max(similarity, 0.0), 1.0)
 
 
-def observed(observations: Sequence[Observation]) -> list[Table]:
+def observed(observations: Sequence[Any]) -> list[Table]:
     """Show observations by time; a day stands where it begins. An observation of high priority is highlighted."""
     rows: list[Row] = []
     last = ""
@@ -185,14 +169,11 @@ def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], 
     Return the messages, the texts in front of earlier messages, and the text in front of the user's last one.
     """
     asked = max((at for at, message in enumerate(messages) if message.type == "human"), default=0)
-    own: list[BaseMessage] = []
+    is_copy = [isinstance(message.additional_kwargs.get(copies.ORIGINAL), str | list) for message in messages]
+    own = [copies.without_memory(one) if copied else one for one, copied in zip(messages, is_copy, strict=True)]
     front: list[str] = []
     question: list[str] = []
-    for at, message in enumerate(messages):
-        original = message.additional_kwargs.get(ORIGINAL)
-        words = message.model_copy(update={"content": original}) if isinstance(original, str | list) else message
-        own.append(words)
-        if words is not message:
-            text = str(message.text).removesuffix(str(words.text)).rstrip("\n")
+    for at, (message, words) in enumerate(zip(messages, own, strict=True)):
+        if text := str(message.text).removesuffix(str(words.text)).rstrip("\n"):
             (front if at < asked else question).append(text)
     return own, front, question

@@ -15,8 +15,7 @@ from langchain_workingmem.evaluation.figures import (
     short,
 )
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, questions_of, read
-from langchain_workingmem.evaluation.measuring import Bench, tokens_of
-from langchain_workingmem.evaluation.report import evaluate
+from langchain_workingmem.evaluation.measuring import Bench, evaluate, tokens_of
 from langchain_workingmem.evaluation.variants import DEFAULTS, TOGETHER, Variant, variant_of
 
 __all__ = [

@@ -5,40 +5,32 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_core.messages import AIMessage, HumanMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, message_to_dict, messages_from_dict
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.errors import OptionError, WorkingMemError
-from langchain_workingmem.users import UNREADABLE
+from langchain_workingmem.errors import IdError, OptionError
+from langchain_workingmem.users import KINDS, UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
 
 Record: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]  # of a message: thread id, message id
 
-KINDS = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage}
 RESOURCE = "user"  # of lines that name none
-_MESSAGE = {
-    "kind",
-    "id",
-    "role",
-    "type",
-    "text",
-    "content",
-    "name",
-    "thread_id",
-    "resource_id",
-    "stored_at",
-    "metadata",
-}
-_QUESTION = {"kind", "id", "question", "evidence", "resource_id", "category", "date", "after", "answer", "metadata"}
+_ROLES = {"user": HumanMessage, "human": HumanMessage, "assistant": AIMessage, "ai": AIMessage, "system": SystemMessage}
+_COMMON = {"kind", "id", "resource_id", "metadata"}
+_MESSAGE = _COMMON | {"role", "type", "text", "content", "name", "thread_id", "stored_at"}
+_QUESTION = _COMMON | {"question", "evidence", "category", "date", "after", "answer"}
 _FIRST, _LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2249, 1, 1, tzinfo=UTC)
 _MANY = 3  # ids that an error names
 
@@ -79,10 +71,21 @@ class DataSet:
         return sum(numbers), max(numbers), sum(math.ceil(len(text) / 4) for text in map(str, texts))
 
 
-class Collector:
-    """Takes conversations and questions one by one, and makes a data set of them.
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Name the file and the line in the errors of what is read there."""
+    try:
+        yield
+    except (OptionError, IdError) as error:
+        seen = str(error).removesuffix(f": {error.remedy}")
+        remedy = "use another string" if isinstance(error, IdError) else error.remedy
+        raise OptionError(f"{where}: {seen}", remedy=remedy) from error
 
-    `where` names the line, for errors. `by_time`: messages are ordered by time if all have one, else as they come.
+
+class Collector:
+    """Takes conversations and questions line by line, and makes a data set of them.
+
+    `by_time`: messages are ordered by time if all of a resource have one, else as they come.
     """
 
     def __init__(self, name: str, *, by_time: bool) -> None:
@@ -90,171 +93,157 @@ class Collector:
         self._by_time = by_time
         self._resources: dict[str, Resource] = {}
         self._owners: dict[str, str] = {}  # of threads
-        self._keys: dict[str, list[tuple[str, Key]]] = {}  # message id -> resource, key
+        self._threads: dict[str, list[str]] = {}  # message id -> the threads that have it
         self._hidden: dict[str, str] = {}  # id of a message that is not stored -> why
-        self._times: dict[str, list[datetime]] = {}  # of a resource's messages, if they are ordered by time
-        self._asked: list[tuple[str, Mapping[str, Any], int | None]] = []
+        self._asked: list[tuple[str, Mapping[str, Any]]] = []
 
-    def add_thread(self, where: str, resource_id: str, record: Mapping[str, Any]) -> None:
-        """Take the record of a thread."""
-        thread_id = _checked(where, record.get("id"), "id")
-        self._thread(where, resource_id, thread_id).threads[thread_id] = {**record}
-
-    def add_record(self, where: str, resource_id: str, record: Mapping[str, Any]) -> None:
-        """Take a message as `export` writes it."""
-        try:
-            (message,) = messages_from_dict([dict(record["message"])])
-        except UNREADABLE as error:
-            raise refused(where, f"the message cannot be read ({error!r})", "use a line of `export`") from error
-        if not is_storable(message) or record.get("superseded"):
-            why = "superseded" if record.get("superseded") else "a system message, or generated"
-            self._hide(message.id, why)
-            return
-        thread_id = _checked(where, record.get("thread_id"), "thread_id")
-        at = record.get("stored_at")
-        self._add(
-            where, resource_id, thread_id, message.id, {**record, "stored_at": at and time_of(where, at).isoformat()}
-        )
-
-    def add_message(self, where: str, line: Mapping[str, Any], resource_id: str = RESOURCE) -> None:
-        """Take a message as people write it."""
-        _check_fields(where, line, _MESSAGE)
-        resource_id = line.get("resource_id", resource_id)
-        thread_id = _checked(where, line.get("thread_id", resource_id), "thread_id")
-        id = line.get("id", where)
-        role, text, name = line.get("role", line.get("type")), line.get("text", line.get("content")), line.get("name")
-        if role == "system":
-            self._hide(id, "a system message, or generated")
-            return
-        if not isinstance(role, str) or role not in KINDS:
-            remedy = "use user or assistant; messages of other kinds come from `workingmem export`"
-            raise refused(where, f"the message has the role {shown(role)}", remedy)
-        if not isinstance(text, str) or not isinstance(name, str | None):
-            raise refused(where, "text or name of the message is no string", 'write {"role": "user", "text": "..."}')
-        message = message_to_dict(KINDS[role](text, id=_checked(where, id, "id"), name=name))
-        at = line.get("stored_at")
-        record = {"kind": "message", "thread_id": thread_id, "message": message}
-        self._add(where, resource_id, thread_id, id, {**record, "stored_at": at and time_of(where, at).isoformat()})
-
-    def add_question(self, where: str, line: Mapping[str, Any], known: int | None = None) -> None:
-        """Take a question; `known` is the number of messages that are stored when it is asked."""
-        _check_fields(where, line, _QUESTION)
-        self._asked.append((where, line, known))
-
-    def knows(self, resource_id: str, message_id: object) -> bool:
-        """Tell whether a resource has a message with this id."""
-        return any(owner == resource_id for owner, _ in self._keys.get(str(message_id), ()))
+    def add(self, where: str, line: Mapping[str, Any], resource_id: object = RESOURCE) -> None:
+        """Take a line as `export` or as people write it; `where` names it in errors."""
+        with located(where):
+            match line.get("kind", "question" if "question" in line else "message"):
+                case "thread":
+                    thread_id = check_id(line.get("id"), "id")
+                    self._thread(resource_id, thread_id).threads[thread_id] = {**line}
+                case "message" if "message" in line:
+                    self._add_exported(line, resource_id)
+                case "message":
+                    self._add_written(line, resource_id, where)
+                case "question":
+                    _check_fields(line, _QUESTION)
+                    self._asked.append((where, line))  # its evidence may follow
+                case kind if kind not in KINDS:  # the rest of an export has no messages
+                    remedy = "use message or question, or a line of `export`"
+                    raise OptionError(f"kind {kind!r} is unknown", remedy=remedy)
 
     def data_set(self) -> DataSet:
         """Return what was taken. Raises `OptionError` for evidence that does not exist, and where nothing is asked."""
-        if not self._keys:
+        if not self._threads:
             raise OptionError(f"{self.name} has no messages", remedy="pass the conversations too, such as an export")
         if not self._asked:
             remedy = 'add lines such as {"question": "...", "evidence": ["<id of a message>"]}'
             raise OptionError(f"{self.name} has no questions", remedy=remedy)
-        ordered = {id: self._ordered(resource) for id, resource in self._resources.items()}
-        for where, line, known in self._asked:
-            resource_id, question = self._resolved(where, line, known, ordered)
-            self._resources[resource_id].questions.append(question)
         resources = [one for one in self._resources.values() if one.messages]
+        positions: dict[Key, int] = {}
+        times: dict[str, list[datetime]] = {}  # of the messages of a resource that are ordered by time
+        for one in resources:
+            if self._by_time and all(record["stored_at"] for record in one.messages):
+                one.messages.sort(key=_stored_at)
+                times[one.id] = [*map(_stored_at, one.messages)]
+            keys = ((record["thread_id"], record["message"]["data"]["id"]) for record in one.messages)
+            positions |= {key: at for at, key in enumerate(keys)}
+        for where, line in self._asked:
+            with located(where):
+                self._ask(line, positions, times)
         return DataSet(self.name, resources, self.left_out)
 
     # ------------------------------------------------------------------ messages
 
-    def _hide(self, id: object, why: str) -> None:
-        self.left_out[f"messages ({why})"] += 1
-        self._hidden[str(id)] = why
+    def _add_exported(self, line: Mapping[str, Any], resource_id: object) -> None:
+        try:
+            (message,) = messages_from_dict([dict(line["message"])])
+        except UNREADABLE as error:
+            raise OptionError(f"the message cannot be read ({error!r})", remedy="use a line of `export`") from error
+        self._add(resource_id, message, line)
 
-    def _thread(self, where: str, resource_id: object, thread_id: str) -> Resource:
-        resource_id = _checked(where, resource_id, "resource_id")
+    def _add_written(self, line: Mapping[str, Any], resource_id: object, where: str) -> None:
+        _check_fields(line, _MESSAGE)
+        role, text, name = line.get("role", line.get("type")), line.get("text", line.get("content")), line.get("name")
+        id, resource_id = line.get("id", where), line.get("resource_id", resource_id)
+        if role == "system":
+            text, name = "", None  # it is left out
+        if not isinstance(role, str) or role not in _ROLES:
+            remedy = "use user or assistant; messages of other kinds come from `workingmem export`"
+            raise OptionError(f"the message has the role {shown(role)}", remedy=remedy)
+        if not isinstance(text, str) or not isinstance(name, str | None):
+            remedy = 'write {"role": "user", "text": "..."}'
+            raise OptionError("text or name of the message is no string", remedy=remedy)
+        message = _ROLES[role](text, id=check_id(id, "id"), name=name)
+        record = {"kind": "message", "thread_id": line.get("thread_id", resource_id)}
+        record |= {"message": message_to_dict(message), "stored_at": line.get("stored_at")}
+        self._add(resource_id, message, record)
+
+    def _thread(self, resource_id: object, thread_id: str) -> Resource:
+        resource_id = check_id(resource_id, "resource_id")
         owner = self._owners.setdefault(thread_id, resource_id)
         if owner != resource_id:
             seen = f"thread {thread_id!r} belongs to {owner!r} and to {resource_id!r}"
-            raise refused(where, seen, "give each resource threads of its own")
+            raise OptionError(seen, remedy="give each resource threads of its own")
         resource = self._resources.setdefault(resource_id, Resource(resource_id))
         resource.threads.setdefault(thread_id, {"kind": "thread", "id": thread_id})
         return resource
 
-    def _add(self, where: str, resource_id: object, thread_id: str, id: object, record: Record) -> None:
-        id = _checked(where, id, "message id")
-        resource = self._thread(where, resource_id, thread_id)
-        keys = self._keys.setdefault(id, [])
-        if any(key == (thread_id, id) for _, key in keys):
-            raise refused(where, f"message {id!r} is twice in thread {thread_id!r}", "give each message its own id")
-        keys.append((resource.id, (thread_id, id)))
-        resource.messages.append(record)
-
-    def _ordered(self, resource: Resource) -> dict[Key, int]:
-        """Sort the messages of a resource, and return the position of each."""
-        if self._by_time and all(record["stored_at"] for record in resource.messages):
-            resource.messages.sort(key=_stored_at)
-            self._times[resource.id] = [*map(_stored_at, resource.messages)]
-        return {
-            (record["thread_id"], record["message"]["data"]["id"]): at for at, record in enumerate(resource.messages)
-        }
+    def _add(self, resource_id: object, message: BaseMessage, record: Mapping[str, Any]) -> None:
+        if record.get("superseded") or not is_storable(message):
+            why = "superseded" if record.get("superseded") else "a system message, or generated"
+            self.left_out[f"messages ({why})"] += 1
+            self._hidden[str(message.id)] = why
+            return
+        thread_id, id = check_id(record.get("thread_id"), "thread_id"), check_id(message.id, "message id")
+        resource, threads = self._thread(resource_id, thread_id), self._threads.setdefault(id, [])
+        if thread_id in threads:
+            remedy = "give each message its own id"
+            raise OptionError(f"message {id!r} is twice in thread {thread_id!r}", remedy=remedy)
+        threads.append(thread_id)
+        at = record.get("stored_at")
+        resource.messages.append({**record, "stored_at": at and _time_of(at).isoformat()})
 
     # ------------------------------------------------------------------ questions
 
-    def _resolved(
-        self, where: str, line: Mapping[str, Any], known: int | None, ordered: Mapping[str, Mapping[Key, int]]
-    ) -> tuple[str, Question]:
+    def _ask(
+        self, line: Mapping[str, Any], positions: Mapping[Key, int], times: Mapping[str, Sequence[datetime]]
+    ) -> None:
         text, category, evidence = line.get("question"), line.get("category") or "", line.get("evidence")
         if not isinstance(text, str) or not text.strip() or not isinstance(category, str):
-            raise refused(where, "question or category is no text", 'write {"question": "...", "evidence": ["<id>"]}')
+            remedy = 'write {"question": "...", "evidence": ["<id>"]}'
+            raise OptionError("question or category is no text", remedy=remedy)
         given = [evidence] if isinstance(evidence, str | dict) else evidence
         if not isinstance(given, list) or not given:
-            raise refused(where, "the question has no evidence", "name the ids of the messages that hold the answer")
-        owner = line.get("resource_id")
-        resource_id = self._resource_of(where, given, owner and _checked(where, owner, "resource_id"))
-        keys = frozenset(self._key(where, one, resource_id) for one in given)
-        positions, messages = ordered[resource_id], self._resources[resource_id].messages
-        date = None if line.get("date") is None else time_of(where, line["date"])
-        if known is None and line.get("after") is not None:
-            after = line["after"]
-            known = 1 + positions[self._key(where, after, self._resource_of(where, [after], resource_id))]
-        elif known is None and date is not None and resource_id in self._times:
-            known = bisect_right(self._times[resource_id], date)
-        known = len(messages) if known is None else known
-        if late := [id for thread, id in keys if positions[thread, id] >= known]:
+            remedy = "name the ids of the messages that hold the answer"
+            raise OptionError("the question has no evidence", remedy=remedy)
+        owner, after = line.get("resource_id"), line.get("after")
+        resource, keys = self._found(given, None if owner is None else check_id(owner, "resource_id"))
+        date = None if line.get("date") is None else _time_of(line["date"])
+        known = len(resource.messages)
+        if after is not None:
+            known = 1 + max(positions[key] for key in self._found([after], resource.id)[1])
+        elif date is not None and resource.id in times:
+            known = bisect_right(times[resource.id], date)
+        if late := [key[1] for key in keys if positions[key] >= known]:
             remedy = "correct after or date: a question comes after its evidence"
-            raise refused(where, f"evidence {_some(late)} is said after the question", remedy)
-        return resource_id, Question(text=text, evidence=keys, category=category, date=date, known=known)
+            raise OptionError(f"evidence {_some(late)} is said after the question", remedy=remedy)
+        resource.questions.append(Question(text=text, evidence=keys, category=category, date=date, known=known))
 
-    def _resource_of(self, where: str, given: list[Any], resource_id: object) -> str:
-        """Return the one resource that has all of these messages."""
-        owners = []
-        for one in given:
-            thread_id, id = _parts(where, one)
-            found = {owner for owner, key in self._keys.get(id, ()) if thread_id in (None, key[0])}
-            if not found or (resource_id is not None and resource_id not in found):
-                if id in self._hidden:
-                    raise refused(
-                        where, f"evidence {id!r} is {self._hidden[id]}: recall never finds it", "name another"
-                    )
-                seen = f"no message has the id {id!r}" + (f" for {resource_id!r}" if resource_id is not None else "")
-                raise refused(where, seen, "use the id of a message in the files; `workingmem show` prints ids")
-            owners.append(found if resource_id is None else {str(resource_id)})
+    def _found(self, given: list[Any], resource_id: str | None) -> tuple[Resource, frozenset[Key]]:
+        """Return the one resource that has all of these messages, and their keys."""
+        found = [self._keys(one, resource_id) for one in given]
+        owners = [{self._owners[thread_id] for thread_id, _ in keys} for keys in found]
         common = set.intersection(*owners)
         if len(common) != 1:
             seen = f"the evidence belongs to {_some(sorted(common or set.union(*owners)))}"
-            raise refused(where, seen, "name one resource_id, and evidence of that resource")
-        return common.pop()
+            raise OptionError(seen, remedy="name one resource_id, and evidence of that resource")
+        owner = common.pop()
+        own = [[key for key in keys if self._owners[key[0]] == owner] for keys in found]
+        for keys in own:
+            if len(keys) > 1:
+                seen = f"message {keys[0][1]!r} is in threads {_some([thread_id for thread_id, _ in keys])}"
+                raise OptionError(seen, remedy='write {"thread_id": "...", "id": "..."} instead of the id')
+        return self._resources[owner], frozenset(key for (key,) in own)
 
-    def _key(self, where: str, one: Any, resource_id: str) -> Key:
-        thread_id, id = _parts(where, one)
-        keys = [key for owner, key in self._keys[id] if owner == resource_id and thread_id in (None, key[0])]
-        if len(keys) > 1:
-            remedy = 'write {"thread_id": "...", "id": "..."} instead of the id'
-            raise refused(where, f"message {id!r} is in threads {_some([key[0] for key in keys])}", remedy)
-        return keys[0]
+    def _keys(self, one: Any, resource_id: str | None) -> list[Key]:
+        """Return the keys of the messages with this id, in the thread or of the resource that is named."""
+        named, given = (one.get("thread_id"), one.get("id")) if isinstance(one, dict) else (None, one)
+        wanted, id = None if named is None else check_id(named, "thread_id"), check_id(given, "message id")
+        threads = (thread for thread in self._threads.get(id, ()) if wanted in (None, thread))
+        keys = [(thread, id) for thread in threads if resource_id in (None, self._owners[thread])]
+        if not keys and id in self._hidden:
+            raise OptionError(f"evidence {id!r} is {self._hidden[id]}: recall never finds it", remedy="name another")
+        if not keys:
+            seen = f"no message has the id {id!r}" + (f" for {resource_id!r}" if resource_id is not None else "")
+            raise OptionError(seen, remedy="use the id of a message in the files; `workingmem show` prints ids")
+        return keys
 
 
-def refused(where: str, seen: str, remedy: str) -> OptionError:
-    """Return the error for a line that cannot be used."""
-    return OptionError(f"{where}: {seen}", remedy=remedy)
-
-
-def time_of(where: str, given: object) -> datetime:
+def _time_of(given: object) -> datetime:
     """Read a time of ISO 8601; without a zone it is UTC."""
     try:
         at = datetime.fromisoformat(str(given))
@@ -263,30 +252,18 @@ def time_of(where: str, given: object) -> datetime:
             return at
     except (ValueError, OverflowError):
         pass
-    raise refused(where, f"{shown(given)} is no time", "use ISO 8601 from 1970 to 2248, such as 2026-05-01T12:00")
+    remedy = "use ISO 8601 from 1970 to 2248, such as 2026-05-01T12:00"
+    raise OptionError(f"{shown(given)} is no time", remedy=remedy)
 
 
 def _stored_at(record: Record) -> datetime:
     return datetime.fromisoformat(record["stored_at"])
 
 
-def _parts(where: str, one: Any) -> tuple[str | None, str]:
-    """Return thread id, if it is named, and message id."""
-    thread_id, id = (one.get("thread_id"), one.get("id")) if isinstance(one, dict) else (None, one)
-    return None if thread_id is None else _checked(where, thread_id, "thread_id"), _checked(where, id, "message id")
-
-
-def _checked(where: str, id: object, name: str) -> str:
-    try:
-        return check_id(id, name)
-    except WorkingMemError as error:
-        raise refused(where, str(error).removesuffix(f": {error.remedy}"), "use another string") from error
-
-
-def _check_fields(where: str, line: Mapping[str, Any], known: set[str]) -> None:
+def _check_fields(line: Mapping[str, Any], known: set[str]) -> None:
     if unknown := [name for name in line if name not in known]:
         remedy = f"use {', '.join(sorted(known))}; metadata may hold anything"
-        raise refused(where, f"the field {shown(unknown[0])} is unknown", remedy)
+        raise OptionError(f"the field {shown(unknown[0])} is unknown", remedy=remedy)
 
 
 def _some(ids: list[str]) -> str:

@@ -46,8 +46,8 @@ class Measured:
 
     def point(self, budget: int) -> tuple[int, int] | None:
         """Return the best top_k at a number of tokens, and the position of its message range."""
-        points = sorted(self._points(self.rows.mean(0), budget))
-        return points[-1][1:] if points else None
+        best = max(self._points(self.rows.mean(0), budget), default=None)
+        return best and best[1:]
 
     def _points(self, mean: Array, budget: int) -> Iterator[tuple[float, int, int]]:
         for position in range(mean.shape[1]):
@@ -71,39 +71,27 @@ class Cell:
 
 def compare(found: Sequence[Measured], budgets: Sequence[int], seed: int = 0) -> list[list[Cell]]:
     """Return the cells of each variant, one for each budget. All variants are measured with the same samples."""
-    drawn = [_drawn(one, budgets, seed) for one in found]
-    base = found[0].rows.mean(0)
-    table = []
-    for one, draws in zip(found, drawn, strict=True):
-        mean, cells = one.rows.mean(0), []
-        for at, budget in enumerate(budgets):
-            share = one.share(mean, budget)
-            point = one.point(budget)
-            cells.append(
-                Cell(
-                    share=share,
-                    interval=_interval(draws[:, at]),
-                    gain=share - found[0].share(base, budget),
-                    gain_interval=_interval(draws[:, at] - drawn[0][:, at]),
-                    top_k=point and point[0],
-                    message_range=point and point[1],
-                )
-            )
-        table.append(cells)
-    return table
+    shares = [np.array([[one.share(mean, each) for each in budgets] for mean in _means(one, seed)]) for one in found]
+    return [
+        [_cell(one, budget, own[:, at], own[:, at] - shares[0][:, at]) for at, budget in enumerate(budgets)]
+        for one, own in zip(found, shares, strict=True)
+    ]
 
 
-def _drawn(one: Measured, budgets: Sequence[int], seed: int) -> Array:
-    """Compute the shares again for random samples of the questions: samples x budgets."""
+def _cell(one: Measured, budget: int, shares: Array, gains: Array) -> Cell:
+    best = one.point(budget) or (None, None)
+    return Cell(float(shares[0]), _interval(shares[1:]), float(gains[0]), _interval(gains[1:]), *best)
+
+
+def _means(one: Measured, seed: int) -> Iterator[Array]:
+    """Yield the mean of all questions, then those of random samples of them."""
+    yield one.rows.mean(0)
     rng = np.random.default_rng(seed)
     number, shape = len(one.rows), one.rows.shape[1:]
     flat = one.rows.reshape(number, -1)
-    found = []
     for _ in range(SAMPLES // _AT_ONCE):
         counts = [np.bincount(rng.integers(0, number, number), minlength=number) for _ in range(_AT_ONCE)]
-        means = (np.array(counts, float) @ flat / number).reshape(_AT_ONCE, *shape)
-        found += [[one.share(mean, budget) for budget in budgets] for mean in means]
-    return np.array(found)
+        yield from (np.array(counts, float) @ flat / number).reshape(_AT_ONCE, *shape)
 
 
 def _interval(values: Array) -> tuple[float, float]:

@@ -6,16 +6,17 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import chain, count
+from itertools import count
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, refused
-from langchain_workingmem.users import KINDS, UNREADABLE
+from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, Record
+from langchain_workingmem.users import UNREADABLE
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
@@ -24,6 +25,7 @@ ADVERSARIAL = "adversarial"  # the category of questions whose premise is false
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}  # of LoCoMo
 _DIALOG = re.compile(r"D:?(\d+):(\d+)")
 _FORMATS = "use JSON lines, locomo10.json, or the form of benchmarks/recall_quality.py"
+_LINES = "write one JSON object a line"
 
 
 def read(files: Iterable[tuple[str, TextIO]]) -> list[DataSet]:
@@ -31,167 +33,131 @@ def read(files: Iterable[tuple[str, TextIO]]) -> list[DataSet]:
 
     Raises `OptionError` with the file, the line and the remedy.
     """
-    found: list[Collector] = []
-    lines: Collector | None = None
+    found: dict[str, Collector] = {}
     for name, file in files:
-        whole, first = _begin(name, file)
-        title = PurePath(name).name
+        text, title = file.read(), PurePath(name).name
+        whole = _whole(name, text)
         if whole is not None:
-            found.append(_read_whole(Collector(title, by_time=False), name, whole))
-            continue
-        if lines is None:
-            lines = Collector(title, by_time=True)
-            found.append(lines)
+            found[f"{name} {len(found)}"] = into = Collector(title, by_time=False)
+            _read_whole(into, name, whole)
         else:
-            lines.name += f", {title}"
-        _read_lines(lines, name, chain(first, file))
-    return [one.data_set() for one in found]
+            into = found.setdefault("lines", Collector("", by_time=True))
+            into.name = ", ".join(filter(None, (into.name, title)))
+            _read_lines(into, name, text)
+    return [one.data_set() for one in found.values()]
 
 
-def _begin(name: str, file: TextIO) -> tuple[Any, list[str]]:
-    """Return the JSON of the whole file, or None and the lines that were read to see that it consists of lines."""
-    first: list[str] = []
-    for line in file:
-        first.append(line)
-        if line.strip():
-            break
+def _whole(name: str, text: str) -> Any:
+    """Return the JSON of a whole file; None for a file of JSON lines."""
     try:
-        value = json.loads("".join(first) or "null")
+        value = json.loads(text.lstrip().partition("\n")[0] or "null")
     except (ValueError, RecursionError):
-        try:
-            value = json.loads("".join(first) + file.read())
-        except (ValueError, RecursionError) as error:
-            at = getattr(error, "lineno", len(first))
-            raise refused(f"{name}, line {at}", f"it is not JSON ({error})", _FORMATS) from error
-    if isinstance(value, list) or (isinstance(value, Mapping) and "items" in value):
-        return value, first
-    return None, first
+        value = _json(text, name, _FORMATS)
+    return value if isinstance(value, list) or (isinstance(value, Mapping) and "items" in value) else None
 
 
-# ---------------------------------------------------------------------- JSON lines
+def _json(text: str, name: str, remedy: str, number: int = 1) -> Any:
+    """Read JSON that begins in a line of a file."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        at = number - 1 + getattr(error, "lineno", 1)
+        raise OptionError(f"{name}, line {at}: it is not JSON ({error})", remedy=remedy) from error
 
 
-def _read_lines(into: Collector, name: str, lines: Iterable[str]) -> None:
+def _read_lines(into: Collector, name: str, text: str) -> None:
     resource_id = RESOURCE
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
+    for number, written in enumerate(text.split("\n"), 1):
+        if not written.strip():
             continue
-        where = f"{name}, line {number}"
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise refused(where, f"it is not JSON ({error})", "write one JSON object a line") from error
+        line, where = _json(written, name, _LINES, number), f"{name}, line {number}"
         if not isinstance(line, Mapping):
-            raise refused(where, "it is no JSON object", "write one JSON object a line")
-        match line.get("kind", "question" if "question" in line else "message"):
-            case "header":
-                resource_id = line.get("resource_id") or RESOURCE
-            case "thread":
-                into.add_thread(where, resource_id, line)
-            case "message" if "message" in line:
-                into.add_record(where, resource_id, line)
-            case "message":
-                into.add_message(where, line, resource_id)
-            case "question":
-                into.add_question(where, line)
-            case kind if kind not in KINDS:  # the rest of an export: it has no messages
-                raise refused(where, f"kind {kind!r} is unknown", "use message or question, or a line of `export`")
+            raise OptionError(f"{where}: it is no JSON object", remedy=_LINES)
+        if line.get("kind") == "header":
+            resource_id = line.get("resource_id") or RESOURCE
+        else:
+            into.add(where, line, resource_id)
 
 
-# ---------------------------------------------------------------------- whole files
-
-
-def _read_whole(into: Collector, name: str, whole: Any) -> Collector:
-    samples = isinstance(whole, list)
-    items = whole if samples else whole["items"]
+def _read_whole(into: Collector, name: str, whole: Any) -> None:
+    items = whole if isinstance(whole, list) else whole["items"]
     if not isinstance(items, list):
-        raise refused(name, f"items is {shown(items)}", _FORMATS)
+        raise OptionError(f"{name}: items is {shown(items)}", remedy=_FORMATS)
     for number, item in enumerate(items):
         where = f"{name}, item {number}"
         try:
-            if samples:
-                _read_sample(into, where, item)
-            else:
-                _read_item(into, where, item, causal=bool(whole.get("causal")))
-        except OptionError:
-            raise
+            lines = [*(_sample(item, into.left_out) if items is whole else _item(item, causal=whole.get("causal")))]
         except UNREADABLE as error:
-            raise refused(where, f"it has another form than expected ({error!r})", _FORMATS) from error
-    return into
+            raise OptionError(f"{where}: it has another form than expected ({error!r})", remedy=_FORMATS) from error
+        for line in lines:
+            into.add(f"{where}, question {line['id']!r}" if {"question", "id"} <= line.keys() else where, line)
 
 
-def _read_sample(into: Collector, where: str, sample: Any) -> None:
+def _sample(sample: Any, left_out: Counter[str]) -> Iterator[Record]:
     """Read one conversation of LoCoMo: sessions of two friends, and questions whose evidence is "D<session>:<number>"."""
     talk, resource_id = sample["conversation"], str(sample["sample_id"])
-    last, known = None, 0
+    known, last = set(), None
     for number in count(1):
         session, date = talk.get(f"session_{number}"), talk.get(f"session_{number}_date_time")
         if session is None and date is None:
             break
-        if not session:
-            continue  # the file has dates of sessions that it does not have
-        began = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
-        for minute, message in enumerate(session):  # the file has the beginning of a session only
+        for minute, message in enumerate(session or ()):  # the file has dates of sessions that it does not have
+            began = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)  # of the session
             last = (began + timedelta(minutes=minute)).isoformat()
             image = message.get("blip_caption")
-            line = {
+            known.add(message["dia_id"])
+            yield {
                 "id": message["dia_id"],
                 "role": "user" if message["speaker"] == talk["speaker_a"] else "assistant",
                 "name": message["speaker"],
                 "text": f"{message['text']} [shared image: {image}]" if image else message["text"],
                 "thread_id": f"{resource_id}/session_{number}",
+                "resource_id": resource_id,
                 "stored_at": last,
             }
-            into.add_message(where, line, resource_id)
-            known += 1
     for question in sample["qa"]:
         named = [f"D{int(one)}:{int(two)}" for one, two in _DIALOG.findall(" ".join(question.get("evidence") or ()))]
-        evidence = [id for id in dict.fromkeys(named) if into.knows(resource_id, id)]
-        if unknown := len({*named} - {*evidence}):
-            into.left_out["ids of evidence (the file does not have the message)"] += unknown
+        evidence = [id for id in dict.fromkeys(named) if id in known]
+        if unknown := len({*named} - known):
+            left_out["ids of evidence (the file does not have the message)"] += unknown
         if not evidence:
-            into.left_out["questions (no evidence in the file)"] += 1
+            left_out["questions (no evidence in the file)"] += 1
             continue
-        line = {
+        yield {
             "question": question["question"],
             "evidence": evidence,
             "resource_id": resource_id,
             "category": _CATEGORIES.get(question["category"], str(question["category"])),
             "date": last,
         }
-        into.add_question(where, line, known)
 
 
-def _read_item(into: Collector, where: str, item: Any, *, causal: bool) -> None:
+def _item(item: Any, *, causal: bool) -> Iterator[Record]:
     """Read one resource of our benchmarks, with `after_thread` where the data set is causal."""
-    conversation, known = item["conversation"], [0]
-    resource_id = conversation["resource"]
-    for thread in conversation["threads"]:
+    resource_id, after = item["conversation"]["resource"], list[Record]([{}])
+    for thread in item["conversation"]["threads"]:
+        last = after[-1]
         for message in thread["messages"]:
-            into.add_message(where, _line(message, thread["id"]), resource_id)
-        known.append(known[-1] + len(thread["messages"]))
+            speaker, last = message.get("speaker"), {"thread_id": thread["id"], "id": message["id"]}
+            yield {
+                **last,
+                "role": "user" if message["role"] == "user" else "assistant",
+                "name": None if speaker is None or speaker.casefold() in ROLES else speaker,
+                "text": message["text"],
+                "resource_id": resource_id,
+                "stored_at": message.get("timestamp"),
+            }
+        after.append(last)
     for question in item["questions"]:
-        line = {
+        yield {
+            "id": question.get("id"),
             "question": question["question"],
             "evidence": question["evidence_message_ids"],
             "resource_id": resource_id,
             "category": question.get("category"),
             "date": question.get("question_date"),
+            "after": after[question.get("after_thread", -1)] if causal else None,
         }
-        stored = known[question.get("after_thread", len(known) - 1)] if causal else known[-1]
-        into.add_question(f"{where}, question {question.get('id')!r}", line, stored)
-
-
-def _line(message: Any, thread_id: str) -> dict[str, Any]:
-    speaker = message.get("speaker")
-    return {
-        "id": message["id"],
-        "role": "user" if message["role"] == "user" else "assistant",
-        "name": None if speaker is None or speaker.casefold() in ROLES else speaker,
-        "text": message["text"],
-        "thread_id": thread_id,
-        "stored_at": message.get("timestamp"),
-    }
 
 
 def questions_of(data: DataSet) -> Iterator[str]:

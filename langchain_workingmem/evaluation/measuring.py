@@ -1,30 +1,115 @@
-"""Measures variants of recall on a data set: stores what is known at each question, and asks it."""
+"""Measures files of conversations and questions on a private Redis: stores what is known at each question, and asks it."""
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from contextlib import closing
+from dataclasses import asdict
+from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.errors import EmbeddingError
-from langchain_workingmem.evaluation.figures import Measured
+from langchain_workingmem.evaluation.figures import Measured, compare
+from langchain_workingmem.evaluation.formats import ADVERSARIAL, read
+from langchain_workingmem.evaluation.variants import variant_of
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.users import header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from typing import TextIO
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.evaluation.datasets import DataSet, Key, Question, Resource
     from langchain_workingmem.evaluation.figures import Array
-    from langchain_workingmem.evaluation.variants import StoredAs, Variant
+    from langchain_workingmem.evaluation.variants import Variant
     from langchain_workingmem.models import RecallHit, RecallResult
+
+
+def evaluate(
+    files: Iterable[tuple[str, TextIO]],
+    variants: Sequence[str],
+    budgets: Sequence[int],
+    *,
+    limit: int | None = None,
+    progress: bool = False,
+) -> list[dict[str, Any]]:
+    """Measure variants of recall on open files, each with its name; return a record for each table of figures.
+
+    Everything is stored on a private Redis, which is deleted at the end. Raises `OptionError` for a file or a variant that
+    cannot be used.
+    """
+    from tqdm.auto import tqdm
+
+    data_sets, model_of = read(files), cache(embeddings_by_name)
+    results: list[dict[str, Any]] = []
+    with EmbeddedRedis() as server:
+        for number, data in enumerate(data_sets):
+            messages, most, tokens = data.sizes()
+            size: dict[str, Any] = {"budget": max(budgets), "tokens": max(1.0, tokens / messages), "most": most}
+            made = [variant_of(one, **size) for one in variants]
+            bench = Bench(server.url, data, made, model_of=model_of, key_prefix=f"eval-{number}", limit=limit)
+            with closing(bench):
+                for asked in tqdm(bench.asked(), desc="questions", total=len(bench), disable=not progress):
+                    bench.measure(*asked)
+            results += _figures(data, bench, budgets)
+    return results
+
+
+def _figures(data: DataSet, bench: Bench, budgets: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Make the figures of a data set, and those of its questions with a false premise, if it has some."""
+    messages, _, tokens = data.sizes()
+    asked, left_out = Counter(bench.categories), dict(data.left_out)
+    if unasked := sum(len(one.questions) for one in data.resources) - len(bench.categories):
+        left_out["questions (--limit)"] = unasked
+    for adversarial in (False, True):
+        categories = {one: number for one, number in sorted(asked.items()) if (one == ADVERSARIAL) == adversarial}
+        if not categories:
+            continue
+        cells = _cells(bench, budgets, categories)
+        by_category = {one: _cells(bench, budgets, {one}) for one in categories}
+        yield {
+            "data": f"{data.name}, {ADVERSARIAL}" if adversarial else data.name,
+            "questions": sum(categories.values()),
+            "messages": messages,
+            "tokens": tokens,
+            "resources": len(data.resources),
+            "left_out": left_out,
+            "variants": [
+                {
+                    "options": variant.label,
+                    "milliseconds": statistics.median(bench.seconds[at]) * 1000,
+                    "budgets": cells[at],
+                    "categories": [
+                        {"category": one, "questions": number, "budgets": by_category[one][at]}
+                        for one, number in categories.items()
+                    ],
+                }
+                for at, variant in enumerate(bench.variants)
+            ],
+        }
+
+
+def _cells(bench: Bench, budgets: Sequence[int], categories: Container[str]) -> list[list[dict[str, Any]]]:
+    """Return the cells of each variant as records, for the questions of some categories."""
+    table = compare(bench.results([one in categories for one in bench.categories]), budgets)
+    records = [[{"tokens": budget, **asdict(cell)} for budget, cell in zip(budgets, row, strict=True)] for row in table]
+    for variant, row in zip(bench.variants, records, strict=True):
+        for record in row:
+            at = record["message_range"]
+            record["message_range"] = None if at is None else variant.ranges[at]
+    return records
 
 
 class Bench:
@@ -43,16 +128,14 @@ class Bench:
         """Take about `limit` questions, evenly from each resource; None: all."""
         self.variants = variants
         self._work = [(resource, _picked(resource, limit, len(data.resources))) for resource in data.resources]
-        self._keepers: dict[StoredAs, Memory] = {}  # which store the messages
         self._stored: dict[str, int] = defaultdict(int)  # resource -> messages
-        self.memories: list[Memory] = []
-        prefixes: dict[StoredAs, str] = {}
-        for variant in variants:
-            key = variant.stored_as()
-            prefix = prefixes.setdefault(key, f"{key_prefix}-{len(prefixes)}")
-            memory = Memory(url, embeddings=model_of(variant.embeddings), recall=variant.options, key_prefix=prefix)
-            self.memories.append(memory)
-            self._keepers.setdefault(key, memory)
+        kinds = [one.stored_as() for one in variants]
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        self.memories = [
+            Memory(url, embeddings=model_of(one.embeddings), recall=one.options, key_prefix=f"{key_prefix}-{number}")
+            for one, number in zip(variants, map(numbers.__getitem__, kinds), strict=True)
+        ]
+        self._keepers = dict(zip(kinds, self.memories, strict=True)).values()  # which store the messages
         self.categories: list[str] = []  # of the questions that were asked
         self._rows: list[list[Array]] = [[] for _ in variants]
         self._full: list[bool] = [False for _ in variants]  # some question had as many hits as it may have
@@ -73,17 +156,14 @@ class Bench:
 
     def store(self, resource: Resource, known: int) -> None:
         """Store the messages of a resource up to that number."""
-        new = resource.messages[self._stored[resource.id] : known]
-        if not new:
+        if not (new := resource.messages[self._stored[resource.id] : known]):
             return
         self._stored[resource.id] = known
-        by_thread: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        by_thread: dict[str, list[dict[str, Any]]] = {}
         for record in new:
-            by_thread[record["thread_id"]].append(record)
-        records = [header(resource.id)]
-        for thread_id, messages in by_thread.items():
-            records += [resource.threads[thread_id], *messages]
-        for memory in self._keepers.values():
+            by_thread.setdefault(record["thread_id"], [resource.threads[record["thread_id"]]]).append(record)
+        records = [header(resource.id), *chain.from_iterable(by_thread.values())]
+        for memory in self._keepers:
             try:
                 memory.users.load(records)
             except EmbeddingError as error:
@@ -107,8 +187,10 @@ class Bench:
         """
         noted = np.zeros((len(variant.top_k), len(variant.ranges), 4))
         widest = (max(before for before, _ in variant.ranges), max(after for _, after in variant.ranges))
-        together = [top_k for top_k in variant.top_k if top_k <= variant.together]
-        for group in [together] * bool(together) + [[top_k] for top_k in variant.top_k if top_k > variant.together]:
+        groups: dict[int, list[int]] = {}  # which one search gives
+        for top_k in variant.top_k:
+            groups.setdefault(max(top_k, variant.together), []).append(top_k)
+        for group in groups.values():
             hits = search(memory, resource, question, top_k=group[-1], message_range=widest).hits
             for position, window in enumerate(variant.ranges):
                 notes = [*_notes(hits, window, question.evidence)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from langchain_workingmem.checks import check_range
@@ -70,11 +71,12 @@ def variant_of(text: str, *, budget: int = 0, tokens: float = 1.0, most: int = T
         for group, kind in _GROUPS.items()
     }
     options = RecallOptions(**given, **groups)
+    steps = (*(step for step in (*_TOP_K, *_DEEPER) if step < options.top_k), options.top_k)
     return Variant(
         label=text or DEFAULTS,
         options=options,
         embeddings=embeddings,
-        top_k=_steps(options.top_k) if "top_k" in given else _reaching(budget, tokens, most),
+        top_k=steps if "top_k" in given else _reaching(budget, tokens, most),
         ranges=tuple(map(check_range, (options.message_range,) if "message_range" in given else _RANGES)),
         limited=not given.keys().isdisjoint({"top_k", "threshold"}),
     )
@@ -87,15 +89,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _steps(most: int) -> tuple[int, ...]:
-    return (*(step for step in (*_TOP_K, *_DEEPER) if step < most), most)
-
-
 def _reaching(budget: int, tokens: float, most: int) -> tuple[int, ...]:
     """Return the usual steps, and deeper ones while that many hits would not fill the budget."""
-    steps = list(_TOP_K)
-    for step in _DEEPER:
-        if steps[-1] * tokens >= budget or steps[-1] >= most:
-            break
-        steps.append(step)
-    return tuple(steps)
+    deeper = pairwise((TOGETHER, *_DEEPER))
+    return (*_TOP_K, *(step for before, step in deeper if before * tokens < budget and before < most))

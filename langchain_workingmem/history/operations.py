@@ -20,11 +20,11 @@ from langchain_workingmem._redis.codec import (
     drafts,
     is_storable,
 )
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import at_least
@@ -152,22 +152,24 @@ def write_messages(
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner = owner_tag(resource_id)
     texts = [text for draft in drafts for text in draft.chunks]
-    algorithm = state.index.algorithm if state.recall else "flat"
+    algorithm = state.recalling.index.algorithm if state.recall else "flat"
     if (count := len(drafts) + len(texts)) > (most := MOST_AT_ONCE[algorithm]):
         raise OptionError(
             f"{count:,} messages and chunks in one atomic step, of at most {most:,} (with {algorithm})",
             remedy="save them in several calls",
         )
-    yield from state.ready()
+    yield from state.indexes.ready()
     vectors: list[bytes] = []
-    digest = "" if state.recall is None or state.dims is None else state.index_digest(state.dims)
+    digest = (
+        "" if state.recall is None or state.indexes.dims is None else state.indexes.index_digest(state.indexes.dims)
+    )
     failure: Exception | None = None
     if texts:
         try:
-            found = yield Embed(texts)
-            yield from state.vectors_ready(found.shape[1])
-            vectors = state.pack(found)
-            digest = state.index_digest(found.shape[1])
+            found = yield from Embed(texts)
+            yield from state.indexes.vectors_ready(found.shape[1])
+            vectors = state.indexes.pack(found)
+            digest = state.indexes.index_digest(found.shape[1])
         except NO_VECTORS as error:
             failure, digest = error, ""
     is_list = mode == "turn" and not _is_one_turn(drafts)
@@ -186,9 +188,10 @@ def write_messages(
 
     appending = mode in {"append", "turn"}
     removed = branch.removed if branch else ""
-    room = state.room or (load("observations") if removed else None)
+    room = state.hooks or (load("observations") if removed else None)
     compares = is_list or (branch is not None and branch.has_changes)
-    call, beside = (BRANCH_WRITE if compares else WRITE).call(keys.all, *arguments), []
+    call = (BRANCH_WRITE if compares else WRITE).call(keys.all, *arguments)
+    beside: list[Command] = []
     if room is not None:
         tokens = sum(draft.weight for draft in drafts) if appending else None
         call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
@@ -207,7 +210,9 @@ def write_messages(
 
 def _is_one_turn(drafts: Sequence[Draft]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(draft.words[:1] for draft in drafts if draft.words[1:2] != "s")  # a structured answer contradicts nothing
+    kinds = "".join(
+        draft.words[:1] for draft in drafts if draft.words[1:2] != "s"
+    )  # a structured answer contradicts nothing
     return re.fullmatch("q+a*|", kinds) is not None
 
 

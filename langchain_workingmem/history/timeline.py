@@ -15,9 +15,9 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Plan, attempt, send
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
-from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history.rows import READ, MessageSelection
@@ -77,11 +77,13 @@ def _threads(state: MemoryState, resource_id: str, start: int | None) -> Plan[li
     index, where = state.keys.threads_index, build_filter(resource_id=resource_id)
     found: list[_Thread] = []
     last: tuple[int, str] | None = None
-    yield from state.ready()
+    yield from state.indexes.ready()
     while True:
         bound = where if last is None else where & build_filter(since=last[0])
         command = sorted_search(index, bound, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
-        (reply,) = yield from search_with_repair(partial(send, command), state.refresh, create=state.create)
+        (reply,) = yield from search_with_repair(
+            partial(send, command), state.indexes.refresh, create=state.indexes.create
+        )
         rows = rows_of(reply)
         found += [
             _Thread(state.keys.thread_of(row[b"__key"]), int(row[b"count"]), int(row[b"last_at"]), start, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +40,14 @@ _QUOTES = " \t\"'`*#\u00ab\u00bb\u201e\u201c\u201d\u201a\u2018\u2019"
 _MOST_READ = 2000  # characters of the message that the model is shown
 
 
+@dataclass(slots=True)
+class _Titling:
+    """What one process knows of titles."""
+
+    threads: set[str] = field(default_factory=set)  # whose titles are being made
+    has_warned: bool = False  # that there is no model for titles
+
+
 def schedule(
     state: MemoryState, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
 ) -> Plan[None]:
@@ -47,22 +55,22 @@ def schedule(
 
     `model`, that of the agent, serves where the options have none.
     """
-    options = state.title
-    if options is None or titled or count < options.min_messages or thread_id in state.titling:
+    options, titling = state.title, state.room(_Titling)
+    if options is None or titled or count < options.min_messages or thread_id in titling.threads:
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:
-        if not state.title_warning_logged:
-            state.title_warning_logged = True
+        if not titling.has_warned:
+            titling.has_warned = True
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
         return
-    state.titling.add(thread_id)
+    titling.threads.add(thread_id)
     yield Later(_name(state, options, chosen, thread_id), lost=partial(_lost, state, thread_id))
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:
     """Log that a title is not made; the next turn tries again."""
-    state.titling.discard(thread_id)
+    state.room(_Titling).threads.discard(thread_id)
     seen = "its event loop ended before a model had made one"
     _log.warning(
         "thread %r has no title yet: %s; the next turn tries again, await memory.asettled() waits", thread_id, seen
@@ -80,14 +88,14 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
             return
         text, title_from = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        answer = yield Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
+        answer = yield from Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
         if title := clean(str(answer.text), options.max_chars):
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title, title_from))
             yield from continue_sweep(state, thread_id, left)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.titling.discard(thread_id)
+        state.room(_Titling).threads.discard(thread_id)
 
 
 def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:

@@ -24,16 +24,11 @@ from langchain_workingmem._text.nesting import json_leaves, shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
+_ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _OPERATORS = ("$eq", "$ne", *_ORDER)
 MAX_LABELLED = 128  # characters: longer values have no label, because filters hardly ever ask for them
 _json = json.JSONEncoder().encode
@@ -61,15 +56,13 @@ class Filter:
         from redisvl.query.filter import FilterExpression
 
         terms: list[str] = []
-        decided = True
+        decided = not any("." in key for key in wanted)  # such a key is either a name or a path
         for key, value in wanted.items():
             found, whole = _terms((key,), _below(_ROOT, key), value)
-            if "." in key:  # either a name or a path
-                whole = False
-                if found:
-                    names = key.split(".")
-                    others, _ = _terms(tuple(names), reduce(_below, names, _ROOT), value)
-                    found = [f"(({' '.join(found)}) | ({' '.join(others)}))"]
+            if "." in key and found:
+                names = key.split(".")
+                others, _ = _terms(tuple(names), reduce(_below, names, _ROOT), value)
+                found = [f"(({' '.join(found)}) | ({' '.join(others)}))"]
             terms += found
             decided = decided and whole
         # one flat intersection: redisvl's `&` nests, and Python cannot print a thousand levels
@@ -154,8 +147,8 @@ def _compares(value: Any, name: str, operand: Any) -> bool:
         return (value == operand) is (name == "$eq")
     numbers = _number(value), _number(operand)
     if None not in numbers:
-        return _ORDER[name](*numbers)
-    return isinstance(value, str) and isinstance(operand, str) and _ORDER[name](value, operand)
+        return bool(_ORDER[name](*numbers))
+    return isinstance(value, str) and isinstance(operand, str) and bool(_ORDER[name](value, operand))
 
 
 def _number(value: Any) -> float | None:
@@ -170,19 +163,19 @@ def _number(value: Any) -> float | None:
 
 def _written(value: Any) -> str | None:
     """Write a value, equal ones alike; None for a value without a label."""
-    written = None
+    written = ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str):
         written = f'"{value}'
     elif isinstance(value, int):  # a bool too
-        written = str(int(value)) if abs(value) < _HUGE else None
+        written = str(int(value)) if abs(value) < _HUGE else ""
     elif isinstance(value, float) and not math.isnan(value):  # NaN equals nothing
         written = str(value)
     elif isinstance(value, list | tuple):
         parts = ["" if part is None else _written(part) for part in value]
-        written = None if None in parts else _json(parts)
-    return None if written is None or len(written) > MAX_LABELLED else written
+        written = "" if None in parts else _json(parts)
+    return written if 0 < len(written) <= MAX_LABELLED else None
 
 
 def _below(path: Path, key: str) -> Path:

@@ -10,7 +10,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp,
 
 from langchain_workingmem._engine.effects import Plan, send, together
 from langchain_workingmem._redis.codec import dump
-from langchain_workingmem._redis.state import search_with_repair
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError

@@ -12,9 +12,9 @@ from langgraph.store.base import get_text_at_path
 
 from langchain_workingmem._engine.effects import Embed, Plan, send
 from langchain_workingmem._redis.codec import from_micros
+from langchain_workingmem._redis.indexes import ensure_index, no_index, probe_dimensions, register_index_settings
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import ensure_index, no_index, probe_dimensions, register_index_settings
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.checks import as_tuple, at_least, one_of
@@ -108,7 +108,7 @@ class StoreState:
         """Embed texts, and drop zero vectors, which have no direction."""
         import numpy as np
 
-        vectors = yield Embed(texts, query)
+        vectors = yield from Embed(texts, query)
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
         return pack(vectors[np.any(vectors, axis=1)], "float32", "")

@@ -6,9 +6,8 @@ Ids and cursors are exact, so that a client can send them back. A text quotes id
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.rendering import ROLES, labels_of, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
@@ -25,13 +24,9 @@ if TYPE_CHECKING:
 
 LONGEST_TITLE = 200  # characters that are shown
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a tool or a resource."""
-
-    text: str
-    data: dict[str, Any] | None = None  # the same for programs; None: the text says all
+Answer: TypeAlias = (
+    "tuple[str, dict[str, Any]]"  # text for the model, and the same for programs, empty where the text says all
+)
 
 
 def quoted(value: Any) -> str:
@@ -54,7 +49,7 @@ def of_threads(page: Page[Thread]) -> Answer:
     ]
     head = f"{len(rows):,} of {page.total:,} threads, the latest first:" if rows else "There are no threads here."
     data = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
-    return Answer("\n".join([head, *lines, *_more(page)]), data)
+    return "\n".join([head, *lines, *_more(page)]), data
 
 
 def _of_thread(thread: Thread) -> dict[str, Any]:
@@ -80,7 +75,7 @@ def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> A
     ]
     count = f"{len(rows):,} of {page.total:,} messages:" if rows else "There are no messages here."
     data = {"thread": _of_thread(thread), "messages": found, "total": page.total, "next_cursor": page.next_cursor}
-    return Answer("\n".join([count, head, *lines, "</conversation>", *_more(page)]), data)
+    return "\n".join([count, head, *lines, "</conversation>", *_more(page)]), data
 
 
 def _attribute(id: Any) -> str:
@@ -101,7 +96,7 @@ def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
 def of_hits(result: RecallResult) -> Answer:
     """Describe what a search found; the text is that of the tool `search_memory` of agents, and where to read on."""
     if not result.hits:
-        return Answer("Nothing was found.", {"hits": []})
+        return "Nothing was found.", {"hits": []}
     hits = [
         {
             "thread_id": hit.thread_id,
@@ -116,7 +111,7 @@ def of_hits(result: RecallResult) -> Answer:
     ]
     labels = labels_of(result, result.windows())
     threads = (f"{quoted(id)} ({quoted(label)})" for id, label in labels.items())
-    return Answer(f"{result.as_text()}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits})
+    return f"{result.as_text()}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits}
 
 
 def of_working_memory(state: WorkingMemoryState) -> Answer:
@@ -131,7 +126,7 @@ def of_working_memory(state: WorkingMemoryState) -> Answer:
         "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
         "template": _cleaned(state.template),
     }
-    return Answer(head, data)
+    return head, data
 
 
 def title_of(thread: Thread) -> str | None:

@@ -7,13 +7,13 @@ from typing import Any, Literal
 from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from langchain_workingmem.tools import NoArguments, Search
+from langchain_workingmem.faces.tools import NoArguments, Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_READ = 100, 200  # of one page
 
 _STRICT = ConfigDict(extra="forbid")
-_CURSOR = "The next_cursor of the page before"
+_CURSOR = "next_cursor of the previous page."
 
 
 class NewMessage(BaseModel):
@@ -21,10 +21,12 @@ class NewMessage(BaseModel):
 
     model_config = _STRICT
 
-    role: Literal["user", "assistant"] = Field(description="Who said it")
-    content: str = Field(description="Its text, complete and unchanged")
-    name: str | None = Field(None, description="Name of the speaker, where several people or agents speak")
-    id: str | None = Field(None, description="Your id of the message: saved again with the same id, it is stored once")
+    role: Literal["user", "assistant"] = Field(description="Who said it.")
+    content: str = Field(description="The text. Send it complete and unchanged.")
+    name: str | None = Field(None, description="Name of the speaker, if several people or agents speak.")
+    id: str | None = Field(
+        None, description="Your id of the message. A message sent again with the same id is stored once."
+    )
 
 
 class SaveMessages(BaseModel):
@@ -33,12 +35,12 @@ class SaveMessages(BaseModel):
     model_config = _STRICT
 
     messages: list[NewMessage] = Field(
-        min_length=1, max_length=MOST_MESSAGES, description="The new messages, in their order"
+        min_length=1, max_length=MOST_MESSAGES, description="The new messages, oldest first."
     )
     thread_id: str | None = Field(
-        None, description="The thread that goes on, or an id for a new one; leave it out for a new thread"
+        None, description="Id of the thread to continue, or for a new one. Leave it out to begin a new thread."
     )
-    title: str | None = Field(None, max_length=500, description="A short title for the thread")
+    title: str | None = Field(None, max_length=500, description="A short title for the thread.")
 
 
 class ListThreads(BaseModel):
@@ -46,7 +48,7 @@ class ListThreads(BaseModel):
 
     model_config = _STRICT
 
-    limit: int = Field(20, ge=1, le=MOST_THREADS, description="Threads on a page")
+    limit: int = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
     cursor: str | None = Field(None, description=_CURSOR)
 
 
@@ -55,14 +57,14 @@ class ReadThread(BaseModel):
 
     model_config = _STRICT
 
-    thread_id: str = Field(description="The thread, as list_threads and search_memory name it")
+    thread_id: str = Field(description="Id of the thread, from list_threads or search_memory.")
     start: Literal["newest", "oldest"] = Field(
-        "newest", description="Where the first page is; the messages of a page are always in their order"
+        "newest", description="Begin at this end. The messages of a page are always oldest first."
     )
-    limit: int = Field(50, ge=1, le=MOST_READ, description="Messages on a page")
-    cursor: str | None = Field(None, description=f"{_CURSOR}, with the same start and roles")
+    limit: int = Field(50, ge=1, le=MOST_READ, description="Number of messages on a page.")
+    cursor: str | None = Field(None, description=f"{_CURSOR} Pass the same start and roles.")
     roles: list[Literal["user", "assistant", "tool"]] | None = Field(
-        None, min_length=1, description="Only messages of these roles"
+        None, min_length=1, description="Return only messages of these roles."
     )
 
 
@@ -78,16 +80,15 @@ class Nothing(NoArguments):
     model_config = _STRICT
 
 
-_THREAD = (str, Field(description="The thread whose memory it is"))
+_THREAD = (str, Field(description="The thread whose working memory or messages are meant."))
 _REVISION = (
     int | None,
     Field(
         None,
-        description="The revision that you read with get_working_memory. Of what is known you can remove or change only what "
-        "you have read: without it, `memory` only adds",
+        description="The revision that get_working_memory returned. Without it, `memory` only adds.",
     ),
 )
-_TEXT = (str | None, Field(None, description="Text that is added to what is there; with `revision`, that replaces it"))
+_TEXT = (str | None, Field(None, description="Text to add. With `revision`, it replaces the text of that revision."))
 
 
 def with_more(schema: type[BaseModel], *, thread: bool = False, revision: bool = False) -> type[BaseModel]:

@@ -71,11 +71,10 @@ class _Output:
 
     async def write(self, text: str) -> None:
         with suppress(BrokenPipeError):
-            await asyncio.to_thread(self._sink.write, text)
+            await asyncio.to_thread(print, text, end="", file=self._sink, flush=True)
 
     async def flush(self) -> None:
-        with suppress(BrokenPipeError):
-            await asyncio.to_thread(self._sink.flush)
+        """Nothing is left to write."""
 
 
 async def _lines(source: int) -> AsyncIterator[str]:
@@ -103,4 +102,3 @@ async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[st
             yield line
         elif refused.text:
             await output.write(f"{refused.text}\n")
-            await output.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,13 +19,20 @@ from langchain_workingmem.errors import (
     ObservationConflictError,
     ObservationNotFoundError,
     OptionError,
+    Remedy,
     RevisionNotFoundError,
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
 from langchain_workingmem.models import ObservationUsage
 from langchain_workingmem.observations.documents import change_documents
-from langchain_workingmem.observations.log import Chunk, parse_manifest, read_observation, write_manifest, write_observation
+from langchain_workingmem.observations.log import (
+    Chunk,
+    parse_manifest,
+    read_observation,
+    write_manifest,
+    write_observation,
+)
 from langchain_workingmem.observations.reading import find_log_key, of_thread, read, read_thread_log, recount
 from langchain_workingmem.observations.scripts import COVERAGE
 from langchain_workingmem.observations.user_log import named, read_user, split_id
@@ -67,7 +75,7 @@ def update(
 ) -> Plan[ObservationLog]:
     """Plan `Observations.update`."""
     if not isinstance(text, str) or not (line := " ".join(visible(text).split())):
-        raise OptionError(f"text={text!r}", remedy="pass one line of text, or call observations.delete()")
+        raise OptionError(f"text={text!r}", remedy=Remedy("pass one line of text, or {delete}"))
 
     def make(found: Read, id: str) -> tuple[str, list[Observation]]:
         old = _found(found.log, id)
@@ -117,7 +125,7 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
     where = yield from find_log_key(state, thread_id, resource_id)
     threads = yield from _threads(state, where)
     for own in threads:
-        log = yield from _changed(state, own, "clear", lambda _: ("", []))
+        log = yield from _changed(state, own, "clear", partial(_whole, ""))
     if where.thread_id is not None:
         return log
     yield from recount(state, where, [own.thread_id or "" for own in threads])
@@ -141,7 +149,7 @@ class Revision(NamedTuple):
     threads: Mapping[str, tuple[int, str]]
 
 
-def _revisions(state: MemoryState, threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, Mapping[int, Observation]]]]:
+def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, Mapping[int, Observation]]]]:
     """Return the kept revisions of a log, the newest first, and all observations of its threads. One round trip."""
     replies = (yield from send(*(("HGETALL", own.name) for own in threads))) if threads else []
     found: dict[str, Mapping[int, Observation]] = {}
@@ -149,7 +157,9 @@ def _revisions(state: MemoryState, threads: Sequence[LogKey]) -> Plan[tuple[list
     present: dict[str, tuple[int, str]] = {}
     for own, reply in zip(threads, replies, strict=True):
         row, thread = as_dict(reply), own.thread_id or ""
-        found[thread] = {int(name[2:]): read_observation(int(name[2:]), row[name]) for name in row if name.startswith(b"o:")}
+        found[thread] = {
+            int(name[2:]): read_observation(int(name[2:]), row[name]) for name in row if name.startswith(b"o:")
+        }
         for name in row:
             if name.startswith(b"rev:"):
                 origin, at, manifest = row[name].decode().split("|")
@@ -158,10 +168,10 @@ def _revisions(state: MemoryState, threads: Sequence[LogKey]) -> Plan[tuple[list
     number = sum(revision for revision, _ in present.values())
     kept = {(thread, own): manifest for _, thread, own, _, manifest in changes}
     revisions = []
-    for at, thread, own, origin, _ in sorted(changes, reverse=True)[:KEPT]:
+    for at, thread, changed, origin, _ in sorted(changes, reverse=True)[:KEPT]:
         revisions.append(Revision(number, origin, at, dict(present)))
         number -= 1
-        present[thread] = own - 1, kept.get((thread, own - 1), "")
+        present[thread] = changed - 1, kept.get((thread, changed - 1), "")
     return revisions, found
 
 
@@ -172,7 +182,7 @@ def history(
     at_least(limit, 1, "limit")
     where = yield from find_log_key(state, thread_id, resource_id)
     now = yield from read(state, where)
-    revisions, found = yield from _revisions(state, (yield from _threads(state, where)))
+    revisions, found = yield from _revisions((yield from _threads(state, where)))
     logs = []
     for one in revisions[:limit]:
         shown: list[Observation] = []
@@ -206,17 +216,21 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     where = yield from find_log_key(state, thread_id, resource_id)
     yield from read(state, where)  # which checks the owner
     threads = yield from _threads(state, where)
-    revisions, _ = yield from _revisions(state, threads)
+    revisions, _ = yield from _revisions(threads)
     wanted = next((one for one in revisions if one.number == revision), None)
     if wanted is None:
         raise RevisionNotFoundError(revision, "observations.history()")
     for own in threads:
         number, manifest = wanted.threads[own.thread_id or ""]
         # messages may be deleted meanwhile, so the script looks up what an older revision holds
-        yield from _changed(state, own, "revert", lambda _, text=manifest: (text, []), number or None)
+        yield from _changed(state, own, "revert", partial(_whole, manifest), number or None)
     if where.thread_id is None:
         yield from recount(state, where, [own.thread_id or "" for own in threads])
     return (yield from read(state, where))
+
+
+def _whole(manifest: str, _: Read) -> tuple[str, list[Observation]]:
+    return manifest, []
 
 
 def _changed(
@@ -247,7 +261,7 @@ def _changed(
             return found.log
         status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
         if status < 0 and revision is not None:
-            raise RevisionNotFoundError(revision, "observations.history()")
+            raise RevisionNotFoundError(revision, "history")
         if status:
             yield from continue_sweep(state, where.thread_id or "", left)
             after = yield from read_thread_log(state, where)

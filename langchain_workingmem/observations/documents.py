@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Embed, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import decode_message, filters_of
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.observations.log import read_observation, write_observation
 from langchain_workingmem.observations.reading import of_thread, read_thread_log
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.effects import Argument, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
 
@@ -43,15 +43,15 @@ def embed(
     if state.recall is None or not observations:
         return nothing
     try:
-        yield from state.ready()
-        found = yield Embed([to_utf8(one.text) for one in observations])
-        yield from state.vectors_ready(found.shape[1])
-        vectors = state.pack(found)
+        yield from state.indexes.ready()
+        found = yield from Embed([to_utf8(one.text) for one in observations])
+        yield from state.indexes.vectors_ready(found.shape[1])
+        vectors = state.indexes.pack(found)
     except NO_VECTORS as error:
         _log.warning("%s; recall does not find %d observations until recall.reindex()", error, len(observations))
         return nothing
     options = state.recalling
-    return state.index_digest(found.shape[1]), [
+    return state.indexes.index_digest(found.shape[1]), [
         [*filters_of(message, options), "text", to_utf8(one.text), "vector", vector]
         for one, message, vector in zip(observations, messages, vectors, strict=True)
     ]

@@ -21,7 +21,7 @@ from langchain_workingmem.observations.view import ObservedTurn, note_coverage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation, Thread
@@ -82,31 +82,7 @@ def found(state: MemoryState, value: bytes) -> Observation:
     return named(one.positions[0][0], one) if scope_of(state) == "r" else one
 
 
-def records(thread_id: str, reply: Any) -> list[dict[str, Any]]:
-    """Return the records of an archive for the log of a thread, given the reply to `copying`."""
-    log = as_copy(thread_id, reply)
-    chunks = [
-        {
-            "thread_id": part.thread_id,
-            "covered": part.covered,
-            "level": part.level,
-            "observations": [_record(one) for one in part.observations],
-        }
-        for part in log.parts
-    ]
-    scope = {"scope": "resource"} if log.scope == "r" else {}
-    return [{"kind": "observations", "thread_id": thread_id, **scope, "chunks": chunks}] if chunks else []
-
-
-def _record(one: Observation) -> dict[str, Any]:
-    names = ("id", "text", "priority", "level")
-    record: dict[str, Any] = {name: getattr(one, name) for name in names} | {"said_at": one.said_at.isoformat()}
-    return record | {"sources": [list(source) for source in one.sources]}
-
-
-def copied(
-    state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]
-) -> Plan[None]:
+def copied(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
     """Write the log of a copied thread. Three round trips, none where the thread has none or it is the log of a user.
 
     It was read before the messages, and it is left out if it has changed since: then all messages are shown as they are.

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
+
+_LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
 
 class Chunk(NamedTuple):
@@ -127,9 +132,28 @@ class KnownLog:
         return self._shown[1]
 
 
+@dataclass(slots=True)
+class Remembered:
+    """What observations keep in this process for one memory."""
+
+    observing: set[str] = field(default_factory=set)  # logs whose observer runs in the background
+    logs: Recent[str, KnownLog] = field(default_factory=lambda: Recent(_LOGS))  # as they were read last, by key
+    users: Recent[str, list[str]] = field(
+        default_factory=Recent
+    )  # the threads, as tags, that the log of a user consists of
+    merged: Recent[str, tuple[object, Kept[Observation]]] = field(
+        default_factory=Recent
+    )  # that log, and what it was made of
+    coverage: Recent[str, bytes] = field(
+        default_factory=Recent
+    )  # the version of each thread's log, as a script has replied it
+    # one for each run of an observer
+    lease_tokens: Iterator[str] = field(default_factory=lambda: map("{}-{}".format, repeat(uuid4().hex), count()))
+
+
 def known_log(state: MemoryState, key: str) -> KnownLog:
     """Return what the process knows of the log under a key of Redis."""
-    return state.logs.get(key) or KnownLog()
+    return state.room(Remembered).logs.get(key) or KnownLog()
 
 
 def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
@@ -141,7 +165,7 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     if len(reply) == 1:
         if version == known.version:
             return known
-        state.logs.pop(key)  # there is no log any more
+        state.room(Remembered).logs.pop(key)  # there is no log any more
         return KnownLog()
     _, revision, present, *rows = reply
     is_same = known.version.partition("-")[0] == version.partition("-")[0]  # else the log was made anew
@@ -152,5 +176,5 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     listed = {number for chunk in parse_manifest(present.decode()) for number in numbers_in(chunk.numbers)}
     kept = {number: one for number, one in found.items() if number in listed}
     learned = KnownLog(version, int(revision), present.decode(), kept)
-    state.logs.put(key, learned)
+    state.room(Remembered).logs.put(key, learned)
     return learned

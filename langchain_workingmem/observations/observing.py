@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, Progress, send
+from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
 from langchain_workingmem._redis.access import check_thread, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -22,7 +22,7 @@ from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
-from langchain_workingmem.observations.log import write_observation
+from langchain_workingmem.observations.log import Remembered, write_observation
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ask, reflect
@@ -75,9 +75,9 @@ class Opened:
 def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
     """Start the observer of a log in the background, unless it runs in this process."""
     where = log_key(state, thread_id, resource_id)
-    if (running := _running(where)) not in state.observing:
-        state.observing.add(running)
-        forget = partial(state.observing.discard, running)
+    if (running := _running(where)) not in state.room(Remembered).observing:
+        state.room(Remembered).observing.add(running)
+        forget = partial(state.room(Remembered).observing.discard, running)
         yield Later(_in_background(state, where, thread_id), slow=True, lost=forget)
 
 
@@ -106,7 +106,7 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
     except WorkingMemError as error:
         _log.warning("thread %r is not observed now: %s", thread_id, error)
     finally:
-        state.observing.discard(_running(where))
+        state.room(Remembered).observing.discard(_running(where))
 
 
 class Outcome(NamedTuple):
@@ -151,7 +151,7 @@ def _observe(
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
     `wait` leaves the work to it. Returns whether the work is done; the model may have failed.
     """
-    run = _Run(state, observing(state), where, next(state.lease_tokens), total)
+    run = _Run(state, observing(state), where, next(state.room(Remembered).lease_tokens), total)
     try:
         if thread_id is not None:
             done = yield from run.observe_thread(thread_id, keep, wait=wait)
@@ -238,7 +238,7 @@ class _Run:
             else:
                 stalls = 0 if covered else stalls + 1
                 tokens += weight_of(one.row.message for one in opened)
-                yield Progress(tokens, max(tokens, self.total))
+                yield Emit([(tokens, max(tokens, self.total))])
         if self.where.thread_id is None:
             yield from recount(self.state, self.where, [thread_id])
         return True

@@ -12,7 +12,7 @@ from langchain_workingmem._redis.scripts import COMMON, Script
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import parse_ranges
 from langchain_workingmem.checks import check_range
-from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
+from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError, Remedy
 from langchain_workingmem.models import ObservationLog, RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_usage
 from langchain_workingmem.observations.scripts import COVERAGE
@@ -36,7 +36,7 @@ def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
     other = "resource" if str(error).endswith("r") else "thread"
     return OptionError(
         f"the observations of thread {thread_id!r} have the scope {other!r}",
-        remedy=f"pass ObservationOptions(scope={other!r}), or with it call observations.clear() and then change the scope",
+        remedy=Remedy(f"pass {{{other}}}"),
     )
 
 

@@ -91,7 +91,7 @@ def ask(
             yield from renew()
         usage.calls += 1
         try:
-            answer: Any = yield Ask(cast("BaseChatModel", model), conversation, seconds)
+            answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds)
         except ModelError as error:
             usage.fail(_problem(error))
             if attempt < ATTEMPTS - 1 and not state.closing:
@@ -191,9 +191,7 @@ def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]
 def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
     """Return the observation of a line."""
     cited = [given[number - 1] for number in line.numbers]
-    sources = {
-        position: source for one in cited for source, position in zip(one.sources, one.positions, strict=True)
-    }
+    sources = {position: source for one in cited for source, position in zip(one.sources, one.positions, strict=True)}
     return Observation(
         id="",
         text=line.text,

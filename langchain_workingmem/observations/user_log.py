@@ -15,7 +15,7 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem.errors import ObservationNotFoundError
-from langchain_workingmem.observations.log import KnownLog, known_log, learn
+from langchain_workingmem.observations.log import KnownLog, Remembered, known_log, learn
 from langchain_workingmem.observations.scripts import READS_LOG
 
 if TYPE_CHECKING:
@@ -67,14 +67,19 @@ class Asked(NamedTuple):
 
 def ask_user(state: MemoryState, resource_id: str, without: str = "") -> Asked:
     """Return the question for all logs of a user, or those of other threads than one."""
-    known = {tag: known_log(state, state.keys.of(decode(tag)).observations) for tag in state.users.get(resource_id) or ()}
+    known = {
+        tag: known_log(state, state.keys.of(decode(tag)).observations)
+        for tag in state.room(Remembered).users.get(resource_id) or ()
+    }
     told = ";".join(f"{tag}/{one.version}/{one.next_number}" for tag, one in known.items())
     owner, own = encode(resource_id), encode(without)
     keys = state.keys.log_of_resource(resource_id)
     return Asked(READ_USER.call(keys, state.keys.prefix, owner, own, MOST_THREADS, told), known)
 
 
-def read_reply(state: MemoryState, resource_id: str, asked: Asked, reply: Sequence[Any], without: str = "") -> Plan[UserLog]:
+def read_reply(
+    state: MemoryState, resource_id: str, asked: Asked, reply: Sequence[Any], without: str = ""
+) -> Plan[UserLog]:
     """Read the reply to a question. No round trip; one in a cluster, or where this process knows too little of a log."""
     usage, waiting, is_spread, tags, rows = reply
     names = [tag.decode() for tag in tags]
@@ -88,7 +93,7 @@ def read_reply(state: MemoryState, resource_id: str, asked: Asked, reply: Sequen
         thread_id = decode(tag)
         key = state.keys.of(thread_id).observations
         if not row:
-            state.logs.pop(key)
+            state.room(Remembered).logs.pop(key)
             continue
         known = learn(state, key, row[1], asked.known.get(tag.decode(), KnownLog()))
         if known.is_whole:
@@ -99,13 +104,14 @@ def read_reply(state: MemoryState, resource_id: str, asked: Asked, reply: Sequen
         if row:
             key = state.keys.of(decode(tag)).observations
             parts.append(Part(decode(tag), learn(state, key, row[1], KnownLog()), row[0].decode(), row[2]))
-    state.users.put(resource_id, names)
+    state.room(Remembered).users.put(resource_id, names)
     return UserLog(parts, names, usage, int(waiting))
 
 
 def _read_parts(state: MemoryState, owner: str, known: dict[str, KnownLog]) -> Plan[list[Any]]:
     calls = [
-        READ_PART.call(state.keys.of(decode(tag)), tag, owner, one.version, one.next_number) for tag, one in known.items()
+        READ_PART.call(state.keys.of(decode(tag)), tag, owner, one.version, one.next_number)
+        for tag, one in known.items()
     ]
     return (yield from send(*calls)) if calls else []
 
@@ -128,11 +134,11 @@ def merged(state: MemoryState, resource_id: str, parts: Sequence[Part]) -> Kept[
     """Return the observations of logs in the order of what was said; the same object as long as nothing changes."""
     parts = sorted(parts, key=attrgetter("thread_id"))  # which decides where two were said at the same time
     key = tuple((part.thread_id, part.known.version, part.covered) for part in parts)
-    before = state.merged.get(resource_id)
+    before = state.room(Remembered).merged.get(resource_id)
     if before is None or before[0] != key:
         rows = [named(part.thread_id, one) for part in parts for one in part.shown()]
         before = key, Kept(sorted(rows, key=attrgetter("said_at")))
-        state.merged.put(resource_id, before)
+        state.room(Remembered).merged.put(resource_id, before)
     return before[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import encode
@@ -11,7 +11,7 @@ from langchain_workingmem._redis.scripts import note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.log import KnownLog, known_log, learn, read_usage
+from langchain_workingmem.observations.log import KnownLog, Remembered, known_log, learn, read_usage
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import READ, of_thread, scope_of
 from langchain_workingmem.observations.scripts import OBSERVED_TURN
@@ -48,7 +48,7 @@ class View:
 
     def is_outdated(self) -> bool:
         """Tell whether the coverage of the thread has changed since, as far as this process knows."""
-        known = self.state.coverage.get(self.thread_id)
+        known = self.state.room(Remembered).coverage.get(self.thread_id)
         return known is not None and known != self.version
 
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
@@ -79,7 +79,8 @@ class ObservedTurn:
         if scope == "r":
             self._asked = ask_user(state, resource_id, thread_id)
             self.calls.append(self._asked.command)
-        self.recalls = {"t": "others", "r": "none", "": "all"}[scope]
+        names: dict[str, Literal["all", "others", "none"]] = {"t": "others", "r": "none", "": "all"}
+        self.recalls = names[scope]
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
         """Return the positions that the log stands for, from the replies to `calls`."""
@@ -131,4 +132,4 @@ def note_coverage(state: MemoryState, thread_id: str, version: bytes) -> None:
     if version:
         note_covered(state.keys.of(thread_id).thread)
     if state.observations is not None:
-        state.coverage.put(thread_id, version)
+        state.room(Remembered).coverage.put(thread_id, version)

@@ -1,6 +1,7 @@
 """Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
 from langchain_workingmem.recall.api import Recall
+from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
 from langchain_workingmem.recall.operations import WINDOWS, fetch_hits, find_candidates, search_as_run, search_messages
 from langchain_workingmem.recall.query import Query, check_argument_names
@@ -11,6 +12,7 @@ __all__ = [
     "DEEP",
     "PARTS",
     "WINDOWS",
+    "Authors",
     "ExplainedMessage",
     "Explanation",
     "Query",

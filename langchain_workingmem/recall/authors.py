@@ -11,12 +11,25 @@ import re
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.keys import decode
+from langchain_workingmem._redis.state import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 _WORD = re.compile(r"\w+")
 _APOSTROPHE = "['\u2019]"
+_RESOURCES = 10_000  # whose authors are remembered
+
+
+class Authors(Recent[str, frozenset[str]]):
+    """The authors of each resource, as tags, from the messages that searches have returned."""
+
+    def __init__(self) -> None:
+        super().__init__(_RESOURCES)
+
+    def note(self, resource_id: str, seen: set[str]) -> frozenset[str]:
+        """Remember authors of a resource, and return all that are known."""
+        return self.change(resource_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
 
 
 def named(question: str, authors: Collection[str]) -> frozenset[str]:

@@ -109,7 +109,7 @@ def explain(
 
 
 def _floor(state: MemoryState, query: Query) -> Floor | None:
-    return floor_of(state.model) if query.turn and query.threshold is None else None
+    return floor_of(state.indexes.model) if query.turn and query.threshold is None else None
 
 
 def _reasons(

@@ -9,9 +9,11 @@ from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send, traced
+from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
@@ -24,13 +26,12 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import in_first_person, named, without
+from langchain_workingmem.recall.authors import Authors, in_first_person, named, without
 from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
@@ -97,10 +98,10 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 
 def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
     """Embed a query, and check that the index fits its vector."""
-    found = yield Embed([to_utf8(text)], query=True)
-    yield from state.ready()
-    yield from state.vectors_ready(found.shape[1])
-    return found  # type: ignore[no-any-return]
+    found = yield from Embed([to_utf8(text)], query=True)
+    yield from state.indexes.ready()
+    yield from state.indexes.vectors_ready(found.shape[1])
+    return found
 
 
 def find_candidates(
@@ -117,7 +118,7 @@ def find_candidates(
     where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     # the first reading of a time imports its library
-    times = (yield Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
+    times = (yield from Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
     fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))
@@ -125,7 +126,7 @@ def find_candidates(
     depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
     depth = min(max(CANDIDATES if hybrid else NEAREST, depth), DEEPEST)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    meant = named(question, state.authors.get(owner) or ())
+    meant = named(question, state.room(Authors).get(owner) or ())
     vector = yield from embed_query(state, in_first_person(question, meant))
     others: list[Any] | None = None
 
@@ -136,10 +137,10 @@ def find_candidates(
 
         def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
-            return send(vector_search(name, state.pack(vector)[0], where, depth, fields), *more)
+            return send(vector_search(name, state.indexes.pack(vector)[0], where, depth, fields), *more)
 
-        heal = partial(state.refresh, vector.shape[1])
-        replies = yield from search_with_repair(search, heal, create=state.create)
+        heal = partial(state.indexes.refresh, vector.shape[1])
+        replies = yield from search_with_repair(search, heal, create=state.indexes.create)
         others = replies[1 + len(after) :] if others is None else others
         keys, _, rows = columns(replies[0])
         similarities = [similarity(row, distance) for row in rows]
@@ -148,7 +149,7 @@ def find_candidates(
         if words:
             worded = read(*columns(replies[1], scores=True, content=bool(fields)))
             trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
-        known = state.note_authors(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
+        known = state.room(Authors).note(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
         if (now_known := named(question, known)) != meant:
             meant = now_known
             vector = yield from embed_query(state, in_first_person(question, meant))
@@ -226,7 +227,9 @@ def fetch_hits(
     options = state.recalling
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    is_near = partial(reaches, floor=floor_of(state.model) if has_floor else None, hybrid=options.search == "hybrid")
+    is_near = partial(
+        reaches, floor=floor_of(state.indexes.model) if has_floor else None, hybrid=options.search == "hybrid"
+    )
     gone: set[MessageKey] = set()
     for attempt in count(1):
         fresh = [*filter(wanted, ranked)]

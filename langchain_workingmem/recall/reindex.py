@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Plan, Progress, Scan, compute, scan
+from langchain_workingmem._engine.effects import Emit, Plan, Scan, compute, scan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
+from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load
-from langchain_workingmem._redis.state import probe_dimensions
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.options import RecallOptions
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
@@ -47,16 +48,16 @@ def reindex_messages(
     else:
         if resource_id is not None:
             check_id(resource_id, "resource_id")
-        yield from state.ready()
+        yield from state.indexes.ready()
         threads = yield from all_threads(state, resource_id)
     if is_whole:
         yield from _finish_deletions(state)
     for start in range(0, len(threads), SWEEP_SIZE):
         yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
-    dims = yield from (state.rebuild_index() if is_whole else _checked_size(state))
-    digest = state.index_digest(dims).encode()
+    dims = yield from (state.indexes.rebuild_index() if is_whole else _checked_size(state))
+    digest = state.indexes.index_digest(dims).encode()
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
-    yield Progress(done, total)
+    yield Emit([(done, total)])
     for thread in threads:
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
@@ -65,28 +66,40 @@ def reindex_messages(
             call = READ.call(keys.all, "", *wanted.arguments())
             reply, *is_covered = yield from run_script(thread.id, None, call, *listing)
             rows = yield from wanted.reading(reply, thread.id)
-            stale = [
-                (row.message, value)
-                for row, value in zip(rows, reply[3::3], strict=True)
-                if force or index_digest_of(value) != digest
-            ]
-            drafts = yield from compute(partial(_restored, stale, options), sum(len(value) for _, value in stale))
-            if drafts:
-                try:
-                    _, failure = yield from write_messages(state, drafts, thread.id, None, "heal")
-                except ThreadNotFoundError:  # deleted meanwhile
-                    break
-                if failure is not None:
-                    raise failure
-                embedded += sum(bool(draft.chunks) for draft in drafts)
+            try:
+                embedded += yield from _embed_stale(state, thread.id, rows, reply[3::3], digest, force=force)
+            except ThreadNotFoundError:  # deleted meanwhile
+                break
             if any(is_covered):
                 yield from load("observations").reindex(state, thread.id, digest=digest.decode(), force=force)
             done += len(rows)
-            yield Progress(done, max(done, total))
+            yield Emit([(done, max(done, total))])
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
     return embedded
+
+
+def _embed_stale(
+    state: MemoryState,
+    thread_id: str,
+    rows: Sequence[StoredMessage],
+    values: Sequence[bytes],
+    digest: bytes,
+    *,
+    force: bool,
+) -> Plan[int]:
+    """Embed the messages among the rows whose vectors are missing or stale; return their number."""
+    options = state.recalling
+    pairs = zip(rows, values, strict=True)
+    stale = [(row.message, value) for row, value in pairs if force or index_digest_of(value) != digest]
+    drafts = yield from compute(partial(_restored, stale, options), sum(len(value) for _, value in stale))
+    if not drafts:
+        return 0
+    _, failure = yield from write_messages(state, drafts, thread_id, None, "heal")
+    if failure is not None:
+        raise failure
+    return sum(bool(draft.chunks) for draft in drafts)
 
 
 def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
@@ -109,7 +122,7 @@ def _finish_deletions(state: MemoryState) -> Plan[None]:
 def _checked_size(state: MemoryState) -> Plan[int]:
     dims = yield from probe_dimensions()
     try:
-        yield from state.vectors_ready(dims)
+        yield from state.indexes.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:
         error.add_note("to change the model or the index, run reindex() without ids")
         raise

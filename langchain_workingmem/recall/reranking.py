@@ -37,7 +37,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
     items = yield from compute(partial(_items, options, query, hits, fetched), fetched.size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(items)
-    returned = yield Rerank(options.reranker, query.text, items, seconds)
+    returned = yield from Rerank(options.reranker, query.text, items, seconds)
     ids = ((row.thread_id, row.message.id) for row in (fetched.rows[hit.position] for hit in hits))
     return ordered(dict(zip(ids, hits, strict=True)), returned)
 

@@ -7,6 +7,7 @@ know: how long a time is, and in English seasons, weekends, ranges ("between Mar
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,12 +55,8 @@ def named_times(question: str, now: datetime) -> list[Span]:
     if not may_name_a_time(text):
         return []
     here = now.replace(tzinfo=None)
-    found: list[Span] = []
-    for period in _Reader(here).periods(text):
-        if period.since < min(here, period.until):
-            since, until = (to_micros(at.replace(tzinfo=now.tzinfo)) for at in period)
-            found.append(Span(since, until))
-    return [*dict.fromkeys(found)]
+    past = [period for period in _Reader(here).periods(text) if period.since < min(here, period.until)]
+    return [*dict.fromkeys(Span(*(to_micros(at.replace(tzinfo=now.tzinfo)) for at in period)) for period in past)]
 
 
 # ---------------------------------------------------------------------- from phrases to times
@@ -86,8 +83,8 @@ class _Reader:
         taken: list[range] = []
         for phrase in phrases_of(text):
             at = range(phrase.words[0].start, phrase.words[-1].end)
-            overlaps = any(at.start < other.stop and other.start < at.stop for other in taken)
-            if not overlaps and (period := self.period(phrase)):
+            is_free = all(at.stop <= other.start or other.stop <= at.start for other in taken)
+            if is_free and (period := self.period(phrase)):
                 taken.append(at)
                 yield period
 
@@ -149,9 +146,7 @@ class _Reader:
         base = day.since if is_before or number else day.until
         text = f"{number or 1} {unit} ago" if is_before else f"in {number or 1} {unit}"
         there = self.read(text, phrase.language, base=base, exact=not number)
-        if there is None or number:
-            return there
-        return _Period(min(base, there.since), max(base, there.since))
+        return there if there is None or number else _Period(*sorted((base, there.since)))
 
     def _lately(self, text: str, language: str) -> _Period | None:
         """Read "the last two weeks", which end now."""
@@ -175,19 +170,17 @@ class _Reader:
             return None
         self.left -= len(text)
         self.reads -= 1
-        try:
+        with suppress(*_DEFECTS):
             at, unit = _parse(text, language, base or self.now, order)
-            if at is None:
-                return None
-            return _Period(at, at) if exact else _with_width(at, unit)
-        except _DEFECTS:
-            return None
+            if at is not None:
+                return _Period(at, at) if exact else _with_width(at, unit)
+        return None
 
 
 def _parse(text: str, language: str, base: datetime, order: str) -> tuple[datetime | None, str]:
     from dateparser.date import DateDataParser
 
-    settings: dict[str, object] = {
+    settings = {
         "RELATIVE_BASE": base,
         "TIMEZONE": "UTC",  # not that of the machine; `base` has none
         "RETURN_AS_TIMEZONE_AWARE": False,
@@ -196,9 +189,8 @@ def _parse(text: str, language: str, base: datetime, order: str) -> tuple[dateti
         "PREFER_MONTH_OF_YEAR": "first",
         "RETURN_TIME_AS_PERIOD": True,
         "PARSERS": ["relative-time", "absolute-time"],
+        **({"DATE_ORDER": order} if order else {}),
     }
-    if order:
-        settings["DATE_ORDER"] = order
     found = DateDataParser(languages=[language], settings=settings).get_date_data(text)
     return found.date_obj, found.period or ""
 
@@ -213,12 +205,9 @@ def _with_width(at: datetime, unit: str) -> _Period | None:
         case "week":
             monday = day - _DAY * day.weekday()
             return _Period(monday, monday + 7 * _DAY)
-        case "month":
-            first = day.replace(day=1)
-            return _Period(first, _months_after(first, 1))
-        case "year":
-            first = day.replace(month=1, day=1)
-            return _Period(first, first.replace(year=first.year + 1))
+        case "month" | "year":
+            first = day.replace(day=1) if unit == "month" else day.replace(month=1, day=1)
+            return _Period(first, _months_after(first, 1 if unit == "month" else 12))
     return None
 
 

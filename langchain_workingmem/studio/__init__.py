@@ -1,7 +1,7 @@
 """The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
 
-`app` holds the routes and who may enter, `pages` and the modules beside it make one page each from a request, `reading` reads
-conversations. The pages are made on the server, from `templates`; nothing that was stored becomes markup.
+`app` holds the routes and who may enter, `site` what all pages share; `conversations`, `inspecting` and `stored` make the pages.
+They are made on the server, from `templates`; nothing that was stored becomes markup.
 """
 
 try:

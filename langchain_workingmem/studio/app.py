@@ -16,22 +16,12 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from langchain_workingmem.errors import (
-    MessageNotFoundError,
-    ObservationNotFoundError,
-    ReadOnlyError,
-    RedisConnectionError,
-    RedisReplyError,
-    RevisionNotFoundError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemError,
-)
-from langchain_workingmem.studio import conversations, documents, inspecting, upkeep
+from langchain_workingmem import errors
+from langchain_workingmem.studio import conversations, inspecting, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,20 +43,37 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_MISSING = (Missing, ThreadNotFoundError, ThreadOwnershipError)  # alike, so that nobody learns which threads exist
-_UNKNOWN = (MessageNotFoundError, ObservationNotFoundError, RevisionNotFoundError)
+_PAGES: Mapping[str, Page] = {
+    "/": conversations.threads,
+    "/thread": conversations.thread,
+    "/context": inspecting.context,
+    "/recall": inspecting.recall,
+    "/working-memory": stored.working_memory,
+    "/observations": stored.observations,
+    "/store": stored.items,
+    "/data": stored.data,
+    "/export": stored.export,
+    "/doctor": stored.doctor,
+}
+_FORMS: Mapping[str, Page] = {
+    "/thread/delete": conversations.delete,
+    "/working-memory": stored.change_working_memory,
+    "/observations": stored.change_observations,
+    "/store/delete": stored.delete_item,
+    "/delete": stored.delete,
+}
+_NOTHING = "There is nothing here"
+_STATUS = {  # the first that fits an error of memory
+    (errors.MessageNotFoundError, errors.ObservationNotFoundError, errors.RevisionNotFoundError): (404, _NOTHING),
+    (errors.ReadOnlyError,): (403, "Read only"),
+    (errors.RedisConnectionError, errors.RedisReplyError): (503, "Redis does not answer as it should"),
+    (errors.WorkingMemError,): (400, "This does not work"),
+}
 _FORM = "application/x-www-form-urlencoded"
-_AWAY = (RedisConnectionError, RedisReplyError)
 
 
 def application(studio: Studio) -> ASGIApp:
     """Make the ASGI application of a studio."""
-
-    def route(path: str, page: Page) -> Route:
-        return Route(path, partial(_answer, studio, page), methods=["GET"])
-
-    def form(path: str, page: Page) -> Route:
-        return Route(path, partial(_write, studio, page), methods=["POST"])
 
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
@@ -74,27 +81,11 @@ def application(studio: Studio) -> ASGIApp:
         for memory in {id(one): one for one in (studio.memory, *studio.documents.values())}.values():
             await memory.aclose()  # the connections of this event loop
 
-    routes = [
-        route("/", conversations.threads),
-        route("/thread", conversations.thread),
-        form("/thread/delete", conversations.delete),
-        route("/context", inspecting.context),
-        route("/recall", inspecting.recall),
-        route("/working-memory", documents.working_memory),
-        form("/working-memory", documents.change_working_memory),
-        route("/observations", documents.observations),
-        form("/observations", documents.change_observations),
-        route("/store", upkeep.items),
-        form("/store/delete", upkeep.delete_item),
-        route("/data", upkeep.data),
-        route("/export", upkeep.export),
-        form("/delete", upkeep.delete),
-        route("/doctor", upkeep.doctor),
-        Mount("/static", StaticFiles(packages=[("langchain_workingmem.studio", "static")])),
-    ]
-    handlers: Any = {HTTPException: partial(_http_error, studio)}
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=closing)
-    return Door(app, studio)
+    routes: list[Any] = [Route(path, partial(page, studio)) for path, page in _PAGES.items()]
+    routes += [Route(path, partial(_write, studio, page), methods=["POST"]) for path, page in _FORMS.items()]
+    routes.append(Mount("/static", StaticFiles(packages=[("langchain_workingmem.studio", "static")])))
+    handlers: Any = dict.fromkeys((HTTPException, errors.WorkingMemError), partial(_failed, studio))
+    return Door(Starlette(routes=routes, exception_handlers=handlers, lifespan=closing), studio)
 
 
 class Door:
@@ -119,6 +110,8 @@ class Door:
             app = self._entry(request) if self._is_token(given[0]) else _REFUSED
         elif not self._is_token(request.cookies.get(self._studio.cookie, "")):
             app = _REFUSED
+        elif "of" in request.query_params:
+            app = _unpacked(request)
         await app(scope, receive, with_headers)
 
     def _is_token(self, given: str) -> bool:
@@ -127,12 +120,10 @@ class Door:
     def _entry(self, request: Request) -> ASGIApp:
         """Set the cookie, and take the token out of the address, which stays in the history of the browser."""
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
-        target = request.url.path + (f"?{urlencode(rest)}" if rest else "")
-        path = f"/{target.lstrip('/')}"
+        path = f"/{request.url.path.lstrip('/')}" + (f"?{urlencode(rest)}" if rest else "")
         answer: Response = RedirectResponse(path, 303)
-        if (
-            request.headers.get("sec-fetch-site") == "cross-site"
-        ):  # the file of --open: a redirect brings no strict cookie
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # the file of --open: a redirect brings no strict cookie
             answer = PlainTextResponse("", headers={"refresh": f"0;url={path}"})
         answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
         return answer
@@ -141,25 +132,7 @@ class Door:
 _REFUSED = PlainTextResponse("Open the address that `workingmem studio` has printed: it holds the token.\n", 401)
 
 
-async def _answer(studio: Studio, page: Page, request: Request) -> Response:
-    """Make a page; an error of memory becomes a page as well."""
-    if "of" in request.query_params:
-        return _unpacked(request)
-    try:
-        return await page(studio, request)
-    except _MISSING:
-        return _failed(studio, request, 404, "There is nothing here", "Nothing is stored under this address.")
-    except _UNKNOWN as error:
-        return _failed(studio, request, 404, "There is nothing here", str(error))
-    except ReadOnlyError as error:
-        return _failed(studio, request, 403, "Read only", str(error))
-    except _AWAY as error:
-        return _failed(studio, request, 503, "Redis does not answer as it should", str(error))
-    except WorkingMemError as error:
-        return _failed(studio, request, 400, "This does not work", str(error))
-
-
-def _unpacked(request: Request) -> Response:
+def _unpacked(request: Request) -> ASGIApp:
     """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
     given = [*request.query_params.multi_items()]
     of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
@@ -170,27 +143,32 @@ def _unpacked(request: Request) -> Response:
 async def _write(studio: Studio, page: Page, request: Request) -> Response:
     """Answer a form, if this studio may write and the form stands on one of its pages."""
     if not studio.write:
-        return _failed(
-            studio, request, 403, "Read only", "Start the studio with --write to change or delete something."
-        )
+        remedy = "Start the studio with --write to change or delete something."
+        return _error(studio, request, 403, "Read only", remedy)
     if "origin" not in request.headers:  # `LoopbackOnly` has compared it; browsers send it with every form
-        return _failed(studio, request, 403, "Refused", "The request names no origin: send the form of the page.")
+        return _error(studio, request, 403, "Refused", "The request names no origin: send the form of the page.")
     if not request.headers.get("content-type", _FORM).startswith(_FORM):
-        return _failed(studio, request, 415, "Refused", "Send the form of the page.")
+        return _error(studio, request, 415, "Refused", "Send the form of the page.")
     try:
         await request.body()
     except ClientDisconnect:  # nobody waits for an answer
         return PlainTextResponse("", 400)
-    return await _answer(studio, page, request)
+    return await page(studio, request)
 
 
-async def _http_error(studio: Studio, request: Request, error: HTTPException) -> Response:
-    return _failed(studio, request, error.status_code, "There is nothing here", str(error.detail))
+async def _failed(studio: Studio, request: Request, error: Exception) -> Response:
+    """Answer an error with a page."""
+    if isinstance(error, errors.ThreadNotFoundError | errors.ThreadOwnershipError):
+        error = Missing()  # alike, so that nobody learns which threads exist
+    if isinstance(error, HTTPException):
+        return _error(studio, request, error.status_code, _NOTHING, str(error.detail))
+    status, title = next(answer for kinds, answer in _STATUS.items() if isinstance(error, kinds))
+    return _error(studio, request, status, title, error)
 
 
-def _failed(studio: Studio, request: Request, status: int, title: str, message: str) -> Response:
+def _error(studio: Studio, request: Request, status: int, title: str, message: object) -> Response:
     back = None
     if request.method == "POST" and status == 400:  # the page of the form
         path = "/data" if request.url.path == "/delete" else request.url.path.removesuffix("/delete")
         back = f"{path}?{request.url.query}"
-    return studio.page(request, "error.html", status=status, title=title, message=studio.reword(message), back=back)
+    return studio.page(request, "error.html", status, title=title, message=studio.reword(message), back=back)

@@ -1,53 +1,54 @@
-"""The pages of threads: their list, and one conversation."""
+"""The pages of threads: their list, and one conversation, with its superseded messages and the results of its calls."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.studio.reading import as_said, read_slice
-from langchain_workingmem.studio.site import Missing, is_confirmed, number, size
+from langchain_workingmem.history import READ, MessageSelection
+from langchain_workingmem.studio.site import as_json, confirm, number, size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import Thread
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage, Thread
     from langchain_workingmem.studio.site import Studio
 
 SEARCHED = 1_000  # of the newest threads, whose titles and ids a search compares
 ROWS = 50  # threads or messages of a page
 MOST_ROWS = 500
+MOST_SUPERSEDED = 200  # on one page
 
 
 async def threads(studio: Studio, request: Request) -> Response:
     """List the threads of a resource, or the newest of all: filtered by title, id or metadata, in pages."""
     given = request.query_params
     is_everyone = studio.resource_id is None and not given.get("user")
-    resource = None if is_everyone else studio.owner(request)
-    words, metadata = given.get("q", "").strip(), _metadata(given.get("metadata", ""))
+    resource, words = None if is_everyone else studio.owner(request), given.get("q", "").strip()
     order: Any = "created_at" if given.get("order") == "created_at" else "updated_at"
     page = await studio.memory.threads.alist(
         resource_id=resource,
-        metadata=metadata,
+        metadata=_metadata(given.get("metadata", "")),
         limit=SEARCHED if words else size(request, "limit", ROWS, MOST_ROWS),
         cursor=None if words else given.get("cursor"),
         order_by=order,
     )
     found = [one for one in page if _is_about(one, words)][:MOST_ROWS]
-    users = dict.fromkeys(one.resource_id for one in page) if is_everyone else ()
-    return studio.page(
-        request,
-        "threads.html",
-        user=resource,
-        threads=found,
-        total=page.total,
-        searched=min(page.total, SEARCHED) if words else None,
-        next_cursor=None if words else page.next_cursor,
-        users=[*users][:ROWS],
-    )
+    users = [*dict.fromkeys(one.resource_id for one in page)][:ROWS] if is_everyone else ()
+    values = {"page": page, "threads": found, "users": users, "searched": min(page.total, SEARCHED) if words else None}
+    return studio.page(request, "threads.html", user=resource, **values)
 
 
 def _is_about(thread: Thread, words: str) -> bool:
@@ -57,59 +58,144 @@ def _is_about(thread: Thread, words: str) -> bool:
 
 def _metadata(given: str) -> dict[str, Any] | None:
     """Read `key=value`: the value is JSON, or else text."""
-    if not given.strip():
+    key, sign, value = (part.strip() for part in given.partition("="))
+    if not (key or sign):
         return None
-    key, sign, value = given.strip().partition("=")
-    if not sign or not key.strip():
+    if not sign or not key:
         raise OptionError(f"metadata {given!r}", remedy="write key=value, such as topic=travel or stars=5")
     try:
-        return {key.strip(): json.loads(value)}
+        return {key: json.loads(value)}
     except (ValueError, RecursionError):
-        return {key.strip(): value.strip()}
-
-
-async def thread_of(studio: Studio, request: Request) -> Thread:
-    """Return the thread of a page. One of another resource is missing."""
-    resource, ids = studio.owner(request), request.query_params.getlist("thread")
-    if len(ids) != 1:
-        raise Missing
-    found = await studio.memory.threads.aget(check_id(ids[0], "thread"), resource_id=resource)
-    if found is None:
-        raise Missing
-    return found
+        return {key: value}
 
 
 async def thread(studio: Studio, request: Request) -> Response:
     """Show a part of a conversation: the newest messages, those around one, or those before or after one."""
-    one, given = await thread_of(studio, request), request.query_params
-    limit = size(request, "limit", ROWS, MOST_ROWS)
-    at, below, above = (number(given.get(name, "")) for name in ("at", "below", "above"))
+    one, given = await studio.thread(request), request.query_params
+    limit, branches = size(request, "limit", ROWS, MOST_ROWS), given.get("branches") != "0"
+    at, below, above = (number(given.get(name)) for name in ("at", "below", "above"))
     if at is not None:
         below = at + limit // 2
-    branches = given.get("branches") != "0"
-    plan = read_slice(
-        studio.memory.core.state, one.id, one.resource_id, limit=limit, above=above, below=below, superseded=branches
-    )
-    part = await studio.memory.core.arun(plan)
-    return studio.page(
-        request,
-        "thread.html",
-        user=one.resource_id,
-        thread=one,
-        part=part,
-        said=as_said(part.rows),
-        branches=branches,
-        can_recall=studio.memory.core.state.recall is not None,
-        at=at,
-        is_newest=not part.has_newer and above is None,
-    )
+    bounds: dict[str, Any] = {"limit": limit, "above": above, "below": below, "superseded": branches}
+    part = await studio.memory._core.arun(read_slice(studio.memory._core.state, one.id, one.resource_id, **bounds))
+    is_newest = not part.has_newer and above is None
+    values = {"part": part, "said": as_said(part.rows), "branches": branches, "at": at, "is_newest": is_newest}
+    return studio.page(request, "thread.html", user=one.resource_id, thread=one, **values)
 
 
 async def delete(studio: Studio, request: Request) -> Response:
     """Delete a thread, if its id was repeated."""
-    one = await thread_of(studio, request)
-    form = await request.form()
-    if not is_confirmed(form.get("confirm"), one.id):
-        raise OptionError("the thread was not deleted", remedy="write its id into the field to confirm the deletion")
+    one = await studio.thread(request)
+    await confirm(request, one.id, "the thread was not deleted", "its id")
     await studio.memory.threads.adelete(one.id, resource_id=one.resource_id)
     return studio.go("/", user=one.resource_id)
+
+
+# ---------------------------------------------------------------------- reading a conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A part of a conversation, in order."""
+
+    rows: list[StoredMessage]
+    first: int | None  # position of its first message on the current branch; None: there is none
+    last: int | None
+    has_older: bool
+    has_newer: bool
+    is_cut: bool = False  # there are more superseded messages than a page shows
+
+
+def read_slice(
+    state: MemoryState,
+    thread_id: str,
+    resource_id: str,
+    *,
+    limit: int,
+    above: int | None = None,
+    below: int | None = None,
+    superseded: bool = True,
+) -> Plan[Slice]:
+    """Read messages above a position, else the newest ones below one. Two round trips, one without superseded ones."""
+    keys = state.keys.of(check_id(thread_id, "thread_id")).all
+
+    def read(wanted: MessageSelection, *more: str | int) -> Plan[list[tuple[float, StoredMessage]]]:
+        call = READ.call(keys, owner_tag(resource_id), *wanted.arguments(), *more)
+        (reply,) = yield from run_script(thread_id, resource_id, call)
+        rows = yield from replace(wanted, newest=False).reading(reply, thread_id)  # in the order of the reply
+        # an older version of a message stands before it, between two positions
+        return [*zip(map(float, reply[2::3]), rows, strict=True)]
+
+    is_newest = above is None
+    found = yield from read(MessageSelection(limit=limit + 1, newest=is_newest, above=above, below=below))
+    has_more, found = len(found) > limit, found[:limit]
+    seqs = sorted(row.seq for _, row in found)
+    first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
+    has_older, has_newer = (has_more, below is not None) if is_newest else (True, has_more)
+    older: list[tuple[float, StoredMessage]] = []
+    if superseded:
+        low = seqs[0] - 1 if is_newest and has_more else above
+        high = below if is_newest else seqs[-1] + 1 if has_more else None
+        wanted = MessageSelection(limit=MOST_SUPERSEDED + 1, newest=True, above=low, below=high)
+        older = yield from read(wanted, "superseded", 1)
+        # the older version of a message that the next page begins with belongs there
+        end = below - 1 if below is not None else seqs[-1] if has_newer else inf
+        found += [(at, replace(row, superseded=True)) for at, row in older[:MOST_SUPERSEDED] if at <= end]
+    rows = [row for _, row in sorted(found, key=lambda one: one[0])]
+    is_cut = len(older) > MOST_SUPERSEDED
+    return Slice(rows=rows, first=first, last=last, has_older=has_older, has_newer=has_newer, is_cut=is_cut)
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call and its result."""
+
+    name: str
+    arguments: str
+    result: str | None = None  # None: there is none on this page
+    is_error: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Said:
+    """A message as it is shown, with the results of its tool calls."""
+
+    row: StoredMessage
+    parts: list[tuple[str, str]]  # kind and text
+    calls: list[Call] = field(default_factory=list)
+
+
+def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
+    """Put tool results below their calls; a result whose call is not here stands by itself."""
+    found: list[Said] = []
+    waiting: dict[tuple[str | None, bool], list[Call]] = {}
+    for row in rows:
+        message, said = row.message, Said(row=row, parts=parts_of(row.message))
+        if isinstance(message, ToolMessage) and (calls := waiting.get((message.tool_call_id, row.superseded))):
+            call = calls.pop(0)
+            call.result, call.is_error = "\n".join(text for _, text in said.parts), message.status == "error"
+            continue
+        if isinstance(message, AIMessage):
+            for made in message.tool_calls:
+                said.calls.append(Call(made["name"], as_json(made["args"])))
+                waiting.setdefault((made["id"], row.superseded), []).append(said.calls[-1])
+            for wrong in message.invalid_tool_calls:
+                error = str(wrong["error"] or "invalid")
+                said.calls.append(Call(str(wrong["name"]), str(wrong["args"]), error, is_error=True))
+        found.append(said)
+    return found
+
+
+def parts_of(message: BaseMessage) -> list[tuple[str, str]]:
+    """Return what a message holds: kind and text of each part. What is not text is shown as JSON."""
+    if isinstance(message.content, str):
+        return [("text", message.content)] if message.content else []
+    found = []
+    for part in message.content:
+        block = {"type": "text", "text": part} if isinstance(part, str) else part
+        kind = str(block.get("type") or "content")
+        if kind == "text":
+            found.append((kind, str(block.get("text") or "")))
+        elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
+            found.append((kind, as_json({name: value for name, value in block.items() if name != "type"})))
+    return found

@@ -16,8 +16,7 @@ from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
-from langchain_workingmem.studio.conversations import thread_of
-from langchain_workingmem.studio.reading import read_slice
+from langchain_workingmem.studio.conversations import read_slice
 from langchain_workingmem.studio.site import number, size
 
 if TYPE_CHECKING:
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import MemoryContext
+    from langchain_workingmem.models import MemoryContext, Thread
     from langchain_workingmem.options import RecallArguments
-    from langchain_workingmem.recall import ExplainedMessage
+    from langchain_workingmem.recall import Explanation
     from langchain_workingmem.studio.site import Studio
 
 MISSED = 12  # candidates that are shown beside the hits
@@ -49,38 +48,21 @@ class Item(NamedTuple):
     text: str
     is_question: bool = False  # it belongs to the question, which the next turn shows without memory
 
-    @property
-    def tokens(self) -> int:
-        """Estimate the tokens."""
-        return count_tokens(self.text)
-
 
 async def context(studio: Studio, request: Request) -> Response:
     """Show the input of the model for a question: what memory adds, tokens, and the part that stays the same."""
-    one, question = await thread_of(studio, request), request.query_params.get("q", "").strip()
+    one, question = await studio.thread(request), request.query_params.get("q", "").strip()
     items, stable, found = [], 0, None
     if question:
         ask = partial(studio.memory.acontext, thread_id=one.id, resource_id=one.resource_id)
         found = await ask(question)
-        items = [*_items(found)]
-        other = _items(await ask(OTHER, recall=False))
+        items, other = [*_items(found)], _items(await ask(OTHER, recall=False))
         pairs = zip(items, other, strict=False)
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
+    tokens = [count_tokens(item.text) for item in items]
+    values = {"context": found, "items": items, "stable": stable, "tokens": tokens, "question": question}
     first = _first(items, studio.templates.filters["shown"])
-    return studio.page(
-        request,
-        "context.html",
-        user=one.resource_id,
-        thread=one,
-        question=question,
-        context=found,
-        items=items[first:],
-        left_out=first,
-        stable=stable - first,
-        tokens=sum(item.tokens for item in items),
-        stable_tokens=sum(item.tokens for item in items[:stable]),
-        history=studio.memory.history_options,
-    )
+    return studio.page(request, "context.html", user=one.resource_id, thread=one, first=first, **values)
 
 
 def _first(items: list[Item], shown: Callable[[str], str]) -> int:
@@ -97,9 +79,8 @@ def _items(found: MemoryContext) -> Iterator[Item]:
         role, own = ROLES.get(message.type, message.type), without_memory(message)
         words, whole = (message_text(one, whole=True) for one in (own, message))
         is_question = message is found.messages[-1]
-        if own is not message:
-            for block in _BLOCK.split(whole.removesuffix(words).strip("\n")):
-                yield Item(role, f"{_name(block)}, before the words of the user", block, is_question)
+        for block in _BLOCK.split(whole.removesuffix(words).strip("\n")) if own is not message else ():
+            yield Item(role, f"{_name(block)}, before the words of the user", block, is_question)
         yield Item(role, message.name or "", words, is_question)
 
 
@@ -110,98 +91,56 @@ def _name(block: str) -> str:
 
 async def recall(studio: Studio, request: Request) -> Response:
     """Show what a search finds, why, and what just missed. With a thread: as in the next turn there."""
-    given = request.query_params
-    one = await thread_of(studio, request) if given.get("thread") else None
-    resource = studio.owner(request)
-    question, is_on = given.get("q", "").strip(), studio.memory.core.state.recall is not None
-    at = number(given.get("about"))
+    given, found, why_not = request.query_params, None, ""
+    one = await studio.thread(request) if given.get("thread") else None
+    resource, question, at = studio.owner(request), given.get("q", "").strip(), number(given.get("about"))
     about = None if at is None else (given.get("of_thread", ""), at)
-    explained = None
-    if question and is_on:
-        options = studio.memory.core.state.recalling
-        if one is None:
-            top_k = size(request, "top_k", options.top_k, MOST_HITS)
-            asked: RecallArguments = {"scope": "resource", "top_k": top_k}
-            query = Query.of(options, question, resource_id=resource, **asked)
-            found, shown = await studio.memory.recall.asearch(question, resource_id=resource, **asked), []
-        else:
-            query = Query.of_turn(options, question, one.id, resource, {})
-            turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
-            found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
-        core = studio.memory.core
-        if one is not None and core.state.observations is not None:  # the turn shows the log of its scope
+    if question:
+        found = await _explained(studio, request, one, question, about)
+        why_not = await _why_not(studio, resource, *about) if about and found.asked is None else ""
+    values = {"question": question, "found": found, "about": about, "why_not": why_not, "parts": PARTS}
+    shared = partial(_shared, words_of(question))
+    return studio.page(request, "recall.html", user=resource, thread=one, shared=shared, **values)
+
+
+async def _explained(
+    studio: Studio, request: Request, one: Thread | None, question: str, about: tuple[str, int] | None
+) -> Explanation:
+    core, resource = studio.memory._core, studio.owner(request)
+    options, shown = core.state.recall, list[str]()
+    if options is None:
+        remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
+        raise OptionError("recall is off here", remedy=remedy)
+    if one is None:
+        asked: RecallArguments = {"scope": "resource", "top_k": size(request, "top_k", options.top_k, MOST_HITS)}
+        query = Query.of(options, question, resource_id=resource, **asked)
+        found = await studio.memory.recall.asearch(question, resource_id=resource, **asked)
+    else:
+        query = Query.of_turn(options, question, one.id, resource, {})
+        if core.state.observations is not None:  # the turn shows the log of its scope
             query = replace(query, observed="others" if core.state.observations.scope == "thread" else "none")
-        explained = await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
-    elif question:
-        raise OptionError(
-            "recall is off here",
-            remedy="start the studio with --embeddings, or with --memory and a Memory that recalls",
-        )
-    words = words_of(question)
-    return studio.page(
-        request,
-        "recall.html",
-        user=resource,
-        thread=one,
-        question=question,
-        is_on=is_on,
-        found=explained,
-        rows=[_row(message, words) for message in explained.messages] if explained else [],
-        about=about,
-        asked=None if explained is None or explained.asked is None else _row(explained.asked, words),
-        why_not=await _why_not(studio, resource, about) if about and explained and explained.asked is None else "",
-        parts=PARTS,
-    )
+        turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
+        found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
+    return await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
 
 
-async def _why_not(studio: Studio, resource: str, about: tuple[str, int]) -> str:
+async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> str:
     """Say why a message is no candidate of any search, or not of this one."""
-    thread_id, at = about
-    memory = studio.memory
-    plan = read_slice(
-        memory.core.state, check_id(thread_id, "thread"), resource, limit=1, below=at + 1, superseded=False
-    )
-    rows = (await memory.core.arun(plan)).rows
-    if not rows or rows[0].seq != at:
+    core, thread_id = studio.memory._core, check_id(thread_id, "thread")
+    part = await core.arun(read_slice(core.state, thread_id, resource, limit=1, below=at + 1, superseded=False))
+    if part.last != at:
         return "It is not on the current branch of its thread: superseded messages are not searched."
-    roles = memory.core.state.recalling.roles
-    if rows[0].message.type not in roles:
+    if part.rows[0].message.type not in core.state.recalling.roles:
         return "Messages of this role are not searched."
-    if not message_text(rows[0].message).strip():
+    if not message_text(part.rows[0].message).strip():
         return "It has no text."
     return f"It is not among the {DEEP} nearest messages. If it has no vector, `workingmem reindex` makes one."
 
 
-class Bar(NamedTuple):
-    """One part of a score in a picture 100 wide."""
-
-    name: str
-    value: float
-    start: float
-    width: float
-
-
-class Row(NamedTuple):
-    """A candidate with its picture."""
-
-    message: ExplainedMessage
-    bars: list[Bar]
-    words: list[str]  # of the question, that the message has
-    tokens: int
-    neighbours: list[tuple[str, BaseMessage]]
-
-
-def _row(one: ExplainedMessage, words: list[str]) -> Row:
-    bars, start = [], 0.0
-    for name, value in one.parts.items():
-        if value > 0:
-            bars.append(Bar(name, value, start, 100 * value))
-            start += 100 * value
-    text = message_text(one.message).casefold()
-    before = [("before", message) for message in (one.hit.before if one.hit else ())]
-    after = [("after", message) for message in (one.hit.after if one.hit else ())]
-    shared = [word for word in dict.fromkeys(words) if re.search(_pattern(word.casefold()), text)]
-    return Row(one, bars, shared, count_tokens(text), [*before, *after])
+def _shared(words: list[str], message: BaseMessage) -> list[str]:
+    """Return which of these words a message has."""
+    text = message_text(message).casefold()
+    return [word for word in dict.fromkeys(words) if re.search(_pattern(word.casefold()), text)]
 
 
 def _pattern(word: str) -> str:

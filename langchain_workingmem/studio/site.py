@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import clean, cut
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
     from starlette.requests import Request
 
     from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
 
 MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
 
 
-class Missing(Exception):  # noqa: N818 - it is an answer
+class Missing(HTTPException):
     """The page does not exist, or shows data of a resource that this studio does not show."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "Nothing is stored under this address.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +52,7 @@ class Studio:
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program
-    reword: Callable[[str], str] = str  # names commands in the remedies of errors
+    reword: Callable[[object], str] = str  # names commands in the remedies of errors
 
     @cached_property
     def cookie(self) -> str:
@@ -55,13 +62,20 @@ class Studio:
     def owner(self, request: Request) -> str:
         """Return the resource of a page. A studio of one resource knows no other."""
         given = set(request.query_params.getlist("user"))
-        if self.resource_id is None:
-            if len(given) != 1:
-                raise Missing
+        if self.resource_id is None and len(given) == 1:
             return check_id(given.pop(), "user")
-        if not given <= {self.resource_id}:
+        if self.resource_id is None or not given <= {self.resource_id}:
             raise Missing
         return self.resource_id
+
+    async def thread(self, request: Request) -> Thread:
+        """Return the thread of a page. One of another resource is missing."""
+        resource, ids = self.owner(request), request.query_params.getlist("thread")
+        id = check_id(ids[0], "thread") if len(ids) == 1 else None
+        found = await self.memory.threads.aget(id, resource_id=resource) if id else None
+        if found is None:
+            raise Missing
+        return found
 
     def url(self, path: str, **parameters: Any) -> str:
         """Write an address. Ids stand in the query, where every character can be written."""
@@ -81,22 +95,13 @@ class Studio:
             lstrip_blocks=True,
         )
         found.globals |= {"studio": self, "url": self.url}
-        filters: dict[str, Callable[..., object]] = {
-            "shown": lambda text: clean(cut(str(text), **MOST)),
-            "label": lambda text: clean(cut(str(text), 80)),
-            "minutes": _minutes,
-            "number": "{:,}".format,
-            "tokens": count_tokens,
-            "said": partial(message_text, whole=True),
-            "role": lambda kind: ROLES.get(kind, kind),
-        }
-        found.filters |= filters
+        found.filters |= _FILTERS
         return found
 
-    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    def page(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
         """Answer with a page. A browser that has it already gets 304 instead, without its text."""
-        path = request.url.path
-        made = self.templates.get_template(template).render(path=path, query=request.query_params, **values)
+        values |= {"path": request.url.path, "query": request.query_params, "status": status}
+        made = self.templates.get_template(template).render(**values)
         tag = f'"{hashlib.sha256(made.encode()).hexdigest()[:32]}"'
         if request.headers.get("if-none-match") == tag and status == 200:
             return Response(status_code=304, headers={"etag": tag})
@@ -107,8 +112,12 @@ class Studio:
         return RedirectResponse(self.url(path, **parameters), 303)
 
 
-def _minutes(at: datetime | None) -> str:
-    return "" if at is None else minutes(at)
+def as_json(value: Any) -> str:
+    """Write a value as JSON, line by line; what JSON cannot hold is written as Python does."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
 
 
 def number(given: object) -> int | None:
@@ -119,13 +128,25 @@ def number(given: object) -> int | None:
 
 def size(request: Request, name: str, default: int, most: int) -> int:
     """Read how much a page shall show."""
-    return min(number(request.query_params.get(name, "")) or default, most)
+    return min(number(request.query_params.get(name)) or default, most)
 
 
-def is_confirmed(typed: object, id: str) -> bool:
-    """Tell whether an id was repeated: as it is, or as a page shows it, because a field cannot hold every character."""
-    return typed is not None and _in_one_line(str(typed)) in {_in_one_line(id), _in_one_line(clean(id))}
+async def confirm(request: Request, id: str, undone: str, what: str) -> None:
+    """Check that a form repeats an id: as it is, or as a page shows it, because a field cannot hold every character."""
+    given = (await request.form()).get("confirm")
+    typed, exact, visible = (str(one).translate({10: None, 13: None}) for one in (given, id, clean(id)))
+    if given is None or typed not in {exact, visible}:
+        raise OptionError(undone, remedy=f"write {what} into the field to confirm the deletion")
 
 
-def _in_one_line(text: str) -> str:
-    return text.replace("\r", "").replace("\n", "")
+_FILTERS: dict[str, Callable[..., object]] = {
+    "shown": lambda text: clean(cut(str(text), **MOST)),
+    "label": lambda text: clean(cut(str(text), 80)),
+    "minutes": lambda at: "" if at is None else minutes(at),
+    "number": "{:,}".format,
+    "tokens": count_tokens,
+    "said": partial(message_text, whole=True),
+    "role": lambda kind: ROLES.get(kind, kind),
+    "pretty": pretty,
+    "json": as_json,
+}

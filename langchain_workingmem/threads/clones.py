@@ -116,7 +116,7 @@ def _copy(
     reserved: dict[str, str] = {}
     token, has_begun, is_last = "", False, False
     log: Any = None  # what a room says of the thread, if it has to be told of changes
-    yield from state.ready()
+    yield from state.indexes.ready()
     try:
         while not is_last:
             is_first = wanted.above is None

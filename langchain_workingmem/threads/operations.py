@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded_write, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
     build_filter,
@@ -23,7 +24,6 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.state import search_with_repair
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
@@ -125,13 +125,14 @@ def create(
 ) -> Plan[Thread]:
     """Create a thread. One round trip, two with working memory, which is written unless there is some."""
     state, thread_id = core.state, core.new_id() if thread_id is None else thread_id
-    creating = create_thread_document(state, thread_id, resource_id, thread_fields(title, check_new_metadata(metadata)))
+    fields = thread_fields(title, check_new_metadata(metadata))
+    creating = partial(create_thread_document, state, thread_id, resource_id, fields)
     if working_memory is None:
-        return read_existing_thread(thread_id, (yield from creating))
+        return read_existing_thread(thread_id, (yield from creating()))
     document = _whole_document(state, working_memory)
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     try:
-        reply = yield from creating
+        reply = yield from creating()
         yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
     except RedisConnectionError as error:
         error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
@@ -181,13 +182,13 @@ def list_threads(
         after = int(time), state.keys.of(decode(last)).thread
         since, until = (None, int(time)) if descending else (int(time), None)
         page = where & build_filter(time=order_by, since=since, until=until)
-    yield from state.ready()
+    yield from state.indexes.ready()
     search = partial(
         send,
         sorted_search(index, page, order_by, descending=descending, after=after, limit=limit + 1),
         count_search(index, where),
     )
-    reply, count = yield from search_with_repair(search, state.refresh, create=state.create)
+    reply, count = yield from search_with_repair(search, state.indexes.refresh, create=state.indexes.create)
     rows = rows_of(reply)
     threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
     next_cursor = None
@@ -233,7 +234,7 @@ def update(
         check_writable(state)
         document = "" if working_memory is None else _whole_document(state, working_memory)
     call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
-    yield from state.ready()
+    yield from state.indexes.ready()
     reply = yield from guarded_write(state, thread_id, [resource_id], call)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     thread = read_existing_thread(thread_id, reply)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_workingmem._engine.effects import traced
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
@@ -167,14 +167,16 @@ class Turn:
         asked = next((at for at in range(len(shown) - 1, -1, -1) if is_users(shown[at])), None)
         words = "" if asked is None else str(without_memory(shown[asked]).text)
         aliases = gathered.branch.aliases
-        state.note_shown_messages(gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words)
+        state.shown_to_model.note_shown_messages(
+            gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words
+        )
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
             blocks[state.recall.placement].append(block)
         if current is not None:
             block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
             blocks[state.remembering.placement].append(block)
-            state.note_shown_document(gathered.thread_id, current.key, current.text)
+            state.shown_to_model.note_shown_document(gathered.thread_id, current.key, current.text)
         if asked is None:
             blocks["system"] = [*blocks["question"], *blocks["system"]]
         elif blocks["question"]:

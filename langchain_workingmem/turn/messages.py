@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem.history import Branch
 
@@ -65,6 +66,10 @@ def to_save(messages: Sequence[BaseMessage], branch: Branch, stored: Collection[
     return [one for one in (*edited, *fresh) if one.id not in branch.aliases and one.id not in branch.hidden]
 
 
+class _Branches(Recent[tuple[str, str], Branch]):
+    """How callers' messages differ from the thread, by thread and words of the question, until the turn is saved."""
+
+
 def note_branch(state: MemoryState, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
     """Keep a branch until its turn is saved, under the id of the question and under its words.
 
@@ -73,22 +78,22 @@ def note_branch(state: MemoryState, thread_id: str, messages: Sequence[BaseMessa
     """
     if asked := question(messages):
         words = (thread_id, words_of(asked))
-        state.branches.change(words, lambda other: branch if other is None or other == branch else Branch())
-        state.branches.put((thread_id, asked.id or ""), branch)
+        state.room(_Branches).change(words, lambda other: branch if other is None or other == branch else Branch())
+        state.room(_Branches).put((thread_id, asked.id or ""), branch)
 
 
 def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) -> Branch | None:
     """Return the branch that was noted for a question."""
     if asked is None:
         return None
-    return state.branches.get((thread_id, words_of(asked) if asked.id is None else asked.id))
+    return state.room(_Branches).get((thread_id, words_of(asked) if asked.id is None else asked.id))
 
 
 def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
     """Note that a branch is saved; what remains serves a caller who saves the same turn again."""
     if asked is not None:
-        state.branches.pop((thread_id, words_of(asked)))
-        state.branches.put((thread_id, asked.id or ""), branch.without_changes())
+        state.room(_Branches).pop((thread_id, words_of(asked)))
+        state.room(_Branches).put((thread_id, asked.id or ""), branch.without_changes())
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -8,13 +8,14 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import compute, traced
+from langchain_workingmem._engine.effects import compute
+from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import NO_VECTORS
 from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of
@@ -112,7 +113,7 @@ def gather(
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    room = state.room or (load("observations") if removed else None)
+    room = state.hooks or (load("observations") if removed else None)
     turn = room.turn(state, thread_id, resource_id, arguments, removed) if room else None
     own = turn.calls if turn else [TURN.call(keys.all, *arguments)]
     calls = [*own, *(read_commands(scope_key) if scope_key else ())]
@@ -132,9 +133,7 @@ def gather(
 
     if query is not None and query.text.strip():
         last = history.last_messages
-        if (
-            last is None and history.max_tokens is None and turn is None
-        ):  # the history shows all of this thread
+        if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
             query = query.without([thread_id])
         if turn is not None:  # the model is shown the log
             query = replace(query, observed=turn.recalls)
@@ -172,7 +171,9 @@ def _recall(
         raise script_error(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
-    covered = covered_in(gathered.beside) if covered_in else ()  # which the model is not shown, so recall may bring them
+    covered = (
+        covered_in(gathered.beside) if covered_in else ()
+    )  # which the model is not shown, so recall may bring them
     known = {*gathered.seqs.values(), *gathered.left_seqs}
     if gathered.branch.kind in CHECKPOINTED:  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= gathered.begins} | gathered.left_seqs

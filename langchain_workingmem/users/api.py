@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -79,7 +80,7 @@ class Users:
         memory, its messages, oldest first, and its log of observations, then the log of the resource, then the selected items
         without their vectors. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
-        messages, one per log and one for that of the resource, two if it has one, and with `namespaces` three per 1,000 keys of the database.
+        messages, one per log, two for that of the resource, and with `namespaces` three per 1,000 keys of the database.
         """
         from langchain_workingmem.users.archive import export
 
@@ -125,6 +126,7 @@ class Users:
         namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
         """Async twin of `load`."""
-        from langchain_workingmem.users.imports import areadable, load
+        from langchain_workingmem.users.imports import areadable, load, readable
 
-        return await self._core.arun(load(self._core, areadable(records), resource_id, namespaces))
+        source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
+        return await self._core.arun(load(self._core, source, resource_id, namespaces))

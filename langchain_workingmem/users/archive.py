@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,10 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.format import Record, header, paths_of
+from langchain_workingmem.users.sections import header, load_sections, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
     paths = paths_of(namespaces, resource_id)
-    yield from state.ready()
+    yield from state.indexes.ready()
     replies = yield from send(*_memory_commands(*memory))
     yield Emit([header(resource_id), *_memory_records(None, *replies)])
     cursor = None
@@ -68,19 +68,12 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
-    record = {
-        "kind": "thread",
-        "id": thread_id,
-        "title": thread.title,
-        "metadata": thread.metadata,
-        "created_at": thread.created_at.isoformat(),
-        "updated_at": thread.updated_at.isoformat(),
-        "clone_of": thread.clone_of,
-    }
+    names = ("id", "title", "metadata", "created_at", "updated_at", "clone_of")
+    record = {"kind": "thread", **{name: _plain(getattr(thread, name)) for name in names}}
     if title_from := as_dict(fields).get(b"title_from"):
         record["title_from"] = title_from.decode()
     records = [record, *_memory_records(thread_id, *memory)]
-    waiting = [(float(row[1]), _message(thread_id, *row) | _flags(row[1])) for row in _rows(superseded, 3)]
+    waiting = [(float(row[1]), _message(thread_id, *row, superseded=True)) for row in _rows(superseded, 3)]
     while True:
         rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH
@@ -95,9 +88,13 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
         (reply,) = yield from run_script(thread_id, resource_id, call)
     if has_log:
-        room = load("observations")
-        (reply,) = yield from run_script(thread_id, resource_id, room.copying(state, thread_id, resource_id))
-        yield Emit(room.records(thread_id, reply))
+        yield from _export_rooms(state, thread_id, resource_id)
+
+
+def _export_rooms(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+    """Emit what optional rooms keep of a thread."""
+    for section in load_sections():
+        yield Emit((yield from section.export(state, thread_id, resource_id)))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:
@@ -105,27 +102,31 @@ def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:
     return list(zip(*(reply[start::width] for start in range(1, width + 1)), strict=True))
 
 
-def _flags(seq: bytes) -> Record:
-    """Return the flags of a superseded message. An older version of the next message has a fraction as sequence number."""
-    return {"superseded": True, "version": True} if b"." in seq else {"superseded": True}
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _message(thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None) -> Record:
+def _message(
+    thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None, *, superseded: bool = False
+) -> dict[str, Any]:
     row = decode_message(id, seq, value, thread_id)
     body = json.loads(value, parse_constant=lambda _: None)  # stored messages may hold NaN, which is not JSON
     body["data"]["id"] = row.message.id  # a copy keeps the body of its source
-    record: Record = {
+    message = {"type": body["type"], "data": body["data"]}
+    flags = {
+        "turn": body["state"],  # saved by a turn: a client that resends the conversation may supersede it
+        "refused": row.refused,
+        "structured": row.upto and getattr(row.message, "tool_calls", None),
+        "superseded": superseded,
+        "version": b"." in seq,  # an older one of the next message has a fraction as sequence number
+    }
+    record: dict[str, Any] = {
         "kind": "message",
         "thread_id": thread_id,
-        "stored_at": row.stored_at.isoformat(),
-        "message": {"type": body["type"], "data": body["data"]},
+        "stored_at": _plain(row.stored_at),
+        "message": message,
     }
-    if body["state"]:
-        record["turn"] = True  # saved by a turn: a client that resends the conversation may supersede it
-    if row.refused:
-        record["refused"] = True
-    if row.upto and getattr(row.message, "tool_calls", None):
-        record["structured"] = True
+    record |= {name: True for name, is_set in flags.items() if is_set}
     stored = [as_dict(vector) for vector in vectors or ()]
     digest = index_digest_of(value)
     if vectors is not None and digest and all(stored):  # an evicted vector is empty
@@ -138,7 +139,7 @@ def _memory_commands(memory: str, revisions: str) -> list[Command]:
     return [("HGETALL", memory), ("XRANGE", revisions, "-", "+")]
 
 
-def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[Record]:
+def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> list[dict[str, Any]]:
     row = as_dict(memory)
     if not row:
         return []
@@ -146,7 +147,7 @@ def _memory_records(thread_id: str | None, memory: Any, entries: list[Any]) -> l
     return [{"kind": "working_memory", "thread_id": thread_id, **_state(row), "revisions": revisions}]
 
 
-def _state(row: Mapping[bytes, bytes]) -> Record:
+def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
     return {
         "document": row[b"document"].decode(),
         "revision": int(row[b"revision"]),

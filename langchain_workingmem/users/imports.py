@@ -11,40 +11,29 @@ from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
-from langchain_workingmem._redis.access import check_owner, guarded_write, run_script
+from langchain_workingmem._redis.access import check_owner
+from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
-from langchain_workingmem._redis.state import NO_VECTORS
-from langchain_workingmem._redis.sweeping import continue_sweep
-from langchain_workingmem.errors import (
-    OptionError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemError,
-)
+from langchain_workingmem._text.nesting import shown
+from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import restore_messages
-from langchain_workingmem.users.format import UNREADABLE
-from langchain_workingmem.users.records import (
-    OLDER,
-    ItemStep,
-    LogStep,
-    MemoryStep,
-    MessageStep,
-    Reader,
-    ThreadStep,
-    is_same_body,
-)
+from langchain_workingmem.users.records import MessageRecord, is_same_body
+from langchain_workingmem.users.sections import FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.records import Step
+    from langchain_workingmem.users.records import Vectors
+    from langchain_workingmem.users.sections import Namespace, Record
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -52,6 +41,7 @@ BATCH = 200  # messages of one round trip
 THREADS = 1000  # threads whose owners are read in one round trip
 MOST_CHUNKS = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
 IN_MEMORY = 16 * 2**20  # bytes of checked records; more goes into a file without a name, which no other user can open
+_LACKS = "the message of the older version before it is missing"
 _LONGEST = 500  # characters of an error of a library
 
 
@@ -62,24 +52,20 @@ def readable(records: Iterable[Any]) -> Iterator[Any]:
         raise OptionError(f"records is of type {type(records).__name__}", remedy=remedy)
     try:
         yield from records
-    except WorkingMemError:
-        raise
     except (ValueError, RecursionError) as error:
+        if isinstance(error, WorkingMemError):
+            raise
         yield error
 
 
-async def areadable(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+async def areadable(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
     """Async twin of `readable`."""
-    if not isinstance(records, AsyncIterable):
-        for record in readable(records):
-            yield record
-        return
     try:
         async for record in records:
             yield record
-    except WorkingMemError:
-        raise
     except (ValueError, RecursionError) as error:
+        if isinstance(error, WorkingMemError):
+            raise
         yield error
 
 
@@ -97,194 +83,211 @@ def load(
     if resource_id is not None:
         check_id(resource_id, "resource_id")
     with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
-        reader = yield from _check_records(Reader(state, resource_id, namespaces), source, file)
-        yield from _check_owners(state, reader)
+        this = Import(state, resource_id, namespaces)
+        yield from _check_records(this, source, file)
+        yield from _check_owners(this)
         with suppress(*NO_VECTORS):  # messages can be embedded later
-            yield from state.setup()
-        writer = _Writer(state, reader.owner, untitled=reader.unfounded, has_logs=reader.has_logs)
+            yield from state.indexes.setup()
         file.seek(0)
-        for step in _steps(file):
-            yield from writer.write(step)
-        yield from writer.flush()
+        for record in _kept(file):
+            if not isinstance(record, MessageRecord):
+                yield from this.flush()
+            yield from record.write(this)
+        yield from this.flush()
     try:
-        for thread_id in writer.bare if state.recall is not None else ():
+        for thread_id in this.bare if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
-                yield from reindex_messages(state, reader.owner, thread_id)
+                yield from reindex_messages(state, this.owner, thread_id)
     except NO_VECTORS as error:
-        note = "everything is imported, some messages have no vectors yet: memory.recall.reindex() adds them"
+        note = Remedy("everything is imported, some messages have no vectors yet: {reindex} adds them")
         if core.on_error == "raise":
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=reader.owner, **writer.counts)
+    return ImportReport(resource_id=this.owner, **this.counts)
 
 
-def _check_records(reader: Reader, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[Reader]:
-    """Check all records, and write their steps into a file. No round trip."""
-    while taken := (yield Pull(source)):
+def _check_records(this: Import, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[None]:
+    """Check all records, and keep them in a file. No round trip."""
+    while taken := (yield from Pull(source)):
         try:
-            step = reader.read(taken[0])
+            record = this.read(taken[0])
         except (*UNREADABLE, WorkingMemError) as error:
-            raise _refusal(f"record {reader.number}", error) from error
-        if step is not None:
-            _keep(file, step)
-        if reader.number % BATCH == 0:
+            raise _refusal(this.number, error) from error
+        if record is not None:
+            _keep(file, record)
+        if this.number % BATCH == 0:
             yield Pause(0)  # others run while a large file is checked
-    if not reader.number:
+    if not this.number:
         raise OptionError("there is no record", remedy="an export begins with a header")
-    try:
-        reader.check_end()
-    except OptionError as error:
-        raise _refusal(f"record {reader.number + 1}, the end", error) from error
-    return reader
+    if this.has_version:
+        raise _refusal(this.number + 1, OptionError(_LACKS, remedy=KEEP_ORDER))
 
 
-def _refusal(record: str, error: Exception) -> OptionError:
-    """Return the error that names a record."""
+def _refusal(number: int, error: Exception) -> OptionError:
+    """Return the error that names a record, and the field of its model: what was seen, and what it should be."""
+    where: list[str] = []
+    ours = None
+    while isinstance(error, ValidationError):  # also that of a message, within that of its record
+        first = error.errors(include_url=False)[0]
+        where += map(str, first["loc"])
+        given, kind, wanted = first["input"], first["type"], first["msg"].partition(" or instance of ")[0]
+        seen = f"is of type {type(given).__name__}" if kind.endswith("_type") else f"is {shown(given)}"
+        ours = OptionError(
+            f"{'.'.join(where)} {seen}", remedy=f"it {wanted.partition(' ')[2]}"
+        )  # "Input should be ..."
+        error = KeyError(".".join(where)) if kind == "missing" else first.get("ctx", {}).get("error", ours)
     what = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+    if error is not ours and len(where) > isinstance(error, WorkingMemError | KeyError):  # those name the field
+        what = f"{'.'.join(where)}: {what}"
     what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
-    remedy: str = getattr(error, "remedy", None) or "correct the record"
+    usual = "use valid Unicode" if isinstance(error, UnicodeError) else "correct the record"
+    remedy: str = getattr(error, "remedy", None) or usual
     what = what if remedy in what else f"{what}: {remedy}"
-    return OptionError(f"{record}: {what}; nothing was imported", remedy=remedy)
+    return OptionError(f"record {number}: {what}; nothing was imported", remedy=remedy)
 
 
-def _keep(file: IO[bytes], step: Step) -> None:
+def _keep(file: IO[bytes], record: Record) -> None:
     try:
-        pickle.dump(step, file, pickle.HIGHEST_PROTOCOL)
+        pickle.dump(record, file, pickle.HIGHEST_PROTOCOL)
     except OSError as error:
         seen = f"{gettempdir()} cannot hold the records to import ({error})"
         raise OptionError(seen, remedy="set TMPDIR to a directory with enough space") from error
 
 
-def _steps(file: IO[bytes]) -> Iterator[Step]:
+def _kept(file: IO[bytes]) -> Iterator[Record]:
     with suppress(EOFError):
         while True:
             yield pickle.load(file)  # noqa: S301 - written by `_keep`
 
 
-def _check_owners(state: MemoryState, reader: Reader) -> Plan[None]:
+def _check_owners(this: Import) -> Plan[None]:
     """Raise `ThreadOwnershipError` when a thread has another owner. A round trip per 1,000 threads."""
-    names = list(reader.threads)
+    names = list(this.threads)
     for start in range(0, len(names), THREADS):
         some = names[start : start + THREADS]
-        owners = yield from send(*(("HGET", state.keys.of(name).thread, "resource") for name in some))
+        owners = yield from send(*(("HGET", this.state.keys.of(name).thread, "resource") for name in some))
         for name, owner in zip(some, owners, strict=True):
             try:
-                check_owner(owner, name, reader.owner)
+                check_owner(owner, name, this.owner)
             except ThreadOwnershipError as error:
-                error.add_note(f"record {reader.threads[name]} names it; nothing was imported")
+                error.add_note(f"record {this.threads[name]} names it; nothing was imported")
                 raise
 
 
 @dataclass(slots=True)
-class _Writer:
-    """Writes steps, the messages of a thread in batches."""
+class Import:
+    """Checks records one by one, then writes them; it is the context of their models. Messages wait for a call with many."""
 
     state: MemoryState
-    owner: str
-    untitled: Collection[str]  # threads whose titles were made from messages that the records do not hold so
-    has_logs: bool = False  # the records hold logs of observations
-    thread: str | None = None
+    resource_id: str | None  # the new owner; None: the resource in the header
+    namespaces: Iterable[Sequence[str]]
+    owner: str = ""
+    paths: list[tuple[Namespace, Namespace]] = field(default_factory=list)  # of items: in the records, in the store
+    number: int = 0  # of the last record
+    thread: str | None = None  # of the next message
+    threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
+    untitled: dict[str, str] = field(default_factory=dict)  # `title_from` of threads whose message was not read
+    has_citations: bool = False  # there are records that cite messages
+    has_version: bool = False  # the last record is an older version of the next message
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
-    bodies: dict[str, bytes] = field(default_factory=dict)  # of these messages, by id
-    count: int = 0  # of these messages
+    bodies: list[tuple[str, bytes]] = field(default_factory=list)  # of these messages, with their ids
     size: int = 0  # bytes of the next call
     is_written: bool = True  # there is no next call
-    after_version: bool = False  # the next message must be in the same call
     bare: dict[str, None] = field(default_factory=dict)  # threads with messages that have no vectors
     different: set[tuple[str, str]] = field(default_factory=set)  # stored messages that say something else: thread, id
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
 
-    def write(self, step: Step) -> Plan[None]:
-        """Write a step, or keep a message for the next call."""
-        if isinstance(step, MessageStep):
-            yield from self._add(self._arguments(step), step)
-            return
-        yield from self.flush()
-        match step:
-            case ThreadStep(id, title, fields):
-                self.thread, self.is_written = id, False
-                fields = [*([] if id in self.untitled else title), *fields]
-                self.header = ["join", encode(self.owner), encode(id), len(fields), *fields]
-                self.size = count_bytes(self.header)
-            case MemoryStep():
-                yield from self._write_memory(step)
-            case LogStep():
-                yield from self._write_log(step)
-            case ItemStep(call):
-                (written,) = yield from send(call)
-                self.counts["items"] += int(written)
+    def read(self, record: object) -> Record | None:
+        """Check a record, and return it; None for the header. An exception stands for a broken line."""
+        self.number += 1
+        if isinstance(record, Exception):
+            remedy = "give json.loads one line of an export at a time"
+            raise OptionError(f"the record cannot be read ({record})", remedy=remedy) from record
+        if not isinstance(record, Mapping):
+            remedy = "pass a dict, json.loads(line) of each line"
+            raise OptionError(f"the record is of type {type(record).__name__}", remedy=remedy)
+        if self.number == 1:
+            self._read_header(record)
+            return None
+        kind = record.get("kind")
+        if kind != "message" and self.has_version:
+            raise OptionError(_LACKS, remedy=KEEP_ORDER)
+        if kind not in KINDS:
+            raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
+        model = model_of(kind)
+        self.has_citations |= model.cites
+        return model.model_validate(dict(record), context=self)
 
-    def _arguments(self, step: MessageStep) -> list[Argument]:
-        index_digest, vectors = (step.index_digest, step.vectors) if self._is_usable(step) else ("", [])
-        arguments: list[Argument] = [step.id, step.kind, step.header(index_digest, len(vectors)) + step.body]
-        named: list[Argument] = ["role", step.role, "name", step.name, "labels", step.labels]
-        for text, vector in zip(step.chunks, vectors, strict=False):
-            fields = [*named, "text", text, "vector", vector]
+    def _read_header(self, record: Mapping[str, Any]) -> None:
+        if record.get("kind") != "header" or record.get("format") != FORMAT:
+            remedy = "pass all records of export_resource() or of an importer, from the first"
+            raise OptionError(f"this is not a header of {FORMAT!r}", remedy=remedy)
+        if record.get("version") not in range(1, VERSION + 1):
+            seen = f"the format has version {record.get('version')!r}, this package reads 1 to {VERSION}"
+            raise OptionError(seen, remedy="use a newer package")
+        named = record.get("resource_id")
+        self.owner = check_id(self.resource_id or named, "resource_id")
+        source = self.owner if named is None else check_id(named, "resource_id")
+        old, new = (paths_of(self.namespaces, owner) for owner in (source, self.owner))
+        self.paths = list(zip(old, new, strict=True))
+
+    def begin(self, thread_id: str, fields: Sequence[Argument]) -> None:
+        """Write the messages that follow into this thread; create it, if need be, even if none follows."""
+        self.thread, self.is_written = thread_id, False
+        self.header = ["join", encode(self.owner), encode(thread_id), len(fields), *fields]
+        self.size = count_bytes(self.header)
+
+    def add(self, message: MessageRecord) -> Plan[None]:
+        """Add a message to the next call."""
+        draft, usable = message.message, self._usable_vectors(message)
+        index_digest, vectors = (usable.settings, usable.data) if usable else ("", [])
+        arguments: list[Argument] = [draft.id, message.kind, message.header(index_digest, len(vectors)) + draft.body]
+        for text, vector in zip(draft.chunks, vectors, strict=False):
+            fields: list[Argument] = [
+                "role",
+                draft.role,
+                "name",
+                draft.name,
+                "labels",
+                draft.labels,
+                "text",
+                text,
+                "vector",
+                vector,
+            ]
             arguments += [len(fields), *fields]
-        return arguments
-
-    def _compare(self) -> Plan[None]:
-        """Note which of the messages were stored already and say something else: no observation of the import cites them.
-
-        One round trip.
-        """
-        thread_id = self.thread or ""
-        (values,) = yield from send(("HMGET", self.state.keys.of(thread_id).messages, *self.bodies))
-        for (id, body), value in zip(self.bodies.items(), values, strict=True):
-            if value is not None and not is_same_body(body, value):
-                self.different.add((thread_id, id))
-
-    def _is_usable(self, step: MessageStep) -> bool:
-        """Tell whether the vectors are those that this memory would make."""
-        state = self.state
-        if not step.index_digest or state.recall is None or state.dims is None:
-            return False
-        right_count = len(step.vectors) == len(step.chunks) <= MOST_CHUNKS
-        if step.index_digest != state.index_digest(state.dims) or not right_count:
-            return False
-        import numpy as np
-
-        dtype = np.dtype(state.dtype)
-        return all(
-            len(vector) == state.dims * dtype.itemsize and np.isfinite(np.frombuffer(vector, dtype)).all()
-            for vector in step.vectors
-        )
-
-    def _add(self, arguments: list[Argument], step: MessageStep) -> Plan[None]:
         more = count_bytes(arguments)
-        if self.count and self.size + more > STEP_BYTES and not self.after_version:
+        if self.bodies and self.size + more > STEP_BYTES and not self.has_version:
             yield from self.flush()
         self.messages += arguments
-        self.bodies[step.id] = step.body
-        self.count += 1
+        self.bodies.append((draft.id, draft.body))
         self.size += more
-        self.is_written, self.after_version = False, arguments[1] == OLDER
-        if (self.count >= BATCH or len(self.messages) > MOST_CHUNKS) and not self.after_version:
+        self.is_written, self.has_version = False, bool(message.version)
+        if (len(self.bodies) >= BATCH or len(self.messages) > MOST_CHUNKS) and not self.has_version:
             yield from self.flush()
 
-    def _write_memory(self, step: MemoryStep) -> Plan[None]:
-        if step.thread_id is None:
-            ((written, _),) = yield from run_script("", self.owner, step.call)
-        else:
-            written, left = yield from guarded_write(self.state, step.thread_id, [self.owner], step.call)
-            yield from continue_sweep(self.state, step.thread_id, left)
-        self.counts.update(working_memories=written, revisions=written * step.revisions)
+    def differs(self, source: tuple[str, str]) -> bool:
+        """Tell whether a message (thread, id) is not that of the records: of other threads, or stored before with other words."""
+        return source[0] not in self.threads or source in self.different
 
-    def _write_log(self, step: LogStep) -> Plan[None]:
-        """Write a log, unless this memory keeps its logs in another scope: then the messages are raw."""
-        if self.state.observations is not None and self.state.observations.scope != step.scope:
-            return
-        from langchain_workingmem.observations.archive import restore_log
+    def _usable_vectors(self, message: MessageRecord) -> Vectors | None:
+        """Return the vectors of a message if they are those that this memory would make."""
+        state, given, chunks = self.state, message.vectors, message.message.chunks
+        if given is None or message.kind or state.recall is None or state.indexes.dims is None:
+            return None
+        if (
+            given.settings != state.indexes.index_digest(state.indexes.dims)
+            or not len(given.data) == len(chunks) <= MOST_CHUNKS
+        ):
+            return None
+        import numpy as np
 
-        for thread_id in dict.fromkeys(part.thread_id for part in step.parts):
-            parts = [part for part in step.parts if part.thread_id == thread_id]
-            plan = restore_log(self.state, thread_id, self.owner, parts, "import", self.different, step.scope[0])
-            try:
-                self.counts["observations"] += yield from plan
-            except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
-                _log.warning("%s; its observations are left out", error)
+        dtype = np.dtype(state.indexes.dtype)
+        size = state.indexes.dims * dtype.itemsize
+        are_whole = all(len(one) == size and np.isfinite(np.frombuffer(one, dtype)).all() for one in given.data)
+        return given if are_whole else None
 
     def flush(self) -> Plan[None]:
         """Write the messages that wait."""
@@ -292,10 +295,13 @@ class _Writer:
             return
         reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.header, *self.messages])
         made, new, bare, _ = reply
-        self.counts.update(threads=made, messages=new, skipped=self.count - new)
+        self.counts.update(threads=made, messages=new, skipped=len(self.bodies) - new)
         if bare:
             self.bare[self.thread] = None
-        if new < self.count and self.has_logs:
-            yield from self._compare()
-        self.messages, self.count, self.size, self.is_written = [], 0, count_bytes(self.header), True
-        self.bodies = {}
+        if new < len(self.bodies) and self.has_citations:
+            key = self.state.keys.of(self.thread).messages
+            (stored,) = yield from send(("HMGET", key, *(id for id, _ in self.bodies)))
+            for (id, body), value in zip(self.bodies, stored, strict=True):
+                if value is not None and not is_same_body(body, value):
+                    self.different.add((self.thread, id))
+        self.messages, self.bodies, self.size, self.is_written = [], [], count_bytes(self.header), True

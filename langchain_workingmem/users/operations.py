@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
+from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.format import paths_of
+from langchain_workingmem.users.sections import SECTIONS, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.users.checkpoints import Checkpoints
-    from langchain_workingmem.users.format import Namespace
+    from langchain_workingmem.users.sections import Namespace
 
 LIFT = Script("users/lift")
 
 BATCH = 100  # threads of one round trip
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
-
-Counts = Counter[str]
 
 
 def delete(
@@ -47,146 +47,143 @@ def delete(
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     tombstone, *_ = state.keys.of_resource(check_id(resource_id, "resource_id"))
-    paths = paths_of(namespaces, resource_id)
-    counts: Counts = Counter()
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), checkpoints)
     earlier, verified = None, False
     try:
         earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, deletion_id), in_order=True)
-        yield from _delete_listed(state, resource_id, counts, checkpoints)
-        yield from _delete_memory(state, resource_id, counts)
+        yield from this.delete_listed()
+        yield from this.delete_memory()
         for _ in range(PASSES):
-            verified = not (yield from _delete_found(state, resource_id, paths, counts, checkpoints))
+            verified = not (yield from this.delete_found())
             if verified:
                 yield from send(LIFT.call([tombstone], deletion_id))
                 break
             yield Pause(PAUSE)
     except WorkingMemError as error:
-        if isinstance(error, RedisReplyError) and earlier is None and not counts.total():
+        if isinstance(error, RedisReplyError) and earlier is None and not this.counts.total():
             yield from attempt(LIFT.call([tombstone], deletion_id))
         else:
-            error.add_note(_unfinished(resource_id))
+            error.add_note(this.unfinished)
         raise
-    state.authors.pop(resource_id)
+    state.room(Authors).pop(resource_id)
     outcome = "not asked" if checkpoints is None else checkpoints.outcome
-    return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **counts)
+    return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **this.counts)
 
 
-def _unfinished(resource_id: str) -> str:
-    return (
-        f"the deletion of resource {resource_id!r} is not finished, and writes for it may be refused until it is: call "
-        "delete_resource() again"
-    )
+@dataclass(slots=True)
+class _Deletion:
+    """The steps of a deletion, and what they have deleted so far."""
 
+    state: MemoryState
+    resource_id: str
+    paths: Sequence[Namespace]
+    checkpoints: Checkpoints | None
+    counts: Counter[str] = field(default_factory=Counter)
 
-def _delete_listed(state: MemoryState, resource_id: str, counts: Counts, checkpoints: Checkpoints | None) -> Plan[None]:
-    """Delete the threads that the index lists. Without an index, the pass over all keys finds them."""
-    cursor = None
-    try:
-        while True:
-            page = yield from list_threads(state, resource_id, None, BATCH, cursor, "created_at", descending=False)
-            yield from _delete_threads(state, resource_id, [thread.id for thread in page], counts, checkpoints)
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-    except (OptionError, RedisCapabilityError):
-        return
-    except RedisReplyError as error:
-        if not is_stale(error):
-            raise
+    @property
+    def unfinished(self) -> str:
+        """Return the note of an error."""
+        return (
+            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
+            "call delete_resource() again"
+        )
 
+    def delete_listed(self) -> Plan[None]:
+        """Delete the threads that the index lists. Without an index, the pass over all keys finds them."""
+        owner, cursor = self.resource_id, None
+        try:
+            while True:
+                page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
+                yield from self._delete_threads([thread.id for thread in page])
+                cursor = page.next_cursor
+                if cursor is None:
+                    return
+        except (OptionError, RedisCapabilityError):
+            return
+        except RedisReplyError as error:
+            if not is_stale(error):
+                raise
 
-def _delete_threads(
-    state: MemoryState, resource_id: str, ids: Sequence[str], counts: Counts, checkpoints: Checkpoints | None
-) -> Plan[None]:
-    """Delete threads, each in one atomic step, unless they have another owner by now.
+    def _delete_threads(self, ids: Sequence[str]) -> Plan[None]:
+        """Delete threads, each in one atomic step, unless they have another owner by now.
 
-    One round trip, one more with `checkpoints`, and those of the slices in which their vectors are deleted.
-    """
-    if not ids:
-        return
-    if checkpoints is not None:
-        yield from _delete_checkpoints(state, resource_id, ids, checkpoints)
-    most = max(1, SWEEP_SIZE // len(ids))
-    calls = [DELETE.call(state.keys.of(id).all, encode(resource_id), most, "user") for id in ids]
-    unfinished, refused = [], None
-    for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
-        if isinstance(reply, RedisReplyError):
-            if reply.code == "WMOWNER":
-                unfinished.append(id)  # after a transfer, some vectors may still name the former owner
-            else:
-                refused = refused or reply
-            continue
-        messages, vectors, memories, revisions, more, left = reply
-        if messages >= 0:
-            counts.update(threads=1, messages=messages, vectors=vectors, working_memories=memories)
-            counts.update(revisions=revisions, observations=more[0] if more else 0)
-        if left:
-            unfinished.append(id)
-    if refused is not None:
-        raise refused
-    counts["vectors"] += yield from sweep(state, *unfinished)
+        One round trip, one more with `checkpoints`, and those of the slices in which their vectors are deleted.
+        """
+        if not ids:
+            return
+        keys, owner = self.state.keys, encode(self.resource_id)
+        if self.checkpoints is not None:  # first: a deletion that is called again still knows the threads
+            ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
+            source = self.checkpoints.delete([keys.thread_of(key) for key in ours], self.unfinished)
+            while (yield from Pull(source)):
+                pass
+        most = max(1, SWEEP_SIZE // len(ids))
+        calls = [DELETE.call(keys.of(id).all, owner, most, "user") for id in ids]
+        unfinished, refused = [], None
+        for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
+            if isinstance(reply, RedisReplyError):
+                if reply.code == "WMOWNER":
+                    unfinished.append(id)  # after a transfer, some vectors may still name the former owner
+                else:
+                    refused = refused or reply
+                continue
+            *deleted, left = reply
+            if deleted[0] >= 0:
+                names = ("messages", "vectors", "working_memories", "revisions", "observations")
+                *numbers, more = deleted
+                self.counts.update(threads=1, **dict(zip(names, [*numbers, more[0] if more else 0], strict=True)))
+            if left:
+                unfinished.append(id)
+        if refused is not None:
+            raise refused
+        self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
+    def delete_memory(self) -> Plan[None]:
+        """Delete the working memory of the resource. One round trip."""
+        _, *keys = self.state.keys.of_resource(self.resource_id)
+        found, entries, _ = yield from send(("EXISTS", keys[0]), ("XLEN", keys[1]), ("DEL", *keys), in_order=True)
+        self.counts.update(working_memories=found, revisions=entries)
 
-def _delete_checkpoints(
-    state: MemoryState, resource_id: str, ids: Sequence[str], checkpoints: Checkpoints
-) -> Plan[None]:
-    """Delete the checkpoints of threads before the threads: a deletion that is called again still knows them."""
-    names = [state.keys.of(id).thread.encode() for id in ids]
-    ours = yield from _keys_of_owner(names, encode(resource_id).encode(), state.keys.trash_prefix.encode())
-    source = checkpoints.delete([state.keys.thread_of(key) for key in ours], _unfinished(resource_id))
-    while (yield Pull(source)):
-        pass
+    def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
+        """Return the keys of threads, vectors and trash that name the resource. One round trip, none without keys."""
+        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.resource_id).encode()
+        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
+        replies = (yield from attempt(*calls)) if calls else []
+        owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
+        return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
+    def delete_found(self) -> Plan[int]:
+        """Look at every key that may name the resource, delete those that do, and return their number.
 
-def _delete_memory(state: MemoryState, resource_id: str, counts: Counts) -> Plan[None]:
-    """Delete working memory and observations of the resource. One round trip."""
-    _, memory, revisions = state.keys.of_resource(resource_id)
-    _, *logs = state.keys.log_of_resource(resource_id)
-    commands: list[Command] = [("EXISTS", memory), ("XLEN", revisions)]
-    found, entries, _ = yield from send(*commands, ("DEL", memory, revisions, *logs), in_order=True)
-    counts.update(working_memories=found, revisions=entries)
-
-
-def _keys_of_owner(keys: Sequence[bytes], owner: bytes, trash: bytes) -> Plan[list[bytes]]:
-    """Return the keys of threads, vectors and trash that name an owner. One round trip, none without keys."""
-    calls: list[Command] = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
-    replies = (yield from attempt(*calls)) if calls else []
-    owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
-    return [key for key, named in zip(keys, owners, strict=True) if owner in named]
-
-
-def _delete_found(
-    state: MemoryState,
-    resource_id: str,
-    paths: Sequence[Namespace],
-    counts: Counts,
-    checkpoints: Checkpoints | None,
-) -> Plan[int]:
-    """Look at every key that may name the resource, delete those that do, and return their number.
-
-    Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
-    """
-    keys, owner = state.keys, encode(resource_id).encode()
-    own = {key.encode() for key in (*keys.of_resource(resource_id)[1:], *keys.log_of_resource(resource_id)[1:])}
-    thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
-    found = 0
-    step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
-    while step is not None:
-        seen, step = yield from scan(step)
-        candidates = [
-            key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
-        ]
-        ours = yield from _keys_of_owner(candidates, owner, trash)
-        yield from _delete_threads(state, resource_id, list({keys.thread_of(key) for key in ours}), counts, checkpoints)
-        # an expired thread leaves its vectors for a while
-        orphans = yield from _keys_of_owner([key for key in ours if key.startswith(vector)], owner, trash)
-        if orphans:
-            counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
-        again = own.intersection(seen)
-        if again:
-            yield from _delete_memory(state, resource_id, counts)
-        items = yield from store_items.items_below(state, paths, seen)
-        if items:
-            counts["items"] += yield from store_items.delete(state, items)
-        found += len(ours) + len(again) + len(items)
-    return found
+        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
+        """
+        keys = self.state.keys
+        thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
+        # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
+        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
+        step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
+        while step is not None:
+            seen, step = yield from scan(step)
+            candidates = [
+                key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
+            ]
+            ours = yield from self._naming_owner(candidates)
+            yield from self._delete_threads(list({keys.thread_of(key) for key in ours}))
+            # an expired thread leaves its vectors for a while
+            orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
+            if orphans:
+                self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            again = {
+                key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
+            }
+            again &= {"memory", "revisions", *rooms.LOADERS}
+            if again - rooms.LOADERS.keys():
+                yield from self.delete_memory()
+            for name in again & rooms.LOADERS.keys():
+                rooms.load(name)
+                self.counts.update((yield from SECTIONS[name].delete(self.state, self.resource_id)))
+            items = yield from store_items.items_below(self.state, self.paths, seen)
+            if items:
+                self.counts["items"] += yield from store_items.delete(self.state, items)
+            found += len(ours) + len(again) + len(items)
+        return found

@@ -9,15 +9,14 @@ from langgraph.store.base import PutOp, validate_op_namespace
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem.errors import OptionError
 from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.format import Namespace, Record
+    from langchain_workingmem.users.sections import Namespace
 
 
 def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[bytes]) -> Plan[list[str]]:
@@ -50,15 +49,13 @@ def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
 
 
-def _record(parts: dict[str, Any]) -> Record:
+def _record(parts: dict[str, Any]) -> dict[str, Any]:
     times = {name: parts[name].isoformat() for name in ("created_at", "updated_at")}
     return {"kind": "item", **parts, "namespace": list(parts["namespace"]), **times}
 
 
-def write_command(state: MemoryState, record: Mapping[str, Any], times: Sequence[int]) -> Command:
-    """Check a record, and build the call that writes its item without vectors, unless the stored one is as new."""
-    if not isinstance(record["key"], str):
-        raise OptionError(f"its key is of type {type(record['key']).__name__}", remedy="use a str")
-    op = PutOp(record["namespace"], record["key"], record["value"])
+def write_command(state: MemoryState, path: Namespace, key: str, value: Any, times: Sequence[int]) -> Command:
+    """Check an item, and build the call that writes it without vectors, unless the stored one is as new."""
+    op = PutOp(path, key, value)
     validate_op_namespace(op)
     return PUT_ITEM.call(state.keys.of_item(item_digest(op)), *fields_of(op), "", *times)

@@ -26,8 +26,7 @@ def describe_change(form: Format, before: str, after: str) -> str:
         lines = _changed_lines(form, before, after)
     if not lines:
         return "Working memory is updated; only blanks or the order of its parts are different."
-    rest = len(lines) - MOST_LINES
-    more = [f"and {rest} more"] if rest > 0 else []
+    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n".join(["Working memory is updated:", *map(shorten, lines[:MOST_LINES]), *more])
 
 
@@ -39,21 +38,17 @@ def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
 
 def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     old, new = _by_path(before), _by_path(after)
-    return [
-        f"{path}: {_show(new.get(path))} (was {_show(old.get(path))})"
-        for path in {**new, **old}
-        if _show(new.get(path)) != _show(old.get(path))
-    ]
+    pairs = {path: (new.get(path, "nothing"), old.get(path, "nothing")) for path in {**new, **old}}
+    return [f"{path}: {now} (was {was})" for path, (now, was) in pairs.items() if now != was]
 
 
-def _show(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
     for key, value in fields.items():
-        found |= _by_path(value, f"{parents}{key}.") if isinstance(value, dict) else {f"{parents}{key}": value}
+        if isinstance(value, dict):
+            found |= _by_path(value, f"{parents}{key}.")
+        else:
+            found[f"{parents}{key}"] = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return found
 
 

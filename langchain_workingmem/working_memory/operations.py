@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from langchain_workingmem._documents.formats import Format, Mode
-from langchain_workingmem._documents.schemas import refusal
+from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
@@ -41,10 +41,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a rand
 
 def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ScopeKey]:
     """Find the working memory that the ids and the scope mean; to look up a thread's owner takes one round trip."""
-    if thread_id is not None:
-        check_id(thread_id, "thread_id")
-    if resource_id is not None:
-        check_id(resource_id, "resource_id")
+    for name, given in (("thread_id", thread_id), ("resource_id", resource_id)):
+        if given is not None:
+            check_id(given, name)
     options = state.remembering
     if options.scope == "thread":
         if thread_id is None:
@@ -60,25 +59,27 @@ def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str |
 
 def read_commands(scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read a working memory; `read_state` reads their replies."""
-    owner: list[Command] = [] if scope_key.thread_id is None else [("HGET", scope_key.keys[0], "resource")]
-    return [("HGETALL", scope_key.key), *owner]
+    return _with_owner(scope_key, ("HGETALL", scope_key.key))
 
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory from the replies to `read_commands`."""
-    _check_owner(scope_key, replies[1:])
-    return _reader(state, scope_key)(as_dict(replies[0]))
+    return _reader(state, scope_key)(as_dict(_owned(scope_key, replies)))
 
 
-def _check_owner(scope_key: ScopeKey, owner: Sequence[bytes | None]) -> None:
+def _with_owner(scope_key: ScopeKey, command: Command) -> list[Command]:
+    return [command] if scope_key.thread_id is None else [command, ("HGET", scope_key.keys[0], "resource")]
+
+
+def _owned(scope_key: ScopeKey, replies: Sequence[Any]) -> Any:
+    """Return the reply to the command in `_with_owner`, after a check of the thread's owner."""
     if scope_key.thread_id is not None:
-        check_owner(owner[0], scope_key.thread_id, scope_key.resource_id)
+        check_owner(replies[1], scope_key.thread_id, scope_key.resource_id)
+    return replies[0]
 
 
 def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
-    row, *owner = yield from send(*read_commands(scope_key))
-    _check_owner(scope_key, owner)
-    return as_dict(row)
+    return as_dict(_owned(scope_key, (yield from send(*read_commands(scope_key)))))
 
 
 def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
@@ -113,8 +114,7 @@ def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes,
 def read_working_memory(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip."""
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    row = yield from _read_row(scope_key)
-    return _reader(state, scope_key)(row)
+    return read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
 
 
 def change_working_memory(
@@ -177,11 +177,7 @@ def _is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Cha
 
 def check_document(state: MemoryState, document: str) -> str:
     """Return the document, or raise `WorkingMemoryValidationError` when it is too large or not valid UTF-8."""
-    limit = state.remembering.max_bytes
-    try:
-        size = len(document.encode())
-    except UnicodeEncodeError as error:
-        raise refusal(f"the update holds a lone surrogate ({error})", "send valid Unicode") from error
+    limit, size = state.remembering.max_bytes, len(check_utf8(document).encode())
     if size > limit:
         raise WorkingMemoryValidationError(
             f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
@@ -233,9 +229,8 @@ def revisions(
     """Read the kept revisions, the newest first. One round trip."""
     at_least(limit, 1, "limit")
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    read_owner = read_commands(scope_key)[1:]
-    entries, *owner = yield from send(("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit), *read_owner)
-    _check_owner(scope_key, owner)
+    newest: Command = ("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit)
+    entries = _owned(scope_key, (yield from send(*_with_owner(scope_key, newest))))
     read = _reader(state, scope_key)
     return [read(as_dict(fields)) for _, fields in entries]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
 
@@ -18,25 +16,22 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import WorkingMemoryState
 
-_PURPOSE = (
-    "This is your working memory{named}: what you know about {subject}, kept between turns. Use it; do not recite it."
-)
+_PURPOSE = "This is your working memory{named}: facts about {subject}, kept between turns. Use it; do not recite it."
 _SUBJECT = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
-_OF_SEVERAL = "its owner, in all conversations that share it; this may be a team, and more than the present user"
+_OF_SEVERAL = "its owner in all conversations that share it (perhaps a team, not only the present user)"
 _RULES = """\
-- When the user tells you something worth keeping that is not in it yet, or that has changed, call {update}
-  at once if you have the tool, beside your answer. Do not ask for facts just to fill it, and do not talk about it unless you are asked.
+- When the user states a fact worth keeping that is new or has changed, call {update}
+  at once if you have the tool, beside your answer. Do not ask for facts just to fill it. Mention it only if asked.
 - Keep what will matter later: names, places, preferences, goals, dates, decisions. No small talk, no secrets."""
 _CLEAR = "To delete fields, name them in `clear`; null deletes nothing."
-_CHANGED = "Send only the fields that are new or have changed; the others stay. Lists are replaced as a whole."
-_WHOLE = "it replaces everything, so it must hold all that is still true."
+_WHOLE = "it replaces everything, so include all that is still true."
 _EDIT_OR_REPLACE = f"Change single places with `edits`, or send the whole text as `memory`: {_WHOLE}"
-_APPEND = "Send what is new as `memory`: it is added at the end. Change single places with `edits`."
+_APPEND = "Send new text as `memory`: it is added at the end. Change single places with `edits`."
 UPDATE_RULES = {  # by format and mode
-    ("json", "merge"): f"{_CHANGED} {_CLEAR}",
-    ("json", "append"): f"Send only what is new; the rest stays, and lists grow by what you send. {_CLEAR}",
+    ("json", "merge"): f"Send only new or changed fields; the others stay. Lists are replaced as a whole. {_CLEAR}",
+    ("json", "append"): f"Send only new facts; the rest stays, and lists grow. {_CLEAR}",
     ("json", "replace"): f"Send the whole document: {_WHOLE} {_CLEAR}",
-    ("markdown", "replace"): f"{_EDIT_OR_REPLACE} Keep the form of the template.",
+    ("markdown", "replace"): f"{_EDIT_OR_REPLACE} Keep the template's form.",
     ("markdown", "append"): _APPEND,
     ("text", "replace"): _EDIT_OR_REPLACE,
     ("text", "append"): _APPEND,
@@ -85,8 +80,7 @@ def render_working_memory(
 
 def _describe_form(form: Format) -> list[str]:
     if isinstance(form, JsonFormat):
-        schema = json.dumps(shape(form.schema.json_schema, nullable=False), ensure_ascii=False)
-        return ["<schema>", escape(schema, quote=False), "</schema>"]
+        return ["<schema>", escape(form.described, quote=False), "</schema>"]
     if form.template.strip():
         return ["<template>", escape(form.template.strip("\n"), quote=False), "</template>"]
     return []

@@ -16,7 +16,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said
 from tests.middleware.samples import TURN, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 def spoken(memory: Memory, *, superseded: bool = False) -> list[str]:

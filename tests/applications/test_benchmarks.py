@@ -81,6 +81,7 @@ def test_recall_quality_finds_the_evidence_and_writes_the_curves(run: Run, tmp_p
     assert [set(curve) for curve in json.loads(curves.read_text())["curves"].values()] == [{"semantic", "hybrid"}]
 
 
+@pytest.mark.nightly
 def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tmp_path: Path) -> None:
     source, cache = tmp_path / "tiny.json", tmp_path / "vectors.db"
     source.write_text(json.dumps(data_set(causal=False)))
@@ -91,6 +92,7 @@ def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tm
     assert rows(run("recall_quality.py", *arguments)) == rows(first)
 
 
+@pytest.mark.nightly
 def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(operations), "floor_of", floor_of)  # the script sets another
     for name in ("one.json", "other.json"):
@@ -117,6 +119,7 @@ def test_minilm_gives_the_similarities_of_its_model_card(monkeypatch: pytest.Mon
     assert vectors @ vectors.T == pytest.approx(np.array(expected), abs=1e-4)
 
 
+@pytest.mark.nightly
 def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
     turn = run("turn.py", "--messages", 300, "--resources", 3, "--threads", 2, "--turns", 5)
     assert "save_turn of 2 messages" in turn
@@ -125,6 +128,7 @@ def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2], ids=["the embedded one", "two that are named"])
+@pytest.mark.nightly
 def test_engines_have_a_row_for_each_number_type_that_they_know(run: Run, number: int) -> None:
     arguments = ("--users", 2, "--threads", 1, "--dims", 8, "--rounds", 3)
     output = run("engines.py", *[chosen_engine().binary] * number, *arguments)
@@ -139,6 +143,7 @@ def test_engines_have_a_row_for_each_number_type_that_they_know(run: Run, number
 
 @pytest.mark.filterwarnings("ignore")  # what other packages warn of is theirs
 @pytest.mark.usefixtures("with_json")
+@pytest.mark.nightly
 def test_peers_stand_in_one_table_or_are_said_to_be_skipped(run: Run) -> None:
     output = run("peers.py", "--messages", 60, "--users", 2, "--rounds", 3)
     table = rows(output)
@@ -154,6 +159,7 @@ def test_peers_stand_in_one_table_or_are_said_to_be_skipped(run: Run) -> None:
         assert (f"{name}: not installed, skipped" in output) != there
 
 
+@pytest.mark.nightly
 def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) -> None:
     figures = tmp_path / "scaling.json"
     output = run("scaling.py", "--most", 1000, "--rounds", 2, "--dims", 8, "--gib", 0.0001, "--out", figures)
@@ -170,6 +176,7 @@ def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) ->
         assert Path(image).read_text().count("<polyline") in {10, 2}
 
 
+@pytest.mark.nightly
 def test_each_page_of_the_studio_is_timed(run: Run) -> None:
     table = rows(run("studio.py", "--messages", 1000, "--rounds", 2))
     pages = {name: cells for name, cells in table.items() if "/" in name}
@@ -177,6 +184,7 @@ def test_each_page_of_the_studio_is_timed(run: Run) -> None:
     assert all(float(cell.removesuffix(" ms")) > 0 for cells in pages.values() for cell in cells)
 
 
+@pytest.mark.nightly
 def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     table = rows(run("imports.py", "--rounds", 1))
     ours = table["`from langchain_workingmem import Memory`"]
@@ -184,6 +192,7 @@ def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     assert int(ours[1]) > int(ours[4]) > int(table["`import langchain_workingmem`"][1])
 
 
+@pytest.mark.nightly
 def test_each_kind_of_message_is_decoded_in_three_ways(run: Run) -> None:
     table = rows(run("decoding.py", "--calls", 10))
     assert all(float(cell) > 0 for name in ("a question", "its result") for cell in table[name])
@@ -197,6 +206,7 @@ def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
         assert script.read_text().startswith('"""')
 
 
+@pytest.mark.nightly
 def test_prefix_measures_what_stays_from_turn_to_turn(run: Run, tmp_path: Path) -> None:
     said = [message(f"m{at}", "Maya", "user" if at % 2 == 0 else "assistant", f"words {at} " * 40) for at in range(24)]
     data = {"items": [{"conversation": {"id": "c", "resource": "maya", "threads": [{"id": "a", "messages": said}]}}]}

@@ -26,6 +26,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIError
 
+pytestmark = pytest.mark.programs
 PAGE = (Path(__file__).parents[2] / "docs/how-to/langgraph-server.md").read_text()
 BLOCKING = """
 from langgraph.graph import START, MessagesState, StateGraph
@@ -261,6 +262,7 @@ def test_what_blocks_the_event_loop_is_stopped(url: str) -> None:
     assert "BlockingError" in run(Client(url, "maya").say("hello", graph="blocking"))[0]
 
 
+@pytest.mark.nightly
 def test_without_authentication_clients_are_believed(redis_url: str, tmp_path: Path, memory: Memory) -> None:
     config = re.sub(r",\n *\"auth\": .*", "", blocks("json")[0])
     assert "auth" not in config

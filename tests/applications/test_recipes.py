@@ -131,7 +131,7 @@ def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
     assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
 def test_an_answer_is_redacted_before_it_is_stored_only_where_memory_is_first(bench: Bench, *, first: bool) -> None:
     memory = bench.memory()
@@ -171,7 +171,7 @@ class Payloads:
         self.model = made(model="claude-sonnet-4-5", api_key="none")
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: Bench) -> None:
     anthropic = pytest.importorskip("langchain_anthropic.middleware", reason="needs langchain-anthropic")
     memory = knowing(bench)
@@ -228,7 +228,7 @@ def served(page: dict[str, Any], bench: Bench, memory: Memory, *lines: Any) -> t
     return model, page["serving"](create_agent(model, [weather], middleware=[MemoryMiddleware(memory)]), memory)
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_a_client_that_edits_and_regenerates_is_followed(page: dict[str, Any], bench: Bench) -> None:
     memory = bench.memory()
     model, app = served(
@@ -255,7 +255,7 @@ def test_a_client_that_edits_and_regenerates_is_followed(page: dict[str, Any], b
     assert len(texts) == len(set(texts)) == 11
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_the_first_question_is_edited_and_answered_anew(page: dict[str, Any], bench: Bench) -> None:
     memory = bench.memory()
     model, app = served(page, bench, memory, "2", "two", "zwei", "4")
@@ -303,7 +303,7 @@ def saving(bench: Bench, url: str) -> Iterator[Any]:
     bench.runner.run(stack.aclose())
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.usefixtures("with_json")
 def test_checkpoints_and_memory_share_an_embedded_redis(bench: Bench) -> None:
     with EmbeddedRedis() as server, saving(bench, server.url) as saver:
@@ -339,7 +339,7 @@ def without_handing_back(lines: list[str]) -> list[str]:
     return [line for line in lines if "back to supervisor" not in line and "transfer_back" not in line]
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_a_supervisor_and_its_team_have_one_conversation(
     page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
 ) -> None:
@@ -361,7 +361,7 @@ def test_a_supervisor_and_its_team_have_one_conversation(
     assert remembered(expert.seen[1]).count("Molly") == 1
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None) -> None:
     memory = knowing(bench)
     last = "bob again" if checkpointer else "alice again"  # without one the swarm forgets who was active
@@ -379,7 +379,7 @@ def test_a_swarm_has_one_conversation(page: dict[str, Any], bench: Bench, checkp
     assert said(memory.history.messages("t", superseded=True)) == whole
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_a_deep_agent_remembers_and_its_helpers_write_nothing(
     page: dict[str, Any], bench: Bench, checkpointer: InMemorySaver | None
 ) -> None:

@@ -15,7 +15,7 @@ from langchain_workingmem import Memory
 from tests.helpers.models import CONFIG, Bench, ModelDownError, Scripted, said
 
 pytestmark = [
-    pytest.mark.both_faces,
+    pytest.mark.in_turn("face"),
     pytest.mark.filterwarnings(
         "ignore:create_react_agent has been moved", "ignore:get_async_redis_connection will become"
     ),

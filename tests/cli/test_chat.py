@@ -113,7 +113,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_conversation(run: Run, scripted: Cal
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "langchain_workingmem.middleware", raising=False)
+    monkeypatch.delitem(sys.modules, "langchain_workingmem.faces.middleware", raising=False)
     monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
     found = run("chat", input="hi\n")
     assert (found.exit_code, found.stdout) == (1, "")

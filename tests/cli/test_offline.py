@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
@@ -103,13 +103,3 @@ def test_what_the_tool_says_is_the_answer() -> None:
         == "Working memory is updated."
     )
     assert ask(*said, ToolMessage("too large", tool_call_id="c")).text == "too large."
-
-
-def test_it_streams_what_it_says_and_calls() -> None:
-    model = Offline().bind_tools([update_working_memory])
-    words = list(model.stream([HumanMessage("and the cat?")]))
-    assert len(words) > 10
-    assert "".join(word.text for word in words) == ask(HumanMessage("and the cat?")).text
-    call = next(one for one in model.stream([prompt(), HumanMessage("I like tea")]) if one.tool_calls)
-    assert isinstance(call, AIMessageChunk)
-    assert "I like tea" in call.tool_calls[0]["args"]["memory"]

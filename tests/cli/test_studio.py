@@ -192,8 +192,8 @@ def test_who_looks_makes_no_index(slow: str, raw: Any, prefix: str) -> None:
         ("{}:broken", "RuntimeError: no key"),
         ("{}:leaving", "SystemExit: 3"),
         ("{}:later", "is of type function"),
-        ("{}", "names no module and object"),
-        (":memory", "names no module and object"),
+        ("{}", "is of type module"),
+        (":memory", "invalid format"),
     ],
 )
 def test_a_memory_that_is_none_is_one_line(run: Run, program: str, name: str, reason: str) -> None:

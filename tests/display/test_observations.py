@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from langchain_workingmem import MemoryContext, Observation, ObservationUsage, RecallResult
 from langchain_workingmem._text.copies import with_memory
-from langchain_workingmem.observations import log_block
+from langchain_workingmem.observations.prompts import log_block
 from tests.display.samples import AT, in_notebook, in_terminal, log, observation, recalled, state
 
 seen = pytest.mark.parametrize("look", [in_notebook, in_terminal])

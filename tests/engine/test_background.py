@@ -74,7 +74,7 @@ def hanging() -> Iterator[Model]:
 
 
 def asking(model: BaseChatModel, seconds: float | None) -> Plan[str]:
-    answer = yield Ask(model, QUESTION, seconds)
+    answer = yield from Ask(model, QUESTION, seconds)
     return str(answer.text)
 
 
@@ -219,7 +219,7 @@ def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) ->
     answers: list[str] = []
 
     def ask() -> Plan[None]:
-        answers.append((yield Ask(hanging, QUESTION)).text)
+        answers.append((yield from Ask(hanging, QUESTION)).text)
 
     def short() -> Plan[None]:
         yield Pause(0)
@@ -246,7 +246,7 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
     for _ in range(2):  # a memory that was closed can be used again
         log: list[str] = []
         last = noting(log, "third")
-        memory.core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
+        memory._core.run(starting(noting(log, "first", "second", then=last, slow=not slow), slow=slow))
         getattr(memory, waiting)()
         assert log == ["first", "second", "third"]
     assert not caplog.records
@@ -261,7 +261,7 @@ def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make,
             log.append(str(error))
 
     memory, log = make_memory(), cast("list[str]", [])
-    memory.core.run(starting(failing(log), slow=True))
+    memory._core.run(starting(failing(log), slow=True))
     memory.close()
     assert len(log) == 1
     assert not hanging.gate.is_set()
@@ -279,9 +279,9 @@ def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
         await memory.aclose()
 
     def naming() -> Plan[None]:
-        log.append((yield Ask(hanging, QUESTION)).text)
+        log.append((yield from Ask(hanging, QUESTION)).text)
 
-    memory.core.run(starting(naming(), slow=True))
+    memory._core.run(starting(naming(), slow=True))
     began = time.monotonic()
     loop_runner.run(close())
     assert log == [""]
@@ -299,7 +299,7 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
 
     memory, log = make_memory(), cast("list[str]", [])
     with caplog.at_level(logging.ERROR):
-        memory.core.run(starting(failing(), noting(log, "next"), slow=True))
+        memory._core.run(starting(failing(), noting(log, "next"), slow=True))
         memory.close()
     assert [record.message for record in caplog.records] == ["a background plan has failed"]
     assert log == ["next"]
@@ -322,10 +322,10 @@ def beginning(plan: Plan[None], seen: list[bool]) -> Plan[None]:
 @pytest.mark.both_faces
 def test_a_plan_in_the_background_learns_that_its_memory_is_being_closed(make_memory: Make) -> None:
     memory = make_memory()
-    state = memory.core.state
+    state = memory._core.state
     for _ in range(2):  # a memory that was closed can be used again
         seen: list[bool] = []
-        memory.core.run(beginning(until_closing(state, seen), seen))
+        memory._core.run(beginning(until_closing(state, seen), seen))
         memory.close()
         assert (seen[0], seen[-1]) == (False, True)
         assert not state.closing

@@ -134,7 +134,7 @@ def test_a_refusal_and_a_result_pass_through(clock: Clock) -> None:
         try:
             yield Pause(1)
         except RedisReplyError as error:
-            (reply,) = yield Send((("GET", "k"),))
+            (reply,) = yield from Send((("GET", "k"),))
             return f"{error.code} {reply}"
         return "never"
 

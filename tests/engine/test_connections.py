@@ -127,7 +127,7 @@ async def test_whoever_knows_the_master_is_asked_as_a_part_of_connecting() -> No
 
 def test_an_embedded_memory_has_the_same_timeouts() -> None:
     with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
-        assert memory.core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
+        assert memory._core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
 
 
 def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:
@@ -214,7 +214,7 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
     guest = make_memory(create_index=False, **options)
     for write in (guest.history.append, guest.save_turn):
-        with pytest.raises(OptionError, match=r"there is no index .* create_index=False: run setup") as failure:
+        with pytest.raises(OptionError, match=r"there is no index .* create_index=False, so run setup") as failure:
             write([HELLO], thread_id="t", resource_id="u")
         assert "reindex" in failure.value.__notes__[0]
     assert guest.history.messages("t") == [HELLO]

@@ -22,6 +22,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory.revisions import REMEMBER
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import sample
 from tests.helpers.faces import public_methods
 from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outcome, Trial
 from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
@@ -39,13 +40,16 @@ def test_every_method_is_tried_but_those_of_several_steps() -> None:
 
 
 def places(passed: bytes) -> list[int]:
-    """Choose where to break: at every byte of a short exchange, else around each line and in a sample of the rest."""
+    """Choose where to break: at every byte of a short exchange, else around each line and in a sample of the rest.
+
+    By default this is eight of these places, others for an exchange of another size.
+    """
     size = len(passed)
     if size <= EVERY_BYTE:
-        return list(range(size + 1))
+        return sample(range(size + 1), 8, offset=size)
     lines = [match.end() for match in re.finditer(rb"\r\n", passed)]
     around = [place + shift for place in lines[:: len(lines) // SAMPLE + 1] for shift in (-1, 0, 1)]
-    return sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1})
+    return sample(sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1}), 8, offset=size)
 
 
 @pytest.mark.parametrize(("face", "name"), BY_FACES, indirect=["face"])

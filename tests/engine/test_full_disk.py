@@ -18,7 +18,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import connect, is_stopped, kill_server, server_pid, wait_until
 
 pytestmark = [
-    pytest.mark.both_faces,
+    pytest.mark.in_turn("face"),
     pytest.mark.usefixtures("scratch"),
     pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process"),
 ]

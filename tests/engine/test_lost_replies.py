@@ -19,7 +19,7 @@ from langchain_workingmem import (
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._engine.effects import Plan, Scan, Send
+from langchain_workingmem._engine.effects import Masters, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads import clones
 from langchain_workingmem.users import operations as resources
@@ -30,7 +30,7 @@ from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
 from tests.helpers.proxy import Fault
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 ANN: dict[str, Any] = {"resource_id": "ann"}
@@ -79,7 +79,7 @@ def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
 
 
 def replacing(memory: Memory, text: str, expected: int | None = None) -> Plan[Any]:
-    return working_memory.update(memory.core.state, None, "ann", text, "replace", expected)
+    return working_memory.update(memory._core.state, None, "ann", text, "replace", expected)
 
 
 def write(memory: Memory, *texts: str) -> None:
@@ -97,7 +97,7 @@ def test_a_writer_who_lost_the_reply_finds_his_own_revision(
     brief: Memory, rival: Memory, expected: int | None, rivals: list[str]
 ) -> None:
     write(brief, "first")
-    state = brief.core.run(losing(replacing(brief, "mine", expected), lambda: write(rival, *rivals)))
+    state = brief._core.run(losing(replacing(brief, "mine", expected), lambda: write(rival, *rivals)))
     assert documents(brief) == ["first", "mine", *rivals][-2:]
     assert state.text == ["mine", *rivals][-1]
 
@@ -115,7 +115,7 @@ def test_where_nobody_knows_any_more_the_outcome_is_unknown_and_rivals_stay(
 
     write(brief, "first")
     with pytest.raises(OutcomeUnknownError, match=r"not kept any more.*read working memory"):
-        brief.core.run(losing(replacing(brief, "mine", expected), happen))
+        brief._core.run(losing(replacing(brief, "mine", expected), happen))
     assert "mine" not in documents(brief)
 
 
@@ -131,7 +131,7 @@ def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memo
 
     write(brief, "first")
     with pytest.raises(WorkingMemoryConflictError):
-        brief.core.run(before(replacing(brief, "mine", 1)))
+        brief._core.run(before(replacing(brief, "mine", 1)))
     assert documents(brief) == ["first", "rival"]
 
 
@@ -165,12 +165,12 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
     def failing(plan: Plan[Any]) -> Plan[Any]:
         effect = next(plan)
-        while not isinstance(effect, Scan):
+        while not isinstance(effect, Masters):
             effect = plan.send((yield effect))
         plan.throw(RedisConnectionError("gone"))
 
     with pytest.raises(RedisConnectionError) as caught:
-        plain.core.run(failing(resources.delete(plain.core.state, "u", "mark")))
+        plain._core.run(failing(resources.delete(plain._core.state, "u", "mark")))
     assert "call delete_resource() again" in caught.value.__notes__[0]
     assert plain.delete_resource("u").verified
 
@@ -179,7 +179,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
 
 def cloning(memory: Memory) -> Plan[Any]:
-    return clones.clone(memory.core, "t", "c", "u", *[None] * 6)
+    return clones.clone(memory._core, "t", "c", "u", *[None] * 6)
 
 
 @pytest.mark.parametrize("after", [4, 6])
@@ -188,7 +188,7 @@ def test_a_clone_whose_writer_died_is_unfinished_and_begun_anew(
 ) -> None:
     said = [HumanMessage(str(place), id=str(place)) for place in range(450)]
     plain.history.append(said, thread_id="t", resource_id="u")
-    plain.core.run(cloning(plain))
+    plain._core.run(cloning(plain))
     whole = plain.threads.get("c")
     assert whole is not None
     assert not whole.unfinished
@@ -196,7 +196,7 @@ def test_a_clone_whose_writer_died_is_unfinished_and_begun_anew(
         plain.threads.clone("t", new_thread_id="c")
     plain.threads.delete("c")
     with pytest.raises(CrashError):
-        plain.core.run(cut(cloning(plain), after))
+        plain._core.run(cut(cloning(plain), after))
     part = plain.threads.get("c")
     assert part is not None
     assert part.unfinished
@@ -220,7 +220,7 @@ def test_a_clone_that_was_taken_over_leaves_the_other_alone(plain: Memory, rival
 
     taken: list[Any] = []
     with pytest.raises(ThreadExistsError):
-        plain.core.run(overtaken(cloning(plain)))
+        plain._core.run(overtaken(cloning(plain)))
     assert [message.id for message in plain.history.messages("c")] == list(taken[0].message_ids.values())
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from langchain_workingmem._engine.effects import (
-    Effect,
     Emit,
+    Masters,
     Pause,
     Plan,
-    Progress,
     Pull,
     Scan,
     Send,
@@ -25,16 +25,18 @@ from langchain_workingmem._engine.effects import (
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.state import MemoryState, search_with_repair
+from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem._redis.sweeping import sweep, sweep_now
 from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from tests.helpers.plans import Plans
 
 
-def drive(plan: Plan[Any], *results: Any) -> tuple[list[Effect], Any]:
+def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
     """Play the server: give a plan these results, or raise them, and return its effects and what it makes of them."""
-    effects: list[Effect] = []
+    effects: list[Any] = []
     feed = iter([None, *results])
     try:
         while True:
@@ -66,7 +68,7 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     forgotten = RedisReplyError("NOSCRIPT No matching script")
     effects, value = drive(attempt(("INCR", "n"), call), [1, forgotten], [5])
     assert value == [1, 5]
-    (again,) = effects[1].commands  # type: ignore[union-attr]
+    (again,) = effects[1].commands
     assert again[0] == "EVAL"
     assert "drop_vectors" in str(again[1])
     assert again[2:] == call[2:]
@@ -90,7 +92,7 @@ def test_what_fails_is_sent_again_as_often_as_the_error_allows(repeats: int) -> 
 def test_what_must_not_happen_twice_is_marked_also_with_its_source() -> None:
     call = DELETE.call(["t", "o", "m", "v"], "", "thread")
     effects, _ = drive(send(call, at_most_once=True), [RedisReplyError("NOSCRIPT No matching script")], [5])
-    assert [effect.at_most_once for effect in effects] == [True, True]  # type: ignore[union-attr]
+    assert [effect.at_most_once for effect in effects] == [True, True]
 
 
 def test_what_stands_behind_a_forgotten_script_is_sent_again_where_the_order_counts() -> None:
@@ -128,13 +130,28 @@ def test_a_server_that_stays_busy_is_an_error() -> None:
 
 
 def test_a_step_through_the_keys_is_repeated_like_a_command() -> None:
-    step, lost = Scan("wm:*"), RedisConnectionError("lost", repeats=3)
-    assert drive(scan(step), lost, None, ([b"a"], None)) == ([step, Pause(0.05), step], ([b"a"], None))
+    first = Send((("SCAN", 0, "MATCH", "wm:*", "COUNT", 1000),), master="one:1")
+    second, lost = replace(first, master="two:2"), RedisConnectionError("lost", repeats=3)
+    effects, (keys, step) = drive(scan(Scan("wm:*")), ("one:1", "two:2"), lost, None, [[b"0", [b"a"]]])
+    assert (effects, keys) == ([Masters(), first, Pause(0.05), first], [b"a"])
+    assert drive(scan(step), [[b"0", [b"b"]]]) == ([second], ([b"b"], None))
 
 
 def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
     with pytest.raises(OutcomeUnknownError):
         drive(send(("DEL", "x"), at_most_once=True), OutcomeUnknownError("lost", repeats=3))
+
+
+def test_a_plan_that_nobody_runs_is_noticed(plans: Plans) -> None:
+    state = MemoryState(keys=Keys())
+    kept = sweep(state)
+    drive(sweep(state))
+    sweep(state).close()
+    assert plans.dropped() == []
+    sweep(state)
+    state.indexes.setup()
+    assert plans.dropped() == ["sweep", "Indexes.setup"]
+    drive(kept)
 
 
 # ---------------------------------------------------------------------- slices
@@ -176,7 +193,7 @@ def test_a_search_heals_what_is_gone_and_is_repeated_once(create: bool) -> None:
 
 
 def test_an_index_that_stays_gone_is_said_with_the_remedy_where_we_must_not_make_it() -> None:
-    with pytest.raises(OptionError, match=r"no such index, and create_index=False: run setup\(\)"):
+    with pytest.raises(OptionError, match=r"no such index: create_index=False, so run setup\(\)"):
         drive(looked(create=False), [GONE], [b"OK"], [GONE])
     with pytest.raises(RedisReplyError, match=r"no such index$"):
         drive(looked(create=True), [GONE], [b"OK"], [GONE])
@@ -199,7 +216,7 @@ def no_client() -> Any:
 
 def watched(log: list[str]) -> Plan[str]:
     try:
-        yield Progress(1, 2)
+        yield Emit([(1, 2)])
         yield Pause(0)
         raise LookupError
     finally:
@@ -218,7 +235,7 @@ def test_a_plan_is_closed_when_it_fails() -> None:
 
 def echoing(source: Any, log: list[str]) -> Plan[None]:
     try:
-        while taken := (yield Pull(source)):
+        while taken := (yield from Pull(source)):
             yield Emit([*taken, "and"])
     finally:
         log.append("closed")

@@ -18,7 +18,7 @@ def double(number: int, *, trips: int) -> Plan[int]:
 
 
 def embedded(text: str, *, query: bool = False) -> Plan[float]:
-    vectors = yield Embed([text], query)
+    vectors = yield from Embed([text], query)
     (stored,) = yield from send(("SET", float(vectors[0][0])))
     return float(stored)
 

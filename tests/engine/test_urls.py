@@ -57,7 +57,7 @@ def said(url: str) -> str:
             run(memory)
         except (OptionError, RedisConnectionError) as error:  # any other is a failure of the test
             shown += texts(error)
-        shown += [repr(memory), repr(getattr(memory, "core", None)), repr(getattr(memory, "_runner", None))]
+        shown += [repr(memory), repr(getattr(memory, "_core", None)), repr(getattr(memory, "_runner", None))]
     return re.sub("0x[0-9a-f]+", "", " ".join(shown))  # addresses of objects
 
 
@@ -146,7 +146,7 @@ def test_what_runs_in_the_background_logs_no_password(caplog: pytest.LogCaptureF
         yield Send([("PING",)])
 
     with caplog.at_level(logging.ERROR):
-        memory.core.runner.run(later())
+        memory._core.runner.run(later())
         memory.close()
     assert "No master found" in caplog.text
     assert "4711" not in caplog.text

@@ -55,7 +55,7 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
     memory = Memory(f"{server.url}?max_connections=1", key_prefix=prefix, timeout=SHORT)
 
     async def in_async() -> None:
-        pool = (await memory.core.async_runner.client()).connection_pool
+        pool = (await memory._core.async_runner.client()).connection_pool
         taken = await pool.get_connection()
         with pytest.raises(
             RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
@@ -67,7 +67,7 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
         await memory.aclose()
 
     def in_sync() -> None:
-        pool = memory.core.runner.client.connection_pool
+        pool = memory._core.runner.client.connection_pool
         taken = pool.get_connection()
         with pytest.raises(
             RedisConnectionError, match=r"every connection to Redis was in use.*max_connections"
@@ -91,8 +91,8 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
 
 def test_a_wait_for_a_connection_is_as_long_as_that_for_a_reply_unless_the_url_says(server: EmbeddedRedis) -> None:
     patient = timedelta(seconds=77)
-    assert Memory(server.url, timeout=patient).core.runner.client.connection_pool.timeout == 77
-    assert Memory(f"{server.url}?timeout=5").core.runner.client.connection_pool.timeout == 5
+    assert Memory(server.url, timeout=patient)._core.runner.client.connection_pool.timeout == 77
+    assert Memory(f"{server.url}?timeout=5")._core.runner.client.connection_pool.timeout == 5
 
 
 # ------------------------------------------------------------------ models

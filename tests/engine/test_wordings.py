@@ -117,7 +117,7 @@ def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis,
         found = {finding.check: finding for finding in memory.doctor()}
         assert (found["scripts"].level, found["scripts"].remedy) == ("error", "use Redis 7.4 or newer")
     with redis.Redis.from_url(private.url) as raw:
-        assert not raw.keys(f"{memory.core.state.keys.prefix}:*")
+        assert not raw.keys(f"{memory._core.state.keys.prefix}:*")
 
 
 # ------------------------------------------------------------------ the words of Search 8.8
@@ -179,7 +179,7 @@ def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
         for look in looks:
             with pytest.raises(OptionError) as caught:
                 look()
-            assert caught.value.remedy == "run setup() once with a user that may create it"
+            assert str(caught.value.remedy).endswith("run setup() once with a user that may create it")
         found = {finding.check: finding.level for finding in guest.doctor()}
         assert {found["threads index"], found["vectors index"]} == {"error"}
 

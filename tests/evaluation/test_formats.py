@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -259,6 +260,13 @@ def test_the_form_of_the_benchmarks_is_read(causal: bool, known: list[int]) -> N
     assert [record["message"]["type"] for record in data.resources[0].messages] == ["human", "human", "ai"]
     assert [question.known for question in data.resources[0].questions] == known
     assert data.resources[0].questions[1].date == datetime(2026, 5, 3, tzinfo=UTC)
+
+
+def test_what_is_known_counts_all_items_of_a_resource() -> None:
+    first = benchmark(causal=True)
+    second = json.loads(re.sub(r'"([ab]\d?)"', r'"later \1"', json.dumps(first)))
+    (data,) = read_text(json.dumps({"causal": True, "items": first["items"] + second["items"]}))
+    assert [question.known for question in data.resources[0].questions] == [3, 1, 6, 4]
 
 
 def test_each_whole_file_is_a_data_set_of_its_own() -> None:

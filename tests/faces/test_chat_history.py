@@ -14,7 +14,7 @@ from tests.faces.nodes_samples import texts
 from tests.helpers.conversations import ai, result
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 class Face:

@@ -16,8 +16,9 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError, runnable_history
+from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
 from langchain_workingmem.chat_history import RedisChatMessageHistory
+from langchain_workingmem.faces import runnable_history
 from tests.faces.nodes_samples import Recording, spoken, texts
 from tests.helpers.conversations import ai, result
 from tests.helpers.types import Make
@@ -25,7 +26,7 @@ from tests.helpers.types import Make
 Drive = Callable[[Any, str], Any]
 
 pytestmark = [
-    pytest.mark.both_faces,
+    pytest.mark.in_turn("face"),
     pytest.mark.filterwarnings(
         # the class is deprecated and used everywhere; what it does until it goes is tested here
         f"ignore::{LangChainDeprecationWarning.__module__}.LangChainDeprecationWarning"

@@ -22,7 +22,7 @@ from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 @pytest.fixture(params=["forgetful", "checkpointed"])

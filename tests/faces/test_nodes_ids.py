@@ -15,7 +15,7 @@ from tests.helpers.models import remembered
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- ids
 

@@ -18,7 +18,7 @@ from tests.helpers.models import calling, own
 from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.helpers.types import Invoke, Make
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 TURNS = 12
 

@@ -16,7 +16,7 @@ from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 from tests.middleware.samples import UPDATE, seed, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 def told(**call: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import HistoryOptions, OptionError, RecallOptions
-from langchain_workingmem.percall import PerCall
+from langchain_workingmem.faces.per_call import PerCall
 
 HISTORY, RECALL = HistoryOptions(last_messages=5), RecallOptions(top_k=3, message_range=(1, 2))
 

@@ -26,7 +26,7 @@ from tests.faces.nodes_samples import Recording
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Invoke = Callable[..., Any]
 

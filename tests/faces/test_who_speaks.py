@@ -71,7 +71,7 @@ def refused(shared: Memory, invoke: Invoke) -> Callable[..., str]:
 # ---------------------------------------------------------------------- the authenticated user
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @EVERY_FACE
 @pytest.mark.parametrize("claim", [{}, {"user_id": "ann"}, {"resource_id": "ann"}])
 def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, Later, Pause, Plan, Scan, Send, Work
+from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, Later, Masters, Pause, Plan, Send, Work
 from langchain_workingmem._redis.codec import encode_body
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
@@ -30,12 +30,12 @@ class ByHand:
     def __init__(self) -> None:
         _COVERED.clear()  # what a process has met in other tests
         self.answers: list[Any] = []
-        self.asked: list[Effect] = []  # without the requests that make sure of the indexes
+        self.asked: list[Effect[object]] = []  # without the requests that make sure of the indexes
         self.later: list[Plan[None]] = []  # what was to run in the background
         self.model = WordEmbeddings(4)
 
     def run(self, plan: Plan[Any], progress: Callable[[int, int], object] | None = None) -> Any:
-        step: Callable[[], Effect] = partial(next, plan)
+        step: Callable[[], Effect[object]] = partial(next, plan)
         while True:
             try:
                 effect = step()
@@ -46,10 +46,12 @@ class ByHand:
             except WorkingMemError as error:
                 step = partial(plan.throw, error)
 
-    def _answer(self, effect: Effect) -> Any:
+    def _answer(self, effect: Effect[object]) -> Any:
         match effect:
             case Work(call):
                 return call()
+            case Masters():
+                return ("",)
             case Later(plan):
                 self.later.append(plan)
             case Send(commands) if (about_indexes := _set_up(commands)) is not None:
@@ -61,7 +63,7 @@ class ByHand:
                 return np.array(self.model.embed_documents(list(texts)), np.float32)
             case Pause():
                 self.asked.append(effect)
-            case Send() | Scan() | Ask():
+            case Send() | Ask():
                 self.asked.append(effect)
                 assert self.answers, f"there is no answer to {effect}"
                 answer = self.answers.pop(0)

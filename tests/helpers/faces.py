@@ -12,21 +12,21 @@ from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem.store import RedisMemoryStore
 
 
-def twins(kind: type[Any]) -> set[str]:
+def twins(kind: object) -> set[str]:
     """Return the public methods that have an async twin."""
     return {name for name in dir(kind) if name[0] != "_" and callable(getattr(kind, f"a{name}", None))}
 
 
 def public_methods(memory: Memory) -> set[str]:
-    """Return the names of the methods that have a twin, as the list of operations has them; `core` runs plans for them."""
-    parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_" and name != "core"}
-    return twins(type(memory)) | {f"{part}.{name}" for part, kind in parts.items() for name in twins(kind)}
+    """Return the names of the methods that have a twin, as the list of operations has them."""
+    parts = {name: type(getattr(memory, name)) for name in dir(memory) if name[0] != "_"}
+    return twins(memory) | {f"{part}.{name}" for part, kind in parts.items() for name in twins(kind)}
 
 
 def runners_of(target: Memory | RedisMemoryStore) -> tuple[Runner, AsyncRunner]:
     """Return what runs the plans of a memory or a store."""
     if isinstance(target, Memory):
-        return target.core.runner, target.core.async_runner
+        return target._core.runner, target._core.async_runner
     return target._runner, target._async_runner
 
 

@@ -92,7 +92,7 @@ def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: 
     assert memory.observations.get(**ids)
     memory.history.clear(**ids)
     memory.threads.delete(copy)
-    model: Any = memory.core.state.observations
+    model: Any = memory._core.state.observations
     model.model.failure = ConnectionError("gone")
     memory.save_turn([HumanMessage("one more"), AIMessage("yes")], **ids)
     memory.save_turn([HumanMessage("and more"), AIMessage("yes")], **ids)

@@ -18,9 +18,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
-from langchain_workingmem.tools import AWAY
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo

@@ -16,7 +16,7 @@ from langchain_workingmem.history import rows
 from langchain_workingmem.recall import operations, shown
 from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
 SPIED = [(codec, "encode_body"), (rows, "decode_message"), (operations, "decode_message")]

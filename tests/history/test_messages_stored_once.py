@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
     from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- a lost reply
 

@@ -231,7 +231,7 @@ def branched(memory: Memory) -> None:
     memory.context(edited, **TURN)
     memory.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
     state = Branch(kind="state", aliases={"other": "q0"}, anchor="q0", question="q0")
-    memory.core.run(save_messages(memory.core, [AIMessage("by state", id="s")], **TURN, branch=state))
+    memory._core.run(save_messages(memory._core, [AIMessage("by state", id="s")], **TURN, branch=state))
 
 
 def test_a_thread_may_hold_every_key(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -97,7 +97,7 @@ def test_refused_tool_traffic_stays_refused_when_an_edit_changes_its_weight(
     plain: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     plain.save_turn(turn(), **TURN)
-    plain.core.run(refuse_messages(plain.core.state, "t", "u", ["result"]))
+    plain._core.run(refuse_messages(plain._core.state, "t", "u", ["result"]))
     longer = result("sunny, later rain " * 20)
     plain.history.update([longer], thread_id="t")
     assert headers(raw, prefix)["result"] == f"/{weight_of([longer])}/0!"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- the validator itself
 
 
-TURN = Memory("redis://localhost:1").turn  # never connects
+TURN = Memory("redis://localhost:1")._turn  # never connects
 
 REFUSED: dict[str, list[BaseMessage]] = {
     "a result first": [result("a")],

@@ -321,8 +321,8 @@ RECIPES: dict[str, Recipe] = {
     "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
     "_documents.merging.shorten": merging.shorten,
     "_documents.merging.parse_json": lambda t: (merging.parse_json(t), merging.parse_json(written(t))),
-    "_documents.lines.matches": lambda t: [
-        list(lines.matches(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
+    "_documents.lines.Lines.get_matching_blocks": lambda t: [
+        lines.Lines(t.split("\n"), two.split("\n")).get_matching_blocks() for two in (edited(t), t[::-1])
     ],
     "_documents.lines.unified": lambda t: [
         list(lines.unified(t.split("\n"), two.split("\n"))) for two in (edited(t), t[::-1])
@@ -350,6 +350,9 @@ RECIPES: dict[str, Recipe] = {
         padding.without_padding({"facts": [one for part in parts(t) for one in (None, part)]}, FACTS),
     ),
     "_documents.padding.without_strays": lambda t: padding.without_strays(document(t), FACTS),
+    "_documents.padding.every_part": lambda t: list(
+        padding.every_part([{**FACTS, "anyOf": [{"title": part} for part in parts(t)]}], FACTS, set())
+    ),
     "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
     "_text.observed.observed_text": lambda t: observed.observed_text(log(t)),
     "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
@@ -394,7 +397,6 @@ RECIPES: dict[str, Recipe] = {
     "_documents.schemas.shape": lambda t: schemas.shape(
         {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
     ),
-    "_documents.padding.inlined": lambda t: padding.inlined({**FACTS, "properties": dict.fromkeys(fields(t), ANY)}),
     "_documents.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
     "_documents.schemas.dump": lambda t: schemas.dump(document(t)),
     "_documents.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],
@@ -532,7 +534,7 @@ WITHOUT_TEXT = {
     "items.searches._best",
     "items.searches._count",
     "items.searches._fits",
-    "_documents.padding._too_large",
+    "_documents.schemas._too_large",
     "_documents.schemas._is_set",
 }
 

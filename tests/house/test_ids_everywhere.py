@@ -71,7 +71,7 @@ def test_every_operation_takes_every_id(
             assert caller.secret in repr([getattr(reply, "messages", ""), reply]), name
     assert memory.threads.list(resource_id=resource).total == 0
     assert memory.threads.list(resource_id=caller.beside("heir")).total == 1
-    assert not list(raw.scan_iter(f"{memory.core.state.keys.prefix}:tombstone:*"))
+    assert not list(raw.scan_iter(f"{memory._core.state.keys.prefix}:tombstone:*"))
     memory.history.append(caller.said(), **caller.ids)
     assert [message.id for message in memory.history.messages(thread)] == messages[:2]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.examples import sample
 
 USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
@@ -38,7 +39,7 @@ def imported_by(code: str, *arguments: str) -> set[str]:
     ("code", "expected"),
     [
         (
-            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever, tools",
+            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever; import langchain_workingmem.faces.tools",
             set(),
         ),
         ("import langchain_workingmem.store", {"langgraph"}),
@@ -49,7 +50,7 @@ def test_importing_imports_nothing_heavy(code: str, expected: set[str]) -> None:
     assert imported_by(code) == expected
 
 
-@pytest.mark.parametrize("use", sorted(path.stem for path in USES.glob("*.py")))
+@pytest.mark.parametrize("use", sample(sorted(path.stem for path in USES.glob("*.py")), 4))
 def test_an_extra_is_imported_only_where_it_is_used(server: EmbeddedRedis, prefix: str, use: str) -> None:
     # httpx, which langgraph brings, imports rich where it is installed: elsewhere than in `cli` it is not
     without_rich = "import sys; sys.modules['rich'] = None" if use != "cli" else ""

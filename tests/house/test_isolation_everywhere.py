@@ -10,10 +10,13 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, ThreadOwnershipError
+from tests.helpers.examples import NIGHTLY, sample
 from tests.helpers.odd_ids import NAMES, secret, secrets_in
 from tests.helpers.operations import OPERATIONS, Caller, options
 
 Make = Callable[..., Memory]
+
+FEW = sample([name for at, name in enumerate(NAMES) if at % 3 < 2], 28)
 
 # What these return holds the caller's own secret, so that a crossing would show; the others return less than that.
 TELLING = {
@@ -36,11 +39,11 @@ def callers(memory: Memory, runner: asyncio.Runner | None, names: list[str], shi
     ]
 
 
-@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", NAMES[::3], 0), ("thread", NAMES[1::3], 1)])
+@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", FEW[::2], 0), ("thread", FEW[1::2], 1)])
 def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
     make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str], shift: int
 ) -> None:
-    assert len(names) >= 40
+    assert len(names) >= (40 if NIGHTLY else 12)
     everybody = callers(make_memory(**options(scope)), runner, names, shift)
     for name, operation in OPERATIONS.items():
         for caller in everybody:
@@ -53,7 +56,7 @@ def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
 
 def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner: asyncio.Runner | None) -> None:
     memory = make_memory(**options())
-    everybody = callers(memory, runner, NAMES[::3], 1)
+    everybody = callers(memory, runner, FEW[::2], 1)
     before = list(OPERATIONS)[: list(OPERATIONS).index("threads.get")]
     for operation in before:
         for caller in everybody:

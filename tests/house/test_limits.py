@@ -130,6 +130,7 @@ def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pyt
 # ---------------------------------------------------------------------- numbers of things
 
 
+@pytest.mark.nightly
 def test_50_000_messages_in_one_append(server: EmbeddedRedis, prefix: str) -> None:
     messages: list[BaseMessage] = [HumanMessage(f"number {at}", id=str(at)) for at in range(50_000)]
     with Memory(server.url, embeddings=Constant(), recall=RecallOptions(), key_prefix=prefix) as memory:

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from langchain_workingmem import errors
 from langchain_workingmem._documents.threeway import MergeConflictError
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.cli.base import WORDS, worded
+from langchain_workingmem.errors import PYTHON, Remedy, WorkingMemError
 from tests.house.test_layers import PACKAGE, modules
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
@@ -38,19 +37,26 @@ def made(name: str) -> WorkingMemError:
     return CLASSES[name]("seen", remedy="do this", **MORE.get(name, {}))
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_an_error_says_its_remedy_in_its_words_and_alone(name: str) -> None:
-    error = made(name)
-    assert error.remedy
-    assert str(error).endswith(f": {error.remedy}")
+def test_an_error_says_its_remedy_in_its_words_and_alone() -> None:
+    for error in map(made, CLASSES):
+        assert error.remedy
+        assert str(error).endswith(f": {error.remedy}")
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_copied_or_pickled_error_stays_whole(name: str) -> None:
-    error = made(name)
-    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert type(other) is type(error)
-        assert (str(other), vars(other)) == (str(error), vars(error))
+def test_a_copied_or_pickled_error_stays_whole() -> None:
+    for error in (*map(made, CLASSES), errors.OptionError("seen", remedy=Remedy("pass {namespaces}"))):
+        for other in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+            assert type(other) is type(error)
+            assert (str(other), vars(other)) == (str(error), vars(error))
+            assert worded(other) == worded(error)
+
+
+def test_a_command_line_has_its_own_words_for_all_that_remedies_name() -> None:
+    assert WORDS.keys() == PYTHON.keys()
+    error = errors.OptionError("seen", remedy=Remedy("run {reindex}"))
+    assert (str(error), worded(error)) == ("seen: run memory.recall.reindex()", "seen: run `workingmem reindex`")
+    error.add_note(Remedy("or pass {namespaces}"))
+    assert worded(error).endswith(". or pass --namespace 'memories.{user_id}'")
 
 
 def test_an_error_says_its_remedy_once() -> None:
@@ -75,9 +81,12 @@ def calls(path: Path) -> Iterator[ast.Call]:
             yield node
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_whoever_makes_an_error_names_the_remedy(path: Path) -> None:
-    if path.parent.name == "cli" or path.name == "errors.py":
-        return
-    missing = [f"line {call.lineno}" for call in calls(path) if "remedy" not in {word.arg for word in call.keywords}]
+def test_whoever_makes_an_error_names_the_remedy() -> None:
+    missing = [
+        f"{path.relative_to(PACKAGE)}, line {call.lineno}"
+        for path in modules()
+        if path.parent.name != "cli" and path.name != "errors.py"
+        for call in calls(path)
+        if "remedy" not in {word.arg for word in call.keywords}
+    ]
     assert missing == []

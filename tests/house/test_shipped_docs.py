@@ -131,6 +131,7 @@ def test_the_reference_has_every_method_and_names_its_twin(part: str, pages: dic
         assert f"...  # async twin: {twin}\n" in stub
 
 
+@pytest.mark.nightly
 def test_an_installed_wheel_and_a_checkout_show_the_same_pages(installed: Path) -> None:
     assert Path(program(installed, "--path").stdout.strip()) == installed / FOLDER
     assert Path(program(ROOT, "--path").stdout.strip()) == ROOT / "docs"

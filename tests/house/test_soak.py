@@ -27,6 +27,7 @@ PROCESSES = 8
 KILLS = 5
 
 
+@pytest.mark.nightly
 @pytest.mark.alone
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(scratch: Path) -> None:
     path = scratch / "data"

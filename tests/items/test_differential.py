@@ -19,7 +19,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 LABELS = ["a", "A", "b", "a b", "*", "é", "a,b", "{a}", "a|b"]
 NAMES = ["n", "s", "tags", "a b", "é"]

@@ -20,7 +20,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.trips import Trips
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., RedisMemoryStore]
 NS = ("memories", "maya")

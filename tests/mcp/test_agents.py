@@ -10,19 +10,22 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Scripted, ask, calling
 from tests.mcp.conftest import TOKENS, running
 
+pytestmark = pytest.mark.programs
+
 FIRST = "My dog is called Nougat."
 
 
-async def converse(connection: Any) -> list[str]:
+async def converse(tools: list[BaseTool]) -> list[str]:
     """Let an agent save, search and update; return what its tools have answered."""
-    tools = await MultiServerMCPClient({"memory": connection}).get_tools()
     model = Scripted.says(
         calling(("save_messages", {"messages": [{"role": "user", "content": FIRST}], "thread_id": "t"}), id="a"),
         calling(
@@ -55,16 +58,15 @@ def place(server: EmbeddedRedis, prefix: str) -> list[str]:
 
 async def test_an_agent_over_standard_input_and_output(plain: Memory, place: list[str]) -> None:
     words = ["-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *place]
-    connection = {"transport": "stdio", "command": sys.executable, "args": words, "env": {**os.environ}}
-    check(await converse(connection), plain)
+    connection: Any = {"transport": "stdio", "command": sys.executable, "args": words, "env": {**os.environ}}
+    client = MultiServerMCPClient({"memory": connection})
+    async with client.session("memory") as session:  # one program for all calls; without, each call starts another
+        check(await converse(await load_mcp_tools(session)), plain)
 
 
 async def test_an_agent_over_http_with_a_token(plain: Memory, place: list[str], token_file: Path) -> None:
     with running("--http", "--tokens", str(token_file), *place) as url:
         (maya, _) = TOKENS
-        check(
-            await converse(
-                {"transport": "streamable_http", "url": url, "headers": {"Authorization": f"Bearer {maya}"}}
-            ),
-            plain,
-        )
+        headers = {"Authorization": f"Bearer {maya}"}
+        connection: Any = {"transport": "streamable_http", "url": url, "headers": headers}
+        check(await converse(await MultiServerMCPClient({"memory": connection}).get_tools()), plain)

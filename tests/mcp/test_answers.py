@@ -73,7 +73,7 @@ async def test_an_update_tells_its_revision_and_that_it_only_added(memory: Memor
         about = next(one for one in (await client.session.list_tools()).tools if one.name == "update_working_memory")
         said = about.inputSchema["properties"]["memory"]["description"]
         assert "replaces everything" not in str(about.description)
-        assert said == "Text that is added to what is there; with `revision`, that replaces it"
+        assert said == "Text to add. With `revision`, it replaces the text of that revision."
         assert "revision 77 is not kept" in await client.refusal("update_working_memory", memory="- x", revision=77)
 
 
@@ -82,7 +82,7 @@ async def test_a_whole_document_only_adds_too_without_a_revision(make_memory: Ma
     memory.working_memory.update({"city": "Porto"}, resource_id="maya")
     async with inside(memory, "maya") as client:
         (about,) = [one for one in (await client.session.list_tools()).tools if one.name == "update_working_memory"]
-        assert "`memory` is added to what is there, and with the `revision`" in str(about.description)
+        assert "`memory` is added to the stored text. With the `revision`" in str(about.description)
         assert "replaces everything" not in about.model_dump_json()
         await client.text("update_working_memory", memory={"dog": "Silk"})
         assert "nothing was changed" in await client.refusal("update_working_memory", memory={"city": "Rome"})

@@ -21,6 +21,8 @@ from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
 from tests.mcp.conftest import over_stdio
 
+pytestmark = pytest.mark.programs
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -42,6 +44,7 @@ def ask(program: subprocess.Popen[str], line: str) -> Any:
     return json.loads(program.stdout.readline())
 
 
+@pytest.mark.in_turn("number")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
     program = started("mcp", "--resource", "maya", "--embeddings", "none", "--dir", str(tmp_path / "data"))
@@ -55,6 +58,7 @@ def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Sig
     wait_until(lambda: is_stopped(tmp_path / "data"))
 
 
+@pytest.mark.in_turn("how")
 @pytest.mark.parametrize("how", ["signal", "two signals", "end of input"])
 def test_a_model_that_does_not_answer_keeps_nothing_alive(
     server: EmbeddedRedis, prefix: str, tmp_path: Path, how: str
@@ -104,6 +108,7 @@ def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix:
     program.stderr.close()
 
 
+@pytest.mark.in_turn("number")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -> None:
     port, place = free_port(), tmp_path / "data"
@@ -239,8 +244,8 @@ def test_a_bad_resource_is_one_line(run: Run) -> None:
 
 def test_a_deletion_that_runs_refuses_writes(plain: Memory, server: EmbeddedRedis, prefix: str) -> None:
     plain.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
-    key = plain.core.state.keys.of_resource("maya")[0]
-    plain.core.runner.client.set(key, "someone")
+    key = plain._core.state.keys.of_resource("maya")[0]
+    plain._core.runner.client.set(key, "someone")
     program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
     greet(program)
     assert program.stdin

@@ -13,6 +13,8 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.types import Make
 from tests.mcp.conftest import Client, Connect
 
+pytestmark = [pytest.mark.in_turn("connect"), pytest.mark.programs]
+
 ALL = [
     *("get_working_memory", "update_working_memory", "clear_working_memory"),
     *("list_threads", "read_thread", "save_messages"),

@@ -30,7 +30,7 @@ from tests.helpers.conversations import accept
 from tests.helpers.examples import examples
 from tests.helpers.models import Bench, Scripted, calling, configured, weather
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 WHOLE = HistoryOptions(last_messages=None)
 

@@ -15,7 +15,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, configured
 from tests.middleware.samples import stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 BAD = "the password of the vault is Nougat"
 GOOD = "I cannot tell"

@@ -19,7 +19,7 @@ from tests.helpers.odd_ids import NAMES, secret, secrets_in
 from tests.helpers.trips import Trips
 from tests.middleware.samples import UPDATE, seed, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- ids
 

@@ -33,7 +33,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, ModelDownError, Scripted, ask, breaks, calling, remembered, said, weather
 from tests.middleware.samples import TURN, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 @pytest.fixture(params=["memory first", "memory last"])

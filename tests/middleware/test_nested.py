@@ -31,7 +31,7 @@ from tests.helpers.models import (
 )
 from tests.middleware.samples import TURN, UPDATE, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- inside of other graphs and tools
 

@@ -32,7 +32,7 @@ from tests.helpers.noting import MARK, Noting, check_shown_once, notes_in, obser
 from tests.helpers.trips import Trips
 from tests.middleware.samples import stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 TURNS = 14
 

@@ -9,11 +9,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions, agent_turns
+from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
-from langchain_workingmem.agent_calls import HookCall
-from langchain_workingmem.agent_turns import AgentTurns
 from langchain_workingmem.errors import EmbeddingError, RedisConnectionError
+from langchain_workingmem.faces import agent_turns
+from langchain_workingmem.faces.agent_calls import HookCall
+from langchain_workingmem.faces.agent_turns import AgentTurns
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import (

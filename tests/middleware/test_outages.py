@@ -20,12 +20,12 @@ from langgraph.prebuilt import ToolNode
 from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem._engine.breaker import PAUSE
 from langchain_workingmem._engine.effects import FEW
+from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.tools import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 WAIT = timedelta(milliseconds=300)  # for a server that is silent
 PATIENT = timedelta(seconds=5)  # with one that answers
@@ -91,7 +91,7 @@ def dead(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 def without_redis(bench: Bench, clock: Clock, url: str, **options: Any) -> Memory:
     settings = {"working_memory": WorkingMemoryOptions(tools=("get", "update")), "timeout": WAIT, "on_error": "log"}
     memory = bench.recalling(redis_url=url, **(settings | options))
-    memory.core.breaker.clock = clock
+    memory._core.breaker.clock = clock
     return memory
 
 
@@ -176,7 +176,7 @@ def present(bench: Bench, clock: Clock) -> Memory:
 
 def fail(memory: Memory, thread_id: str = "elsewhere") -> None:
     """Let another conversation meet a failure."""
-    memory.core.breaker.fail(thread_id, "begins")
+    memory._core.breaker.fail(thread_id, "begins")
 
 
 def stored(memory: Memory) -> list[str]:
@@ -217,7 +217,7 @@ def test_what_fails_in_the_middle_of_a_turn_ends_memory_for_this_turn(
     calls = [calling(("outage", {}), id="a"), calling(("ponder", {}), id="b"), calling(look, id="c")]
     result = bench.run(agent_of(Scripted.says(*calls, "hi"), present, tools=[outage, ponder]), ask("hello"))
     assert [m.content for m in result["messages"] if isinstance(m, ToolMessage)] == ["done", "done", AWAY]
-    assert present.core.breaker.open_for is not None
+    assert present._core.breaker.open_for is not None
     assert stored(present) == ["human: hello", "ai: outage#a-0"]
 
 
@@ -241,7 +241,7 @@ def test_direct_calls_always_try_and_their_success_closes_the_breaker(
     found = {finding.check: finding for finding in present.doctor()}["circuit breaker"]
     assert (found.level, found.remedy) == ("warning", "none when Redis answers: the first reply closes it")
     assert "open for 0 s" in found.message
-    assert present.core.breaker.open_for is None
+    assert present._core.breaker.open_for is None
     assert "circuit breaker" not in {finding.check for finding in present.doctor()}
     fail(present)
     present.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="ann")
@@ -328,4 +328,4 @@ def test_with_on_error_raise_nodes_raise(bench: Bench, clock: Clock, dead: tuple
     for node in (memory.load_node(), memory.save_node()):
         with pytest.raises(RedisConnectionError):
             bench.run(node, {"messages": [HumanMessage("hello")]})
-    assert memory.core.breaker.open_for is None
+    assert memory._core.breaker.open_for is None

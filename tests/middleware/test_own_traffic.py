@@ -33,7 +33,7 @@ from tests.helpers.models import (
 )
 from tests.middleware.samples import TURN, UPDATE, seed, stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 def everything(model: Scripted, call: int) -> str:

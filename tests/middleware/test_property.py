@@ -35,7 +35,7 @@ from tests.helpers.models import (
     weather,
 )
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 RESULTS = {"weather": "sunny in x", "refuses": "no x"}
 ARGUMENTS = {"weather": {"city": "x"}, "refuses": {"text": "x"}, "breaks": {"text": "x"}}

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_workingmem import RecallOptions
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, weather
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 MONDAY, FRIDAY = configured("monday", "ann"), configured("friday", "ann")
 

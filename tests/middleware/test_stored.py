@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, breaks, calling, final, said, weather
 from tests.middleware.samples import stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- what is stored
 

@@ -20,7 +20,7 @@ def team_of(ids: Ids) -> str:
     return TEAMS[ids.resource_id or ""]
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("owner", ["huts", team_of], ids=["a name", "a function"])
 def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, owner: Any) -> None:
     goal = WorkingMemoryOptions(template="# Team\n- Goal:\n", tools=("get", "update"))
@@ -53,7 +53,7 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
         assert "ten huts" not in str(model.seen[4])
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_nodes_tools_and_retriever_take_the_owner_from_the_same_function(bench: Bench) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     model = Scripted.says("noted", "ten", "who knows")
@@ -90,7 +90,7 @@ def faces(bench: Bench, owner: Any) -> list[Any]:
     return [agent, *(graph.compile() for graph in graphs)]
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_a_run_names_nobody_else_than_the_authenticated_user_whatever_the_owner(bench: Bench) -> None:
     for graph in faces(bench, "huts"):
         with pytest.raises(IdError, match="names another user"):

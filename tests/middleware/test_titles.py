@@ -16,7 +16,7 @@ from langchain_workingmem.history import refuse_messages
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 def finish(bench: Bench, memory: Any) -> None:
@@ -87,7 +87,7 @@ WAYS: dict[str, Callable[[Memory], object]] = {
     "edited in a turn": lambda memory: memory.save_turn([HumanMessage("Hello", id="q"), AIMessage("Hi")], **IN_T),
     "cleared": lambda memory: memory.history.clear("t"),
     "superseded": lambda memory: memory.history.truncate("t", after="w"),
-    "refused by a provider": lambda memory: memory.core.run(refuse_messages(memory.core.state, "t", None, ["q"])),
+    "refused by a provider": lambda memory: memory._core.run(refuse_messages(memory._core.state, "t", None, ["q"])),
 }
 
 

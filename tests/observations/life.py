@@ -84,7 +84,9 @@ class Life(Observing):
             begun = [(one.id, one.text) for one in earlier.observations]
             now = [(one.id, one.text) for one in later.observations]
             kept = now[: len(begun)] if self.config.scope == "thread" else [one for one in now if one in begun]
-            require(kept == begun, "a log grows at its end", (begun, now))  # that of a user is in the order of what was said
+            require(
+                kept == begun, "a log grows at its end", (begun, now)
+            )  # that of a user is in the order of what was said
 
     def probe_all(self, good: Sequence[Any] = ()) -> None:
         """Look at each thread as its next turn would."""
@@ -98,8 +100,7 @@ class Life(Observing):
             log = self.log(thread, face + 1)
             checks.check_log(self, log, thread, owner, is_whole=True)
             got, shown = (
-                [(one.id, one.text) for one in some]
-                for some in (log.observations, context.observations.observations)
+                [(one.id, one.text) for one in some] for some in (log.observations, context.observations.observations)
             )
             differ = [one for one in got if one not in shown], [one for one in shown if one not in got]
             require(got == shown, "a context shows the log that `get` returns", (thread, *differ, got, shown))

@@ -26,7 +26,7 @@ from tests.helpers.models import Bench, Scripted, configured
 from tests.observations.checks import words_of
 from tests.observations.scripted import CANARY, INSTRUCTIONS, TOKEN, Observer
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 @dataclass

@@ -24,7 +24,7 @@ def test_closing_waits_for_one_call_of_the_model(make_memory: Make, *, fails: bo
 
     closing = Thread(target=memory.close)
     closing.start()
-    wait_until(lambda: memory.core.state.closing)
+    wait_until(lambda: memory._core.state.closing)
     observer.gate.set()
     closing.join()
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, ObservationOptions, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.observations import hooks
 from langchain_workingmem.observations import observing as observer
+from langchain_workingmem.observations.log import Remembered
 from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users.imports import load
@@ -328,12 +329,12 @@ def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: red
         memory.observations.observe(thread, resource_id="u")
     other.threads.transfer("t", resource_id="u", to="v")
     assert not any("canarytx" in text for text in log_of(memory, "s"))
-    assert raw.zrange(f"{prefix}:observed:r:{{u}}", 0, -1) == [b"s"]
+    assert raw.zrange(f"{prefix}:observations:index:r:{{u}}", 0, -1) == [b"s"]
     found = shown(memory, "t", "v")
     assert (found["raw"], len(found["log"])) == ([], 4)
     other.threads.transfer("t", resource_id="v", to="u")
     assert len(memory.observations.observe("t", resource_id="u")) == 8
-    assert not raw.exists(f"{prefix}:observed:r:{{v}}")
+    assert not raw.exists(f"{prefix}:observations:index:r:{{v}}")
     assert shown(memory)["raw"] == []
 
 
@@ -417,7 +418,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     for after in range(first, first + 40):
         memory.delete_resource("u")
         try:
-            other.core.run(cut(load(other.core, iter(records), None, ()), after))
+            other._core.run(cut(load(other._core, iter(records), None, ()), after))
         except CrashError:
             for thread in ("t", "s"):
                 assert sorted(text.split()[-1] for text in complete(thread)) == [canary(thread, at) for at in range(4)]
@@ -599,7 +600,7 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
     if background:
         question = HumanMessage("please note canarytx0x " * 40, id="m0")
         memory.history.append([question, AIMessage("noted", id="m1"), *map(HumanMessage, END)], **IDS)
-        wait_until(lambda: not memory.core.state.observing)
+        wait_until(lambda: not memory._core.state.room(Remembered).observing)
     else:
         talk(memory, turns=3)
         assert len(memory.observations.observe("t", resource_id="u")) == 0
@@ -650,7 +651,7 @@ def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
     log = f"{prefix}:observations:r:{{u}}"
     assert raw.hexists(log, "waiting:t")
     memory.threads.transfer("t", resource_id="u", to="v")
-    state = memory.core.state
-    memory.core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
+    state = memory._core.state
+    memory._core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
     assert not raw.hexists(log, "waiting:t")
     assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")

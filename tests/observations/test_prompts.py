@@ -100,7 +100,7 @@ def test_content_without_text_is_named() -> None:
 )
 def test_what_memory_answered_is_not_observed_again(name: str) -> None:
     said = texts(observer(ToolMessage("The user has a dog.", tool_call_id="1", name=name)))
-    assert said == [f"{name}: [what memory answered is left out]"]
+    assert said == [f"{name}: [the answer of memory is left out]"]
     assert "dog" in observer(ToolMessage("a dog", tool_call_id="1", name=f"my_{name}"))
 
 

@@ -240,7 +240,7 @@ def test_observations_expire_with_the_vectors(make_memory: Make, embeddings: Wor
     say(memory)
     memory.observations.observe("t")
     bare: Any = raw
-    expiries = {bare.pexpiretime(key) for key in bare.scan_iter(f"{memory.core.state.keys.vector_prefix}*")}
+    expiries = {bare.pexpiretime(key) for key in bare.scan_iter(f"{memory._core.state.keys.vector_prefix}*")}
     assert len(expiries) == 1
     assert min(expiries) > 0
 

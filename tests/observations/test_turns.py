@@ -16,7 +16,7 @@ from tests.helpers.noting import MARK, Noting, check_shown_once, notes_in, obser
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 TURNS = 14
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}

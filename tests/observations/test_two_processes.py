@@ -26,6 +26,7 @@ from tests.observations.world import Config
 KILLS = 25 if NIGHTLY else 3
 
 
+@pytest.mark.in_turn("deletes")
 @pytest.mark.parametrize("deletes", [False, True], ids=["saying", "saying and deleting"])
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 def test_two_processes_one_of_which_is_killed(

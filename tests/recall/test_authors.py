@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HybridWeights, Memory, RecallOptions
+from langchain_workingmem.recall.authors import Authors
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
@@ -121,7 +122,7 @@ def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory
 def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     say(memory)
     memory.recall.search("What is Ann's dog?", resource_id="u")
-    known = memory.core.state.authors
+    known = memory._core.state.room(Authors)
     assert set(known.get("u") or ()) == {"ann", "ben"}
     memory.delete_resource("u")
     assert known.get("u") is None

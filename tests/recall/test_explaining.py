@@ -19,17 +19,17 @@ QUESTION = "when does the red boat sail?"
 
 
 def explained(memory: Memory, text: str = QUESTION, missed: int = 8, **arguments: Any) -> Explanation:
-    query = Query.of(memory.core.state.recalling, text, resource_id="maya", **arguments)
+    query = Query.of(memory._core.state.recalling, text, resource_id="maya", **arguments)
     result = memory.recall.search(text, resource_id="maya", **arguments)
-    return memory.core.run(explain(memory.core.state, query, result, missed=missed))
+    return memory._core.run(explain(memory._core.state, query, result, missed=missed))
 
 
 def explained_turn(memory: Memory, text: str, thread_id: str, missed: int = 5) -> tuple[MemoryContext, Explanation]:
-    query = Query.of_turn(memory.core.state.recalling, text, thread_id, "maya", {})
+    query = Query.of_turn(memory._core.state.recalling, text, thread_id, "maya", {})
     context = memory.context(text, thread_id=thread_id, resource_id="maya")
     shown = [message.id for message in context.messages[:-1] if message.id]
-    plan = explain(memory.core.state, query, context.recalled, missed=missed, shown=shown)
-    return context, memory.core.run(plan)
+    plan = explain(memory._core.state, query, context.recalled, missed=missed, shown=shown)
+    return context, memory._core.run(plan)
 
 
 @pytest.fixture
@@ -139,9 +139,9 @@ def test_a_reranker_is_named(make_memory: Make, embeddings: WordEmbeddings) -> N
 def test_nothing_of_others_is_a_candidate_and_a_foreign_thread_is_refused(talked: Memory) -> None:
     found = explained(talked, "the red boat of jonas", missed=100)
     assert "jonas" not in str([one.message for one in found.messages])
-    query = Query.of_turn(talked.core.state.recalling, QUESTION, "other", "maya", {})
+    query = Query.of_turn(talked._core.state.recalling, QUESTION, "other", "maya", {})
     with pytest.raises(ThreadOwnershipError):
-        talked.core.run(explain(talked.core.state, query, RecallResult(), missed=1))
+        talked._core.run(explain(talked._core.state, query, RecallResult(), missed=1))
 
 
 def test_a_blank_question_has_no_explanation(memory: Memory) -> None:
@@ -162,8 +162,8 @@ def test_an_explanation_takes_two_round_trips_after_the_search(talked: Memory, t
 def test_a_search_that_is_not_explained_has_no_parts(talked: Memory) -> None:
     from langchain_workingmem.recall import find_candidates
 
-    query = Query.of(talked.core.state.recalling, QUESTION, resource_id="maya")
-    ranked, _ = talked.core.run(find_candidates(talked.core.state, query, []))
+    query = Query.of(talked._core.state.recalling, QUESTION, resource_id="maya")
+    ranked, _ = talked._core.run(find_candidates(talked._core.state, query, []))
     assert {one.parts for one in ranked} == {()}
-    ranked, _ = talked.core.run(find_candidates(talked.core.state, replace(query, explained=True), []))
+    ranked, _ = talked._core.run(find_candidates(talked._core.state, replace(query, explained=True), []))
     assert all(len(one.parts) == len(PARTS) for one in ranked)

@@ -83,17 +83,17 @@ def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, mo
 def test_a_model_turns_recall_on(make_memory: Make, embeddings: WordEmbeddings) -> None:
     memory = make_memory(embeddings=embeddings)
     say(memory, *FRUIT)
-    assert memory.core.state.recall == RecallOptions()
+    assert memory._core.state.recall == RecallOptions()
     assert found(memory)
 
 
 def test_without_a_model_recall_is_off() -> None:
     for off in (None, False):
-        assert Memory(recall=off).core.state.recall is None
+        assert Memory(recall=off)._core.state.recall is None
 
 
 def test_a_model_that_is_not_needed_is_not_made() -> None:
-    assert Memory(embeddings="nobody:knows", recall=False).core.state.model == ""
+    assert Memory(embeddings="nobody:knows", recall=False)._core.state.indexes.model == ""
 
 
 def test_recall_without_a_model_is_refused_at_once() -> None:

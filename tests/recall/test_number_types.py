@@ -16,7 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 SIZES = {"float32": 4, "float16": 2, "int8": 1}
 
 

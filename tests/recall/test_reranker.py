@@ -35,7 +35,7 @@ from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 Hits = list[RecallHit]
@@ -144,7 +144,7 @@ def test_its_order_decides(make: Make, trips: Trips, kind: str, search: str, fac
 
 def test_without_it_nothing_changes(make: Make) -> None:
     memory = make()
-    options = memory.core.state.recalling
+    options = memory._core.state.recalling
     assert options.reranker is None
     assert len(memory.recall.search("red fox", resource_id="ann").hits) == 4
 
@@ -425,7 +425,7 @@ class Runs(BaseCallbackHandler):
 def test_a_model_that_it_asks_is_part_of_the_retriever_run(make: Make, face: str) -> None:
     memory = make(Listwise(model=Scripted.says("0 1 2")))
     log = Runs()
-    core = memory.core
+    core = memory._core
 
     def plan() -> Any:
         return search_as_run(core.state, Query.of(core.state.recalling, "red fox", resource_id="ann"))

@@ -114,7 +114,7 @@ def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> No
     memory.history.truncate("t", after="t-3")
     (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
-    memory.core.run(refuse_messages(memory.core.state, "t", "ann", ["t-2"]))
+    memory._core.run(refuse_messages(memory._core.state, "t", "ann", ["t-2"]))
     (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
 

@@ -178,7 +178,7 @@ def test_the_rights_are_what_is_used_and_no_more(
         for name in re.findall(r"(?:call|with_arguments)\('(\w+)'", path.read_text())
     }
     # what is sent where an empty answer is not believed
-    caller.memory.core.state.when_full = "nothing"
+    caller.memory._core.state.when_full = "nothing"
     assert caller.memory.threads.list(resource_id="nobody").items == []
     used = {*in_scripts, *(str(command[0]) for command in commands), "EVAL"}
     granted = {rule[1:].upper() for rule in rules(Keys(prefix)) if rule[0] == "+"}

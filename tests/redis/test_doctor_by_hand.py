@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.effects import Send, Survey
+from langchain_workingmem._engine.effects import Masters, Send
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
@@ -27,16 +27,17 @@ HEALTHY: dict[str, Any] = {
 
 def all_findings(masters: dict[str, dict[str, Any]] | None = None, **answers: Any) -> list[Finding]:
     """Play the server, or several masters, by the first word of each command."""
-    plan, result = diagnose(MemoryState(keys=Keys())), None
+    plan = diagnose(MemoryState(keys=Keys()))
+    result: Any = None
     try:
         while True:
             effect = plan.send(result)
-            if isinstance(effect, Survey):
-                said = masters or {"": {}}
-                result = [(node, {**HEALTHY, **answers, **own}[str(effect.command[0])]) for node, own in said.items()]
+            if isinstance(effect, Masters):
+                result = tuple(masters or {"": {}})
                 continue
             assert isinstance(effect, Send)
-            result = [{**HEALTHY, **answers}[str(command[0])] for command in effect.commands]
+            own = (masters or {}).get(effect.master, {})
+            result = [{**HEALTHY, **answers, **own}[str(command[0])] for command in effect.commands]
     except StopIteration as done:
         found: Diagnosis = done.value
         return list(found)

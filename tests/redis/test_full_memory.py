@@ -26,7 +26,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, STORE_OPERATIONS, Caller, options
 from tests.helpers.trips import Trips
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
@@ -193,7 +193,7 @@ def test_the_setting_is_read_in_the_round_trip_of_the_layout(make_memory: Make, 
 
     def first(*, checked: bool) -> int:
         memory = make_memory()
-        memory.core.state.layout_known = checked
+        memory._core.state.layout_known = checked
         before = trips.count
         memory.threads.get("t")
         return trips.count - before

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
@@ -90,8 +90,10 @@ def test_threads_without_an_index_are_data_as_well(
 
 def test_an_agent_that_goes_on_without_redis_is_not_stopped_by_the_check(make_memory: Make, prefix: str) -> None:
     memory = make_memory(redis_url="redis://127.0.0.1:1", on_error="log")
-    plan = memory.core.with_fallback(memory.turn.gather([HumanMessage("Hi", id="1")], "t", "u"), None, "no memory", "t")
-    assert memory.core.runner.run(plan) is None
+    plan = memory._core.with_fallback(
+        memory._turn.gather([HumanMessage("Hi", id="1")], "t", "u"), None, "no memory", "t"
+    )
+    assert memory._core.runner.run(plan) is None
 
 
 def test_the_doctor_names_another_version_and_changes_nothing(

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_workingmem._redis import state as module
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
+from langchain_workingmem.recall import authors as module
+from langchain_workingmem.recall.authors import Authors
 
 
 @pytest.fixture
@@ -24,23 +23,23 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy")
 def test_no_author_is_lost_when_threads_learn_at_once() -> None:
-    state = MemoryState(keys=Keys())
+    authors = Authors()
     names = [f"name{at}" for at in range(4_000)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: state.note_authors("u", {name}), names))
-    assert state.note_authors("u", set()) == {*names}
+        list(pool.map(lambda name: authors.note("u", {name}), names))
+    assert authors.note("u", set()) == {*names}
 
 
 def test_the_authors_of_the_resource_that_was_searched_longest_ago_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_RESOURCES", 3)
-    state = MemoryState(keys=Keys())
+    authors = Authors()
     for resource in ("a", "b", "c", "a", "d"):
-        state.note_authors(resource, {f"author of {resource}"})
-    assert [state.note_authors(resource, set()) for resource in ("a", "c", "d")] == [
+        authors.note(resource, {f"author of {resource}"})
+    assert [authors.note(resource, set()) for resource in ("a", "c", "d")] == [
         {"author of a"},
         {"author of c"},
         {"author of d"},
     ]
-    assert state.note_authors("b", set()) == set()
+    assert authors.note("b", set()) == set()

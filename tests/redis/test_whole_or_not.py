@@ -24,9 +24,9 @@ SAID = [HumanMessage("one", id="q"), AIMessage("two", id="a"), HumanMessage("thr
 WRITES: dict[str, Callable[[Memory], object]] = {
     "append": lambda memory: memory.history.append([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
     "save_turn": lambda memory: memory.save_turn([HumanMessage("next", id="n"), AIMessage("yes", id="y")], **IDS),
-    "save another answer": lambda memory: memory.core.run(
+    "save another answer": lambda memory: memory._core.run(
         save_messages(
-            memory.core,
+            memory._core,
             [AIMessage("other", id="c")],
             "t",
             "u",
@@ -34,7 +34,7 @@ WRITES: dict[str, Callable[[Memory], object]] = {
         )
     ),
     "update": lambda memory: memory.history.update([HumanMessage("changed", id="q")], thread_id="t"),
-    "refuse": lambda memory: memory.core.run(history.refuse_messages(memory.core.state, "t", "u", ["q"])),
+    "refuse": lambda memory: memory._core.run(history.refuse_messages(memory._core.state, "t", "u", ["q"])),
     "delete one": lambda memory: memory.history.delete(["q"], thread_id="t"),
     "clear": lambda memory: memory.history.clear("t"),
     "truncate": lambda memory: memory.history.truncate("t", after="q"),
@@ -82,9 +82,9 @@ def full(make_memory: Make) -> Memory:
     )
     memory.history.append([*SAID, AIMessage("four", id="gone")], **IDS)
     memory.history.truncate("t", after="b")
-    memory.core.run(
+    memory._core.run(
         save_messages(
-            memory.core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"})
+            memory._core, [AIMessage("five", id="d")], "t", "u", branch=Branch(kind="state", aliases={"z": "q"})
         )
     )
     memory.working_memory.update("tea", **IDS)

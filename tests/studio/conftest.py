@@ -53,8 +53,8 @@ def open_studio() -> Iterator[Open]:
     clients: list[TestClient] = []
 
     def make(memory: Memory, *, token: str | None = TOKEN, **options: Any) -> Visitor:
-        if "documents" not in options and memory.core.state.working_memory is not None:
-            options["documents"] = {memory.core.state.working_memory.scope: memory}
+        if "documents" not in options and memory._core.state.working_memory is not None:
+            options["documents"] = {memory._core.state.working_memory.scope: memory}
         studio = Studio(memory=memory, token=TOKEN, **options)
         client = TestClient(LoopbackOnly(application(studio)), base_url=ROOT)
         client.__enter__()

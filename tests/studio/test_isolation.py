@@ -9,6 +9,7 @@ import pytest
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.examples import sample
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.types import Make
 from tests.studio.conftest import Open, Visitor
@@ -63,15 +64,16 @@ def test_no_address_shows_somebody_else(visitor: Visitor, path: str) -> None:
             assert "A fine name" not in answer.text, address
 
 
-@pytest.mark.parametrize("path", GETS)
 @pytest.mark.parametrize(
     "name", ["x-user", "x-resource-id", "authorization", "x-forwarded-user", "x-original-url", "x-http-method-override"]
 )
-def test_no_header_shows_somebody_else(visitor: Visitor, path: str, name: str) -> None:
-    for value in ("jonas", "/thread?user=jonas&thread=boat", "DELETE"):
-        answer = visitor.client.get(f"{path}?q=boat", headers={name: value})
-        assert SECRET not in answer.text
-        assert "jonas" not in answer.text
+def test_no_header_shows_somebody_else(visitor: Visitor, name: str) -> None:
+    values = ("jonas", "/thread?user=jonas&thread=boat", "DELETE")
+    for at, path in enumerate(GETS):
+        for value in sample(values, 1, offset=at):
+            answer = visitor.client.get(f"{path}?q=boat", headers={name: value})
+            assert SECRET not in answer.text
+            assert "jonas" not in answer.text
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -117,7 +119,7 @@ def test_namespaces_of_others_are_not_listed(visitor: Visitor, lived: Memory, op
     assert "maya" not in page.replace(name, "")
 
 
-@pytest.mark.parametrize("name", NAMES[::5])
+@pytest.mark.parametrize("name", sample(NAMES[::5], 8))
 def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, name: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
     for other in {"a", "b", "ab", "a b", *NAMES[::9]} - {name}:

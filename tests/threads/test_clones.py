@@ -153,7 +153,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
     with Memory(server.url, key_prefix=prefix) as memory:
         append(memory, *map(str, range(450)))
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
-        plan = clones.clone(memory.core, "t", "c", *[None] * 7)
+        plan = clones.clone(memory._core, "t", "c", *[None] * 7)
 
         def drive() -> None:
             effect = next(plan)

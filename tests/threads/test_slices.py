@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
+from langchain_workingmem._redis.sweeping import Sweeping
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import operations as threads
@@ -110,12 +111,12 @@ def shown(memory: Memory, resource: str) -> set[str]:
 
 
 OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
-    "delete": lambda memory: threads.delete(memory.core.state, "t", "u"),
-    "clear": lambda memory: history.delete(memory.core.state, "t", "u", None),
-    "some": lambda memory: history.delete(memory.core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
-    "truncate": lambda memory: history.truncate(memory.core.state, "t", "u", "m4"),
-    "transfer": lambda memory: threads.transfer(memory.core.state, "t", "u", "v"),
-    "delete_resource": lambda memory: resources.delete(memory.core.state, "u", "mark"),
+    "delete": lambda memory: threads.delete(memory._core.state, "t", "u"),
+    "clear": lambda memory: history.delete(memory._core.state, "t", "u", None),
+    "some": lambda memory: history.delete(memory._core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
+    "truncate": lambda memory: history.truncate(memory._core.state, "t", "u", "m4"),
+    "transfer": lambda memory: threads.transfer(memory._core.state, "t", "u", "v"),
+    "delete_resource": lambda memory: resources.delete(memory._core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on
     "delete": set(),
@@ -137,16 +138,17 @@ def wait_for(memory: Memory, raw: redis.Redis, prefix: str, field: str) -> None:
 
     def is_gone() -> bool:
         memory.threads.get("t")
-        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory.core.state.sweeping
+        return not raw.hexists(f"{prefix}:thread:{{t}}", field) and "t" not in memory._core.state.room(Sweeping)
 
     wait_until(is_gone)
 
 
 def crash(memory: Memory, name: str, after: int) -> None:
     with pytest.raises(CrashError):
-        memory.core.run(cut(OPERATIONS[name](memory), after))
+        memory._core.run(cut(OPERATIONS[name](memory), after))
 
 
+@pytest.mark.in_turn("after")
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("after", [1, 2])
 def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
@@ -165,6 +167,7 @@ def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
         assert shown(long, "v") == set()
 
 
+@pytest.mark.in_turn("way")
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_left_undone_is_finished_by_whoever_comes_next(
@@ -218,7 +221,7 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
 ) -> None:
     crash(long, name, 1)
-    long.core.state.sweeping.add("t")  # and nobody goes on yet
+    long._core.state.room(Sweeping).add("t")  # and nobody goes on yet
     talk(long, 40, "n")
     assert len(stored(raw, prefix)) > 100
     found = shown(long, "u")
@@ -239,7 +242,7 @@ def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     crash(long, "truncate", 1)
-    long.core.state.sweeping.add("t")
+    long._core.state.room(Sweeping).add("t")
     long.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)  # the same words: it is on the branch again
     other.threads.transfer("t", resource_id="u", to="v")
     other.recall.reindex(progress=False)
@@ -258,6 +261,7 @@ def test_an_edit_near_the_beginning_takes_the_rest_along_in_slices(long: Memory,
     assert len(behind) == LONG + 2  # the old question, too
 
 
+@pytest.mark.in_turn("earlier")
 @pytest.mark.parametrize("after", ["m4", "m700", f"m{LONG - 3}"])
 @pytest.mark.parametrize("earlier", [0, 900])
 def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(
@@ -297,12 +301,12 @@ def test_a_short_thread_costs_one_round_trip_and_a_long_one_is_done_in_slices(
                     number += 1
                     effect = plan.send((yield effect))
 
-        memory.core.run(counted())
+        memory._core.run(counted())
         return number
 
     assert sends(long) >= LONG // 500
     short = make_memory(
-        key_prefix=f"{long.core.state.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
+        key_prefix=f"{long._core.state.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
     )
     talk(short, 15)
     assert sends(short) == 1
@@ -318,7 +322,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
     talk(memory, LONG)
     key = f"{prefix}:thread:{{t}}"
     wait_for(memory, raw, prefix, "renew_vectors_from")
-    memory.core.state.sweeping.add("t")  # whoever should go on dies each time
+    memory._core.state.room(Sweeping).add("t")  # whoever should go on dies each time
     for place in range(3):
         due = round((time.time() + 86_400 + 60) * 1000)
         for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000):
@@ -329,7 +333,7 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
         assert raw.hexists(key, "renew_vectors_from")
         ends = {raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}
         assert min(ends) >= raw.pexpiretime(key)
-    memory.core.state.sweeping.discard("t")
+    memory._core.state.room(Sweeping).discard("t")
     memory.history.append([HumanMessage("the last", id="last")], **IDS)
     wait_for(memory, raw, prefix, "renew_vectors_from")
     assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
@@ -340,7 +344,7 @@ def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
-    memory.core.state.sweeping.add("t")
+    memory._core.state.room(Sweeping).add("t")
     talk(memory, LONG)
     assert raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
     ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
@@ -355,7 +359,7 @@ def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
     talk(memory, LONG)
     wait_for(memory, raw, prefix, "renew_vectors_from")
     crash(memory, "truncate", 1)
-    memory.core.state.sweeping.add("t")
+    memory._core.state.room(Sweeping).add("t")
     (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
     raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
     memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)

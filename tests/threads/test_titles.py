@@ -18,7 +18,7 @@ from langchain_workingmem import Memory, OptionError, TitleOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.titles import clean
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 class Namer(FakeMessagesListChatModel):
@@ -227,7 +227,7 @@ async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
     memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=model))
     memory.save_turn(TURN, thread_id="by sync", resource_id="u")
     await memory.asave_turn(TURN, thread_id="by async", resource_id="u")
-    client = await memory.core.async_runner.client()
+    client = await memory._core.async_runner.client()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(memory.asettled(), 0.05)  # who gives up does not end the work
     waiting = asyncio.create_task(memory.asettled())
@@ -237,7 +237,7 @@ async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
     model.gate.set()
     await waiting
     assert {one.title for one in await memory.threads.alist(resource_id="u")} == {"A dog from the shelter"}
-    assert await memory.core.async_runner.client() is client
+    assert await memory._core.async_runner.client() is client
     await memory.aclose()
 
 

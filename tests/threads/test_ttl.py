@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._redis.sweeping import Sweeping
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
@@ -67,8 +68,8 @@ def branch(memory: Memory) -> None:
     first = [HumanMessage("one", id="q"), AIMessage("two", id="a")]
     memory.history.append(first, thread_id="t", resource_id="u")
     memory.history.truncate("t", after="q")
-    plan = save_messages(memory.core, [AIMessage("three", id="b")], "t", "u", branch=state)
-    memory.core.run(plan)
+    plan = save_messages(memory._core, [AIMessage("three", id="b")], "t", "u", branch=state)
+    memory._core.run(plan)
 
 
 def expire(raw: redis.Redis, prefix: str, thread: str) -> None:
@@ -258,7 +259,9 @@ def test_vectors_that_are_added_later_expire_with_the_others(
 
 def is_settled(memory: Memory, raw: redis.Redis, prefix: str) -> bool:
     memory.threads.get("t")  # an event loop goes on with its background only while it is used
-    return "t" not in memory.core.state.sweeping and not raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
+    return "t" not in memory._core.state.room(Sweeping) and not raw.hexists(
+        f"{prefix}:thread:{{t}}", "renew_vectors_from"
+    )
 
 
 def expiries_written(memory: Memory, text: str, raw: Any, prefix: str) -> int:
@@ -366,7 +369,7 @@ def test_vectors_outlive_their_thread_where_each_call_has_a_loop_of_its_own(
     def write(*ids: str) -> None:
         messages = [HumanMessage("tea", id=id) for id in ids]
         asyncio.run(memory.history.aappend(messages, thread_id="t", resource_id="u"))
-        assert not memory.core.state.sweeping
+        assert not memory._core.state.room(Sweeping)
 
     for start in range(0, 1500, 500):
         write(*(f"m{place}" for place in range(start, start + 500)))
@@ -385,16 +388,16 @@ def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
 ) -> None:
     say(keep(timedelta(minutes=1)), *map(str, range(1300)))
     memory = keep(DAY)
-    memory.core.state.sweeping.add("t")  # whoever should go on in the background dies
+    memory._core.state.room(Sweeping).add("t")  # whoever should go on in the background dies
     if name != "append":
         raw.hset(f"{prefix}:thread:{{t}}", "ttl", 86_400_000)
-    space = memory.core.state
+    space = memory._core.state
     writes: dict[str, Callable[[], Any]] = {
         "append": lambda: say(memory, "next"),
         "update": lambda: memory.threads.update("t", title="new"),
         "remember": lambda: memory.working_memory.update("tea", thread_id="t"),
-        "title": lambda: memory.core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t")),
-        "refuse": lambda: memory.core.run(history.refuse_messages(space, "t", "u", ["7"])),
+        "title": lambda: memory._core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t")),
+        "refuse": lambda: memory._core.run(history.refuse_messages(space, "t", "u", ["7"])),
     }
     writes[name]()
     thread = f"{prefix}:thread:{{t}}"
@@ -409,7 +412,7 @@ def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.R
     memory = keep(DAY)
 
     def dying() -> Plan[None]:
-        plan = save_messages(memory.core, [HumanMessage("next", id="next")], "t", "u")
+        plan = save_messages(memory._core, [HumanMessage("next", id="next")], "t", "u")
         effect = next(plan)
         while True:
             outcome = yield effect
@@ -417,7 +420,7 @@ def test_what_has_expired_since_a_writer_died_is_healed(keep: Keep, raw: redis.R
                 return
             effect = plan.send(outcome)
 
-    memory.core.run(dying())
+    memory._core.run(dying())
     thread_ends = raw.pexpiretime(f"{prefix}:thread:{{t}}")
     short = [key for key in raw.scan_iter(f"{prefix}:vector:*") if raw.pexpiretime(key) < thread_ends]
     assert len(short) > 300
@@ -432,7 +435,7 @@ def test_a_round_is_not_begun_anew_before_it_is_through(keep: Keep, raw: redis.R
     memory = keep(DAY)
     say(memory, *map(str, range(1300)))
     wait_until(lambda: is_settled(memory, raw, prefix))
-    memory.core.state.sweeping.add("t")
+    memory._core.state.room(Sweeping).add("t")
     thread = f"{prefix}:thread:{{t}}"
     raw.hset(thread, "vectors_expire_at", round((time.time() + 86_400 + 600) * 1000))
     say(memory, "one more")

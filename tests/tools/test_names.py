@@ -43,7 +43,7 @@ def test_the_block_orders_only_tools_that_there_are(
 ) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
     state = memory.working_memory.get(resource_id="ann")
-    block = rendered(memory.core.state, state, tools=tools)
+    block = rendered(memory._core.state, state, tools=tools)
     assert word in block
     assert absent not in block
 
@@ -51,9 +51,9 @@ def test_the_block_orders_only_tools_that_there_are(
 def test_nothing_is_ordered_where_nothing_may_be_written(make_memory: Make) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
     state = memory.working_memory.get(resource_id="ann")
-    assert UPDATE not in rendered(memory.core.state, state, tools=[UPDATE], read_only=True)
+    assert UPDATE not in rendered(memory._core.state, state, tools=[UPDATE], read_only=True)
     fixed = with_memory(make_memory, template=TEMPLATE, read_only=True)
-    assert UPDATE not in rendered(fixed.core.state, state, tools=[UPDATE])
+    assert UPDATE not in rendered(fixed._core.state, state, tools=[UPDATE])
 
 
 @pytest.mark.parametrize(("tools", "ordered"), [(None, True), ([UPDATE], True), ([GET], False), ([], False)])

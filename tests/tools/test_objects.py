@@ -131,7 +131,7 @@ def test_a_switch_that_does_not_fit_what_is_there_says_to_clear_it(make_memory: 
     before = memory.working_memory.update({"work": {"kind": "free", "city": "Rome"}}, resource_id="ann")
     reply = invoke(update, {"memory": {"work": {"kind": "employed", "firm": "Acme"}}})
     assert "city" in reply
-    assert 'put ["work"] into `clear` as well' in reply
+    assert 'also put ["work"] into `clear`' in reply
     assert memory.working_memory.get(resource_id="ann") == before
 
 

@@ -20,7 +20,7 @@ from tests.tools.samples import SEARCH, results
 
 QUESTION = "what is the name of my dog?"
 OLD = ["my dog is Nougat", "sweet", "it rains", "it does", "my dog sleeps", "good"]
-FOUND_NOTHING = "Nothing was found besides what you see already."
+FOUND_NOTHING = "Nothing was found beyond the messages that you already see."
 
 
 def remembering(bench: Bench, last_messages: int | None = 2, **recall: Any) -> Memory:

@@ -16,10 +16,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem.tools import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 Invoke = Callable[..., str]

@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.tools import AWAY
+from langchain_workingmem.faces.tools import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
@@ -36,7 +36,7 @@ from tests.tools.samples import (
     with_memory,
 )
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- which tools there are
 

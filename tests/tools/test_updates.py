@@ -341,7 +341,7 @@ def test_what_others_change_meanwhile_is_not_in_the_reply(markdown: Memory, invo
 def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
     memory = with_memory(make_memory, **options)
     (clear,) = memory.tools(resource_id="ann", include=[CLEAR])
-    assert invoke(clear, {}) == "Working memory was empty already; nothing was changed."
+    assert invoke(clear, {}) == "Working memory was already empty. Nothing was changed."
     assert memory.working_memory.get(resource_id="ann").revision == 0
     content = {"name": "Ann"} if "schema" in options else "# User\n- **Name**: Ann\n"
     memory.working_memory.update(content, resource_id="ann")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from langchain_workingmem._redis.process_cache import MOST, Recent, ShownMessages, ShownToModel
+from langchain_workingmem._redis.state import MOST, Recent, ShownMessages, ShownToModel
 
 
 def test_nothing_is_known_of_what_nobody_noted() -> None:

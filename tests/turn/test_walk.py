@@ -16,10 +16,10 @@ from langchain_workingmem import Memory
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_workingmem"
-MOST = 15
+MOST = 14
 # A walk goes down this list and never up.
 # These two only run the plan that they are given.
-WRAPPERS = {"_redis/core.py: Core.run", "_engine/effects.py: traced"}
+WRAPPERS = {"_redis/core.py: Core.run", "_engine/tracing.py: traced"}
 FLOORS = ["memory", "turn", "recall", "_redis", "_engine"]
 
 

@@ -85,7 +85,7 @@ def stored(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
 # ------------------------------------------------------------------ there and back
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = stored(raw, prefix)
     records = exported(stocked, vectors=True)
@@ -135,7 +135,7 @@ def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embedd
 def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: Make, *, vectors: bool) -> None:
     records = exported(stocked, vectors=vectors)
     other = make_memory(
-        key_prefix="z" + stocked.core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
+        key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
     )
     other.import_resource(records, resource_id="w")
     assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
@@ -143,7 +143,7 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
 
 
 def test_without_recall_no_model_is_needed(stocked: Memory, make_memory: Make) -> None:
-    other = make_memory(key_prefix="z" + stocked.core.state.keys.prefix)
+    other = make_memory(key_prefix="z" + stocked._core.state.keys.prefix)
     assert other.import_resource(exported(stocked, vectors=True)).messages == 462
     assert other.history.messages("{a} | b") == EVERY_KIND
 
@@ -159,7 +159,7 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
     assert stored(raw, prefix) == before
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("after", [1, 3, 8, 150, 230, 400])
 def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:
     records = exported(stocked)
@@ -269,7 +269,7 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
 # ------------------------------------------------------------------ streams
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         before = trips.count
@@ -281,7 +281,7 @@ def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server:
         assert len(list(memory.export_resource("u"))) == 1 + 1 + 4 + 462
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
     at = "2020-01-01T00:00:00+00:00"
     items = [
@@ -319,7 +319,7 @@ def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
     records = list(plain.export_resource("ann"))
-    other = make_memory(key_prefix=f"{plain.core.state.keys.prefix}-copy")
+    other = make_memory(key_prefix=f"{plain._core.state.keys.prefix}-copy")
     other.import_resource(records)
     for superseded in (False, True):
         was = plain.history.messages("t", superseded=superseded)

@@ -103,9 +103,9 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
     for after in count():
         saver = InMemorySaver()
         memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = operations.delete(memory.core.state, "maya", "a deletion", (), Checkpoints(saver))
+        plan = operations.delete(memory._core.state, "maya", "a deletion", (), Checkpoints(saver))
         try:
-            memory.core.run(cut(plan, after))
+            memory._core.run(cut(plan, after))
         except CrashError:
             pass
         except RuntimeError:  # it came to its end

@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Plan, Scan
+from langchain_workingmem._engine.effects import Masters, Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
@@ -187,13 +187,13 @@ def test_what_the_index_does_not_know_is_found(stocked: Memory, raw: redis.Redis
 
 
 def test_working_memory_that_comes_back_is_counted_as_what_it_is(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    plan = resources.delete(plain.core.state, "u", "mark")
+    plan = resources.delete(plain._core.state, "u", "mark")
 
     def written_past_us() -> Plan[Any]:
         effect = next(plan)
         try:
             while True:
-                if isinstance(effect, Scan) and not seen:
+                if isinstance(effect, Masters) and not seen:
                     raw.hset(f"{prefix}:memory:r:{{u}}", "document", "x")
                     seen.extend(raw.xadd(f"{prefix}:revisions:r:{{u}}", {"document": "x"}) for _ in range(2))
                 effect = plan.send((yield effect))
@@ -201,7 +201,7 @@ def test_working_memory_that_comes_back_is_counted_as_what_it_is(plain: Memory, 
             return done.value
 
     seen: list[Any] = []
-    report = plain.core.run(written_past_us())
+    report = plain._core.run(written_past_us())
     assert (report.vectors, report.working_memories, report.revisions, report.verified) == (0, 1, 2, True)
     assert tracks(raw, prefix, "u") == []
 
@@ -223,7 +223,7 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
         for after in count(1):
             memory = full(make_memory, redis_url=empty.url, key_prefix=f"p{after}")
             try:
-                memory.core.run(cut(resources.delete(memory.core.state, "u", "first"), after))
+                memory._core.run(cut(resources.delete(memory._core.state, "u", "first"), after))
             except CrashError:
                 pass
             except RuntimeError:  # it came to its end
@@ -239,7 +239,7 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
 def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
     stocked: Memory, raw: redis.Redis, prefix: str
 ) -> None:
-    core = stocked.core
+    core = stocked._core
     first = resources.delete(core.state, "u", "first")
     with pytest.raises(CrashError):
         core.run(cut(resources.delete(core.state, "u", "second"), 1))
@@ -321,7 +321,7 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
     """Somebody's later message stays: it came when the deletion was over."""
     other = Memory(server.url, key_prefix=prefix)
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion")
-    plan = save_messages(plain.core, [HumanMessage("early", id="early")], "t", "u")
+    plan = save_messages(plain._core, [HumanMessage("early", id="early")], "t", "u")
 
     def slow() -> Plan[Any]:
         result: Any = None
@@ -336,7 +336,7 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
             return done.value
 
     with pytest.raises(ResourceDeletedError):
-        plain.core.run(slow())
+        plain._core.run(slow())
     other.close()
     assert [message.id for message in plain.history.messages("t")] == ["late"]
 

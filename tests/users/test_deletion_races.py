@@ -138,7 +138,7 @@ def noted(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
 
 
 def clone(memory: Memory) -> Plan[Any]:
-    return clones.clone(memory.core, "t", "c", "u", *[None] * 6)
+    return clones.clone(memory._core, "t", "c", "u", *[None] * 6)
 
 
 @pytest.mark.parametrize("step", range(STEPS))
@@ -149,7 +149,7 @@ def test_a_clone_that_a_deletion_overtakes_leaves_nothing_to_nobody(
         assert noted.delete_resource("u").verified
 
     with suppress(ThreadNotFoundError):
-        noted.core.run(interrupted(clone(noted), step, event))
+        noted._core.run(interrupted(clone(noted), step, event))
     copy = noted.threads.get("c")
     assert copy is None or copy.resource_id == "u"
     assert noted.delete_resource("u").verified
@@ -163,7 +163,7 @@ def test_a_clone_shows_nobody_the_working_memory_of_the_next_owner(noted: Memory
         noted.working_memory.update("a secret of v", thread_id="t", resource_id="v")
 
     try:
-        noted.core.run(interrupted(clone(noted), step, event))
+        noted._core.run(interrupted(clone(noted), step, event))
     except ThreadOwnershipError:
         assert noted.threads.get("c") is None
     else:

@@ -38,20 +38,26 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, THREAD, message(None)], "record 3: the message has no id"),
     ([HEADER, THREAD, message(message={"type": "human"})], "record 3: message is not a dict with type and data"),
     ([HEADER, THREAD, message(message={"type": "x", "data": {"content": "x"}})], "record 3: .*message type"),
-    ([HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})], "(?s)record 3: .*content"),
+    (
+        [HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})],
+        r"record 3: message\.content\..* NoneType",
+    ),
     (
         [HEADER, THREAD, message(message={"type": "system", "data": {"content": "x", "id": "m"}})],
         "record 3: .*system or generated",
     ),
-    ([HEADER, {**MEMORY, "revision": 0}], "record 2: the working memory is not valid"),
-    ([HEADER, {**MEMORY, "document": None}], "record 2: the working memory is not valid"),
+    ([HEADER, {**MEMORY, "revision": 0}], "record 2: revision is 0: it should be greater"),
+    ([HEADER, {**MEMORY, "document": None}], "record 2: document is of type NoneType"),
     ([HEADER, {**MEMORY, "revisions": 5}], "record 2: "),
     ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: revision 1 follows 1"),
     ([HEADER, {**MEMORY, "thread_id": "t"}], "record 2: thread_id is 't'"),
     # numbers that a double, a stream or hiredis cannot carry, and what must still fit above them
-    ([HEADER, {**MEMORY, "revision": 2**53 - 1}], "record 2: the working memory is not valid: .*a revision from 1 to"),
-    ([HEADER, {**MEMORY, "revision": 10**5000}], "record 2: the working memory is not valid"),
-    ([HEADER, {**MEMORY, "revision": True}], "record 2: the working memory is not valid"),
+    (
+        [HEADER, {**MEMORY, "revision": 2**53 - 1}],
+        f"record 2: revision is {2**53 - 1}: .*less than or equal to {2**48}",
+    ),
+    ([HEADER, {**MEMORY, "revision": 10**5000}], "record 2: revision is of type int: .*less than"),
+    ([HEADER, {**MEMORY, "revision": True}], "record 2: revision is of type bool"),
     (
         [HEADER, {**MEMORY, "revisions": [{**MEMORY, "revision": 2}]}],
         "record 2: revision 2 follows 0, the newest is 1",
@@ -64,49 +70,55 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, {**MEMORY, "document": "x" * 65_537}], r"record 2: document has 65,537 bytes, .*max_bytes"),
     (
         [HEADER, {**MEMORY, "revisions": [{**MEMORY, "document": "x" * 65_537}]}],
-        "record 2: document has 65,537 bytes",
+        r"record 2: revisions\.0\.document: document has 65,537 bytes",
     ),
-    ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: the working memory is not valid: .*valid Unicode"),
-    ([HEADER, {**MEMORY, "origin": "x" * 65}], "record 2: origin has 65 characters"),
+    ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: document: .*valid Unicode"),
+    ([HEADER, {**MEMORY, "origin": "x" * 65}], "record 2: origin is 'x+': it should have at most 64"),
     # logs
     ([HEADER, log()], "record 2: thread_id is 't', the thread before it is None"),
     ([HEADER, {"kind": "observations"}], "record 2: 'chunks' is missing"),
     ([HEADER, {"kind": "observations", "chunks": {}}], "record 2: chunks is of type dict"),
-    ([HEADER, {"kind": "observations", "chunks": [5]}], "record 2: a chunk is of type int"),
-    ([HEADER, THREAD, log(covered="m")], "record 3: covered is of type str"),
-    ([HEADER, THREAD, log(covered=[5])], "record 3: message id is of type int"),
-    ([HEADER, THREAD, log(level=-1)], "record 3: level -1"),
+    ([HEADER, {"kind": "observations", "chunks": [5]}], r"record 2: chunks\.0 is of type int"),
+    ([HEADER, THREAD, log(covered="m")], r"record 3: chunks\.0\.covered is of type str"),
+    ([HEADER, THREAD, log(covered=[5])], r"record 3: chunks\.0\.covered\.0: .*of type int"),
+    ([HEADER, THREAD, log(level=-1)], r"record 3: chunks\.0\.level is -1"),
     ([HEADER, THREAD, log() | {"thread_id": "s"}], "record 3: thread_id is 's'"),
-    ([HEADER, THREAD, {**log(), "chunks": [{**log()["chunks"][0], "thread_id": "s"}]}], "record 3: .*names 's'"),
-    ([HEADER, THREAD, log(5)], "record 3: an observation is of type int"),
+    (
+        [HEADER, THREAD, {**log(), "chunks": [{**log()["chunks"][0], "thread_id": "s"}]}],
+        "record 3: the log of thread 't' is about 's', too",
+    ),
+    ([HEADER, THREAD, log(5)], r"record 3: chunks\.0\.observations\.0 is of type int"),
     *(
-        ([HEADER, THREAD, log(observation(id=id))], "record 3: the id of an observation is")
+        ([HEADER, THREAD, log(observation(id=id))], r"record 3: chunks\.0\.observations\.0\.id is")
         for id in (1, "", "0", "01", "-1", "x", "1" * 16, "\u0661", None)
     ),
-    ([HEADER, THREAD, log(observation(), observation())], "record 3: the id of an observation is '1'"),
+    ([HEADER, THREAD, log(observation(), observation())], "record 3: an id of an observation occurs twice"),
     *(
-        ([HEADER, THREAD, log(observation(text=text))], "record 3: text or priority of observation 1 is not valid")
+        (
+            [HEADER, THREAD, log(observation(text=text))],
+            r"record 3: chunks\.0\.observations\.0\.text.*(Unicode|empty|of type)",
+        )
         for text in ("", " \n", "\u202e", "a\ud800", 5, None)
     ),
-    ([HEADER, THREAD, log(observation(priority="urgent"))], "record 3: text or priority"),
-    ([HEADER, THREAD, log(observation(priority=[]))], "record 3: text or priority"),
+    ([HEADER, THREAD, log(observation(priority="urgent"))], r"record 3: .*\.priority is 'urgent': it should be 'high'"),
+    ([HEADER, THREAD, log(observation(priority=[]))], r"record 3: .*\.priority is \[\]"),
     ([HEADER, THREAD, log(observation(said_at="today"))], "record 3: .*'today'"),
-    ([HEADER, THREAD, log(observation(level=True))], "record 3: level True"),
-    ([HEADER, THREAD, log(observation(sources=[]))], "record 3: observation 1 has no sources"),
-    ([HEADER, THREAD, log(observation(sources=["t"]))], "record 3: a source is of type str"),
-    ([HEADER, THREAD, log(observation(sources=[["t"]]))], "record 3: "),
+    ([HEADER, THREAD, log(observation(level=True))], r"record 3: .*\.level is of type bool"),
+    ([HEADER, THREAD, log(observation(sources=[]))], r"record 3: .*\.sources is \[\]: it should have at least 1"),
+    ([HEADER, THREAD, log(observation(sources=["t"]))], r"record 3: .*\.sources\.0 is of type str"),
+    ([HEADER, THREAD, log(observation(sources=[["t"]]))], r"record 3: .*\.sources\.0 is \['t'\]: .*2 items"),
     (
         [HEADER, THREAD, log(observation(sources=[["s", "m"]]))],
-        "record 3: an observation of thread 't' cites another one",
+        "record 3: the log of thread 't' is about 's', too",
     ),
     # what is of another type
     ([{**HEADER, "kind": "thread"}], "record 1: this is not a header"),
     ([HEADER, HEADER], "record 2: kind 'header' is unknown"),
-    ([HEADER, {**MEMORY, "revisions": [5]}], "record 2: a revision is of type int"),
+    ([HEADER, {**MEMORY, "revisions": [5]}], r"record 2: revisions\.0 is of type int"),
     ([HEADER, {**MEMORY, "revisions": {"a": 1}}], "record 2: revisions is of type dict"),
     ([HEADER, THREAD, message(superseded="no")], "record 3: superseded is of type str"),
     ([HEADER, THREAD, message(vectors=5)], "record 3: vectors is of type int"),
-    ([HEADER, THREAD, message(vectors={"settings": 5, "data": []})], "record 3: vectors is not valid"),
+    ([HEADER, THREAD, message(vectors={"settings": 5, "data": []})], r"record 3: vectors\.settings is of type int"),
     ([HEADER, THREAD, message(message={"type": ["x"], "data": {"content": "x", "id": "m"}})], "record 3: "),
     ([HEADER, THREAD, message(message={"type": "human", "data": {"content": {"a": 1}, "id": "m"}})], "record 3: "),
     (

@@ -17,7 +17,7 @@ from langchain_workingmem.threads.clones import RESTORE
 from langchain_workingmem.users import imports
 from tests.users.samples import HEADER, MEMORY, THREAD, Record, message
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 

@@ -11,9 +11,9 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None, True]  # nobody else deletes this user, and the tombstone stands
-NOTHING: list[Any] = [[[0], [0]], [0, 0, None, 0]]  # no threads are listed, and there is no working memory
+NOTHING: list[Any] = [[[0], [0]], [0, 0, 0]]  # no threads are listed, and there is no working memory
 LOG = b"a/0-3/1-2,5/0;b/0/6/1"  # the manifest of a log with four observations
-END: tuple[list[bytes], None] = ([], None)  # of a pass over all keys
+END: list[Any] = [[b"0", []]]  # of a pass over all keys
 
 
 @pytest.fixture
@@ -29,38 +29,46 @@ def listing(*names: str) -> list[Any]:
 def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_found(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, 5, 0], [1, 0, 0, 0, 0, 0]], [1, 2, LOG, 3], END, [1]]
+    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, 5, 0], [1, 0, 0, 0, 0, 0]], [1, 2, 2], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
-    assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 9, True)
+    assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)
     assert by_hand.steps == [
         ["GET", "SET"],
         ["FT.AGGREGATE", "FT.SEARCH"],
         ["DELETE", "DELETE"],
-        ["EXISTS", "XLEN", "HGET", "DEL"],
-        "Scan",
+        ["EXISTS", "XLEN", "DEL"],
+        ["SCAN"],
         ["LIFT"],
     ]
 
 
+def test_what_an_optional_room_keeps_of_a_user_is_deleted_when_it_is_met(memory: Memory, by_hand: ByHand) -> None:
+    keys = [b"wm:observations:r:{v}", b"wm:x:observations:r:{u}", b"wm:observations:r:{u}"]  # of others: the first two
+    by_hand.answers = [FREE, *NOTHING, [[b"0", keys]], [LOG, 1], END, [1]]
+    report = memory.delete_resource("u")
+    assert (report.observations, report.verified) == (4, True)
+    assert by_hand.steps[3:] == [["SCAN"], ["HGET", "DEL"], "Pause", ["SCAN"], ["LIFT"]]
+
+
 def test_a_pass_that_finds_something_is_followed_by_another(memory: Memory, by_hand: ByHand) -> None:
     thread = KEYS.of("late").thread.encode()
-    by_hand.answers = [FREE, *NOTHING, ([thread], None), [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", [thread]]], [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (1, True)
-    assert by_hand.steps[3:] == ["Scan", ["HGET"], ["DELETE"], "Pause", "Scan", ["LIFT"]]
+    assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["DELETE"], "Pause", ["SCAN"], ["LIFT"]]
 
 
 def test_keys_of_others_are_looked_at_and_left_alone(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [FREE, *NOTHING, ([KEYS.of("theirs").thread.encode(), b"wm:item:{x}"], None), [b"v"], [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", [KEYS.of("theirs").thread.encode(), b"wm:item:{x}"]]], [b"v"], [1]]
     assert memory.delete_resource("u").verified
-    assert by_hand.steps[3:] == ["Scan", ["HGET"], ["LIFT"]]
+    assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["LIFT"]]
 
 
 def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombstone(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    again = [([KEYS.of("late").thread.encode()], None), [b"u"], [[1, 0, 0, 0, 0, 0]]]
+    again = [[[b"0", [KEYS.of("late").thread.encode()]]], [b"u"], [[1, 0, 0, 0, 0, 0]]]
     by_hand.answers = [FREE, *NOTHING, *again * 100]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (100, False)
@@ -69,12 +77,12 @@ def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombsto
 
 def test_without_an_index_the_pass_over_all_keys_finds_the_threads(by_hand: ByHand) -> None:
     gone = RedisReplyError("wm:threads: no such index")
-    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, None, 0], END, [1]]
+    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, 0], END, [1]]
     assert Memory(create_index=False).delete_resource("u").verified
 
 
 def test_a_thread_that_was_handed_over_meanwhile_stays(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, None, 0], END, [1]]
+    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, 0], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (0, True)
     assert by_hand.steps[2:4] == [["DELETE"], ["SWEEP"]]  # vectors that still name the former owner

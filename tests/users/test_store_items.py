@@ -58,7 +58,9 @@ def test_threads_and_items_are_looked_for_in_one_pass_over_all_keys(
     plain: Memory, filled: RedisMemoryStore, commands: list[Command]
 ) -> None:
     plain.delete_resource("maya", namespaces=TEMPLATES)
-    assert commands.count(("SCAN", 0)) == 2  # one that finds items, one that finds nothing any more
+    assert [command[:2] for command in commands].count(
+        ("SCAN", 0)
+    ) == 2  # one that finds items, one that finds nothing any more
 
 
 def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None:
@@ -114,7 +116,7 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
         ({"namespace": ["memories", "tom", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": ["tom", "notes", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": "memories"}, "of type str"),
-        ({"namespace": ["memories", 5]}, "list of str"),
+        ({"namespace": ["memories", 5]}, r"namespace\.1 is of type int: it should be a valid string"),
         ({"key": 5}, "key is of type int"),
         ({"namespace": ["memories", "maya", "a.b"]}, "periods"),
         ({"value": None}, "use a dict"),

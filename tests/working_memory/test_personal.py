@@ -189,4 +189,4 @@ def test_what_is_neither_text_nor_a_function_is_refused(option: str, value: Any)
 
 def test_the_block_can_be_made_of_a_state_alone(personal: Memory) -> None:
     state = personal.working_memory.get(**ANN)
-    assert TEMPLATE in rendered(personal.core.state, state)
+    assert TEMPLATE in rendered(personal._core.state, state)

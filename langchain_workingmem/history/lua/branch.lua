@@ -1,4 +1,4 @@
--- Common to the scripts that compare the caller's list of messages with the thread.
+-- Common to the scripts that compare the caller's list of messages with the thread; tests/history/branch_model.py says the same.
 -- An entry is one message of the list: {id, words}. If the thread holds it, also {seq, known, back, main}: its sequence number, its
 -- stored id, whether it is superseded, and, for an older version, the id of its message.
 
@@ -16,6 +16,12 @@ end
 -- The id of the message with a sequence number, whether it is on the current branch or superseded.
 local function any_id_at(seq)
   return id_at(seq) or redis.call('ZRANGE', KEYS[7], seq, seq, 'BYSCORE')[1]
+end
+
+-- The id of the message that a superseded one is an older version of, if it is one.
+local function main_of(id, score)
+  local seq = seq_of(score)
+  return seq ~= tonumber(score) and (any_id_at(seq) or id) or nil
 end
 
 -- The `said` and `state` of a stored message.
@@ -36,9 +42,9 @@ local function is_traffic(said)
   return string.sub(said, 1, 1) == '/'
 end
 
--- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on, reading 500 at once.
-local function each_message(first, visit)
-  local ranked = redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE', 'WITHSCORES')
+-- Calls visit(id, score, said, state) for the messages of a sorted set between two scores, reading 500 at once.
+local function each_in(key, low, high, visit)
+  local ranked = redis.call('ZRANGE', key, low, high, 'BYSCORE', 'WITHSCORES')
   for start = 1, #ranked, 1000 do
     local ids = {}
     for at = start, math.min(start + 999, #ranked), 2 do ids[#ids + 1] = ranked[at] end
@@ -46,6 +52,11 @@ local function each_message(first, visit)
       visit(ids[at], tonumber(ranked[start + 2 * at - 1]), string.match(value, SAID_AND_STATE))
     end
   end
+end
+
+-- Calls visit(id, seq, said, state) for each message of the current branch from a sequence number on.
+local function each_message(first, visit)
+  each_in(KEYS[2], first, '+inf', visit)
 end
 
 -- Finds the entries that are stored under their ids, or under ids that theirs are aliases of.
@@ -58,18 +69,12 @@ local function locate(entries)
     for start = 1, #missing, 1000 do
       local ids = {}
       for at = start, math.min(start + 999, #missing) do ids[#ids + 1] = missing[at].id end
-      for at, seq in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
-        local entry = missing[start + at - 1]
-        if seq and key == KEYS[8] then
-          local current = id_at(seq)
-          local known = current or any_id_at(seq)
-          -- else the message was deleted or edited since it got the alias
-          if known and words_of(known) == entry.words then
-            entry.seq, entry.known, entry.back = seq_of(seq), known, not current
-          end
-        elseif seq then
-          entry.seq, entry.known, entry.back = seq_of(seq), entry.id, key == KEYS[7]
-          if entry.seq ~= tonumber(seq) then entry.main = any_id_at(entry.seq) or entry.id end
+      for at, score in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+        local entry, is_alias = missing[start + at - 1], key == KEYS[8]
+        local known = score and (is_alias and any_id_at(score) or not is_alias and entry.id)
+        if known and (not is_alias or words_of(known) == entry.words) then -- else it was edited since it got the alias
+          entry.seq, entry.known, entry.main = seq_of(score), known, main_of(known, score)
+          entry.back = key == KEYS[7] or (is_alias and not id_at(score))
         end
       end
     end
@@ -78,47 +83,41 @@ end
 
 -- Finds entries[from..to] without stored ids by their words. Returns whether it found any, and whether the list begins with a
 -- message that some program added.
--- The list may be all of the thread, its end, or the beginning of what was superseded.
-local MOST_SAID = 5000 -- newest messages of the thread among which a list may begin
-local MOST_STEPS = 50000 -- comparisons: a list that repeats the same words could begin anywhere
-local function recognise(entries, from, to)
-  local position, anchored, is_lost, found_any, notes_count
-  local recent, recent_at, is_whole, superseded, superseded_at
-  local steps = 0
+local recognise
+do
+  local MOST_SAID = 5000 -- newest messages of the thread among which a list may begin
+  local MOST_STEPS = 50000 -- comparisons: a list that repeats the same words could begin anywhere
 
+  -- Whether a program added the message of the current branch with a sequence number.
   local function is_note(seq)
     return state_of(id_at(seq)) == ''
   end
 
-  -- Maps words to their indexes in a list.
-  local function index_of(said)
-    local index = {}
+  -- Adds to messages with words where which words are.
+  local function indexed(said)
+    said.at = {}
     for at, one in ipairs(said) do
-      if not index[one.words] then index[one.words] = {next = 1} end
-      table.insert(index[one.words], at)
+      said.at[one.words] = said.at[one.words] or {}
+      table.insert(said.at[one.words], at)
     end
-    return index
+    return said
   end
 
-  local function read_superseded()
-    if superseded then return end
-    superseded = {}
-    local ranked = redis.call('ZRANGE', KEYS[7], '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, MOST_SAID, 'WITHSCORES')
-    for at = #ranked - 1, 1, -2 do
-      local words = words_of(ranked[at])
-      if words ~= '' then
-        local seq = tonumber(ranked[at + 1])
-        local one = {seq = seq_of(seq), words = words, id = ranked[at], back = true}
-        if one.seq ~= seq then one.main = any_id_at(one.seq) or one.id end
-        superseded[#superseded + 1] = one
-      end
-    end
-    superseded_at = index_of(superseded)
+  local function superseded_of(list)
+    if list.superseded then return list.superseded end
+    local said, oldest = {}, redis.call('ZRANGE', KEYS[7], -MOST_SAID, -MOST_SAID, 'WITHSCORES')[2]
+    each_in(KEYS[7], oldest or '-inf', '+inf', function(id, score, one)
+      local words = string.match(one, '^%w*')
+      if words == '' then return end
+      said[#said + 1] = {seq = seq_of(score), words = words, id = id, back = true, main = main_of(id, score)}
+    end)
+    list.superseded = indexed(said)
+    return said
   end
 
-  -- The message after `position` with these words: the next of the current branch, where messages that other programs added
-  -- are skipped, else a superseded one.
-  local function following(position, words)
+  -- The message after `position` with these words: the next of the current branch, where structured answers and, unless they
+  -- count, messages that programs added are skipped; else a superseded one.
+  local function following(list, position, words, notes_count)
     local low = position
     while true do
       local member = redis.call('ZRANGE', KEYS[5], '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
@@ -127,31 +126,26 @@ local function recognise(entries, from, to)
       if not next or not (is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
       low = next.seq
     end
-    read_superseded()
-    local same = superseded_at[words]
-    while same and same[same.next] do -- positions only rise, so none is read twice
-      local one = superseded[same[same.next]]
-      if one.seq > position then return one end
-      same.next = same.next + 1
+    local said = superseded_of(list)
+    local same = said.at[words] or {}
+    for at = same.next or 1, #same do
+      if said[same[at]].seq > position then return said[same[at]] end
+      same.next = at + 1 -- positions only rise, so none is read twice
     end
   end
 
   -- How many entries from `i` on equal `said` from index `s` on, and whether that is the end of `said`.
-  local function run(i, said, s, may_skip)
-    local length = 0
-    while i <= to and s <= #said do
-      steps = steps + 1
-      if steps > MOST_STEPS then return length, false end
-      local entry = entries[i]
-      if entry.words == '' then
-        i = i + 1
-      elseif entry.words == said[s].words then
+  local function agreement(list, i, said, s)
+    local first, length = said[s], 0
+    while i <= list.to and s <= #said do
+      list.steps = list.steps + 1
+      if list.steps > MOST_STEPS then return length, false end
+      local words, one = list.entries[i].words, said[s]
+      if words == one.words then
         length, i, s = length + 1, i + 1, s + 1
-      elseif is_data(entry.words) then
+      elseif words == '' or is_data(words) then
         i = i + 1
-      elseif is_data(said[s].words) then
-        s = s + 1
-      elseif may_skip and is_note(said[s].seq) then
+      elseif is_data(one.words) or (not one.back and is_note(one.seq) and not is_note(first.seq)) then
         s = s + 1
       else
         return length, false
@@ -160,120 +154,81 @@ local function recognise(entries, from, to)
     return length, s > #said
   end
 
-  local last_answer = 0
-  for at = from, to do
-    if string.sub(entries[at].words, 1, 1) == 'a' then last_answer = at end
-  end
-
-  local function beginning(i)
-    if not recent then
-      recent = parsed(redis.call('ZRANGE', KEYS[5], -MOST_SAID, -1))
-      is_whole = redis.call('ZCARD', KEYS[5]) <= MOST_SAID
-      recent_at = index_of(recent)
-    end
-    local has_answer = last_answer >= i
+  -- The message that entries[i] is, if the list begins with it: where most of the list follows, as near to the end as possible.
+  -- The list may be all of the thread, its end, or the beginning of what was superseded.
+  local function beginning(list, i)
+    if list.steps > MOST_STEPS then return end
+    list.recent = list.recent or indexed(parsed(redis.call('ZRANGE', KEYS[5], -MOST_SAID, -1)))
+    local has_answer, words = list.last_answer >= i, list.entries[i].words
     local best, length, reaches = nil, 0, false
-    local same = recent_at[entries[i].words] or {}
-    for at = #same, 1, -1 do
-      if steps > MOST_STEPS then break end
-      local s = same[at]
-      local count, ends = run(i, recent, s, not is_note(recent[s].seq))
-      local fits = ends or (has_answer and (count >= 2 or (s == 1 and is_whole)))
+    local function try(said, s)
+      local count, ends = agreement(list, i, said, s)
+      ends = ends and not said[s].back
+      local is_first = s == 1 and not said[s].back and #said < MOST_SAID
+      local fits = ends or (has_answer and (count >= 2 or is_first))
       if fits and (count > length or (count == length and ends and not reaches)) then
-        best, length, reaches = recent[s], count, ends
+        best, length, reaches = said[s], count, ends
       end
     end
-    if has_answer then
-      read_superseded()
-      for _, s in ipairs(superseded_at[entries[i].words] or {}) do
-        if steps > MOST_STEPS then break end
-        local count = run(i, superseded, s, false)
-        if count >= 2 and count > length then best, length = superseded[s], count end
-      end
-    end
+    local same = list.recent.at[words] or {}
+    for at = #same, 1, -1 do try(list.recent, same[at]) end
+    for _, s in ipairs(has_answer and superseded_of(list).at[words] or {}) do try(list.superseded, s) end
     return best
   end
 
-  for i = from, to do
-    local entry = entries[i]
-    if entry.words ~= '' and (entry.seq or not is_lost) then
-      local found
-      if not entry.seq then
-        if position then found = following(position, entry.words) else found = beginning(i) end
+  recognise = function(entries, from, to)
+    local list = {entries = entries, to = to, steps = 0, last_answer = 0}
+    for at = from, to do
+      if string.sub(entries[at].words, 1, 1) == 'a' then list.last_answer = at end
+    end
+    local position, notes_count
+    local is_lost, found_any = false, false
+    for i = from, to do
+      local entry = entries[i]
+      local words, found = entry.words, nil
+      if words ~= '' and not entry.seq and not is_lost then
+        if position then found = following(list, position, words, notes_count) else found = beginning(list, i) end
         if found then
-          entry.seq, entry.known, entry.back = found.seq, found.id or id_at(found.seq), found.back or false
-          entry.main = found.main
-          position, found_any = found.seq, true
-        elseif is_data(entry.words) then
+          entry.seq, entry.known, entry.main = found.seq, found.id or id_at(found.seq), found.main
+          entry.back, found_any = found.back or false, true
+        elseif is_data(words) then
           entry.words = ''
-        elseif position then
-          is_lost = true
+        else
+          is_lost = position ~= nil
         end
-      else
-        position, is_lost = math.max(position or -1, entry.seq), false
       end
-      if entry.seq and not anchored then
-        notes_count, anchored = state_of(entry.known) == '', true
+      if words ~= '' and entry.seq then
+        position, is_lost = math.max(position or -1, entry.seq), false
+        if notes_count == nil then notes_count = state_of(entry.known) == '' end
       end
     end
+    return found_any, notes_count
   end
-  return found_any, notes_count
 end
 
 -- The stored tool traffic that the list replaces: between two messages of the list it has tool traffic without stored ids.
 local function resent_traffic(entries, from, to)
-  local covered, last, has_own = {}, nil, false
+  local replaced, last, has_own = {}, nil, false
   for i = from, to do
     local entry = entries[i]
     if entry.words == '' or is_data(entry.words) then
       has_own = has_own or entry.id ~= entry.known
     elseif entry.seq then
-      if last and has_own then
-        for _, key in ipairs({KEYS[2], KEYS[7]}) do
-          for _, id in ipairs(redis.call('ZRANGE', key, '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
-            local said = said_and_state(id)
-            if is_traffic(said) or is_data(said) then covered[id] = true end
-          end
-        end
+      for _, key in ipairs(last and has_own and {KEYS[2], KEYS[7]} or {}) do
+        each_in(key, '(' .. last, '(' .. entry.seq, function(id, _, said)
+          if is_traffic(said) or is_data(said) then replaced[id] = true end
+        end)
       end
       last, has_own = entry.seq, false
     end
   end
-  return covered
+  return replaced
 end
 
--- Returns the ids that the list leaves behind, their sequence numbers as a set, the ids that it takes up again, and the sequence
--- number where it begins. If the list begins with a message that some program added (`notes_count`), its own program does that,
--- and such messages may be left behind, too.
-local function compare_list(entries, from, to, notes_count)
-  local kept, back, first, last = resent_traffic(entries, from, to), {}, nil, nil
-  for i = from, to do
-    local entry = entries[i]
-    if entry.seq then
-      notes_count = notes_count or (not first and state_of(entry.known) == '')
-      kept[entry.known] = true
-      first = math.min(first or entry.seq, entry.seq)
-      if entry.back then
-        back[#back + 1] = entry.known
-        if last and entry.words ~= '' then -- with the tool traffic that led to it
-          for _, id in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. last, '(' .. entry.seq, 'BYSCORE')) do
-            if is_traffic(said_and_state(id)) then
-              back[#back + 1] = id
-              kept[id] = true
-            end
-          end
-        end
-      end
-      if entry.words ~= '' then last = entry.seq end
-    end
-  end
+-- The ids of the current branch from `first` on that a list leaves behind, and their sequence numbers as a set. `kept` are the ids
+-- that it holds. What programs added stays, unless it counts.
+local function left_behind(first, kept, notes_count, is_asked_again)
   local left, gone, waiting = {}, {}, {}
-  local is_other = first -- the list shares only what a program sent in front of its first turn: perhaps examples
-  for i = from, to do
-    local entry = entries[i]
-    if entry.seq and (entry.id == entry.known or state_of(entry.known) ~= 'b') then is_other = false end
-  end
-  if is_other then return left, gone, back, first end
   local function supersede_waiting()
     for _, one in ipairs(waiting) do
       left[#left + 1] = one.id
@@ -281,18 +236,46 @@ local function compare_list(entries, from, to, notes_count)
     end
     waiting = {}
   end
-  if first then
-    each_message(first, function(id, seq, said, state)
-      if kept[id] then
-        if not is_traffic(said) then waiting = {} end -- the tool traffic before a message stays with it
-      elseif state ~= '' or notes_count then
-        waiting[#waiting + 1] = {id = id, seq = seq}
-        if not is_traffic(said) and not is_data(said) then supersede_waiting() end
-      end
-    end)
-    -- a question that is asked again leaves all of its turn behind
-    local final = entries[to]
-    if final and final.seq and string.sub(final.words, 1, 1) == 'q' then supersede_waiting() end
+  each_message(first, function(id, seq, said, state)
+    if kept[id] then
+      if not is_traffic(said) then waiting = {} end -- the tool traffic before a message stays with it
+    elseif state ~= '' or notes_count then
+      waiting[#waiting + 1] = {id = id, seq = seq}
+      if not is_traffic(said) and not is_data(said) then supersede_waiting() end
+    end
+  end)
+  if is_asked_again then supersede_waiting() end -- with all of its turn
+  return left, gone
+end
+
+-- Returns the ids that the list leaves behind, their sequence numbers as a set, the ids that it takes up again, and the sequence
+-- number where it begins. If the list begins with a message that some program added (`notes_count`), its own program does that,
+-- and such messages may be left behind, too.
+local function compare_list(entries, from, to, notes_count)
+  local kept, back, taken, first, last = resent_traffic(entries, from, to), {}, {}, nil, nil
+  local is_other = true -- the list shares only what a program sent in front of its first turn: perhaps examples
+  local function take_up(id)
+    if not taken[id] then back[#back + 1] = id end
+    taken[id], kept[id] = true, true
   end
+  for i = from, to do
+    local entry = entries[i]
+    if entry.seq then
+      notes_count = notes_count or (not first and state_of(entry.known) == '')
+      is_other = is_other and entry.id ~= entry.known and state_of(entry.known) == 'b'
+      kept[entry.known] = true
+      first = math.min(first or entry.seq, entry.seq)
+      if entry.back then take_up(entry.known) end
+      if entry.back and last and entry.words ~= '' then -- with the tool traffic that led to it
+        each_in(KEYS[7], '(' .. last, '(' .. entry.seq, function(id, _, said)
+          if is_traffic(said) then take_up(id) end
+        end)
+      end
+      if entry.words ~= '' then last = entry.seq end
+    end
+  end
+  if is_other then return {}, {}, back, first end
+  local final = entries[to]
+  local left, gone = left_behind(first, kept, notes_count, final.seq and string.sub(final.words, 1, 1) == 'q')
   return left, gone, back, first
 end

@@ -20,4 +20,4 @@ for _, key in ipairs(#ranges > 0 and {KEYS[2], KEYS[7]} or {}) do
     end
   end
 end
-return {scope, version or '0', covered or '', present or '', observations, messages}
+return {scope, version or '0', present or '', observations, messages}

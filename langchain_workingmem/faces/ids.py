@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,21 +14,23 @@ from langchain_workingmem.errors import IdError
 from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_core.runnables import RunnableConfig
 
     from langchain_workingmem.options import Scope
 
-Owner: TypeAlias = Callable[[Ids], str]  # says whose memory a run uses, given the ids that the run names
+Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 
 _NAMES = ("resource_id", "user_id")  # they mean the same
 
 
 @dataclass(frozen=True, slots=True)
 class OuterRun:
-    """The run of an agent whose tool is running."""
+    """The run of an agent while one of its tools is running."""
 
     ids: Ids  # that it names itself, whatever the program fixes for a memory
-    user: str | None  # whom the LangGraph server has authenticated
+    user: str | None  # authenticated by the LangGraph server
     limits: Mapping[str, bool]  # what its caller does not let it write
 
     @classmethod
@@ -51,6 +54,16 @@ class OuterRun:
 
 # LangGraph hands it on to a run in a tool, unless that run has a thread of its own: then nothing of its config is left
 outer_run: ContextVar[OuterRun | None] = ContextVar("outer_run", default=None)
+
+
+@contextmanager
+def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[None]:
+    """Tell the agents that run inside a tool about the run that calls it."""
+    token = outer_run.set(OuterRun.of(config, trust_client_ids=trust_client_ids))
+    try:
+        yield
+    finally:
+        outer_run.reset(token)
 
 
 def as_owner(resource_id: str | Owner | None) -> Owner | None:
@@ -79,8 +92,7 @@ def owned(ids: Ids, owner: Owner | None) -> Ids:
 def required_ids(ids: Ids) -> tuple[str, str]:
     """Return thread_id and resource_id; raise `IdError` when the first is missing.
 
-    A thread without a resource has to own itself: the resource then has the id of the thread. If the thread has another
-    owner, the server refuses what is done with these ids.
+    A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the operation.
     """
     thread_id = check_id(ids.thread_id, "thread_id")
     return thread_id, thread_id if ids.resource_id is None else check_id(ids.resource_id, "resource_id")
@@ -94,16 +106,13 @@ def resolve(
     runtime: Any = None,
     trust_client_ids: bool = False,
 ) -> Ids:
-    """Find the ids of a run.
+    """Find the ids of a run; an id that is found nowhere stays None.
 
-    Ids that are passed come from the program, and win. Else the resource is the user that a LangGraph server has
-    authenticated. A run that names another user raises `IdError`, because clients write these names, unless
-    `trust_client_ids`. Without an authenticated user the resource comes from the `context` of the run (attribute or key), then
-    from `config["configurable"]`. `user_id` means `resource_id` in both; where one of them has both names, the ids must
-    agree. The thread comes from the same two. What is found nowhere stays None.
-
-    A run inside a tool that names no user has that of the outer run. A function as `resource_id` gets what was found, and
-    returns the owner.
+    Ids that the program passes win. Else the user is the one that a LangGraph server has authenticated. A run that names another
+    user raises `IdError`, because clients write these names, unless `trust_client_ids`. Without an authenticated user, the user
+    comes from the `context` of the run (attribute or key), then from `config["configurable"]`, then from the outer run of a tool.
+    `user_id` means `resource_id`; a source that has both must agree with itself. The thread comes from the same two sources. A
+    function as `resource_id` gets the ids that were found, and returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
@@ -144,7 +153,7 @@ def scoped_ids(ids: Ids, scope: Scope) -> Ids:
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
-    """Return the id of the authenticated user, for a run inside a tool also that of the outer run; None without one.
+    """Return the id of the user who is authenticated in this run or in the outer run of a tool; None without one.
 
     The server makes an object of the user, and drops what a client has sent under that name. A client's JSON has no
     attributes, so `langgraph_auth_user` is safe to read where there is no runtime. `langgraph_auth_user_id`, a str, is not.

@@ -21,9 +21,9 @@ from langchain_workingmem._text.copies import (
 )
 from langchain_workingmem._text.ranges import removed_positions
 from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
+from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.ids import Owner, as_owner, required_ids, resolve
-from langchain_workingmem.percall import PerCall
 from langchain_workingmem.turn import (
     Gathered,
     hidden_positions,
@@ -116,7 +116,7 @@ def save_node(
         ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved", ids[0])
-        core.state.forget_shown_messages(ids[0])
+        core.state.shown_to_model.forget_shown_messages(ids[0])
         return {}
 
     return _node(core, plan, "save_memory")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.process_cache import Recent
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.agent_calls import HookCall, Key, later_hooks
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.agent_calls import HookCall, Key, later_hooks
+from langchain_workingmem.faces.ids import required_ids
 from langchain_workingmem.history import (
     Branch,
     history_slice,
@@ -23,7 +24,6 @@ from langchain_workingmem.history import (
     refuse_messages,
     save_messages,
 )
-from langchain_workingmem.ids import required_ids
 from langchain_workingmem.options import HistoryOptions
 from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
 from langchain_workingmem.working_memory import read_working_memory
@@ -50,15 +50,14 @@ MOST_LATE = 32  # runs whose last hooks are waited for
 
 @dataclass(frozen=True, slots=True)
 class AgentTurn:
-    """What is known during one turn. It is no part of the agent's state, because all of a state is streamed to clients."""
+    """The facts of one turn. They are no part of the agent's state, because all of a state is streamed to clients."""
 
     question: str | None  # id of the message that the turn answers
     gathered: Gathered
     begun: Sequence[BaseMessage]  # the messages with which the run began
     branch: Branch  # what is still to be written about the list that the run began with
-    saved: dict[str, BaseMessage] = field(
-        default_factory=dict
-    )  # copies by id: a guardrail may change a message in place
+    # copies by id: a guardrail may change a message in place
+    saved: dict[str, BaseMessage] = field(default_factory=dict)
     # what the model answered, and a copy: a guardrail may change it in place before memory saves it
     answers: Answers = ()
     structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers
@@ -177,6 +176,11 @@ class AgentTurns:
         asked = question(call.messages)
         return found if found and (asked is None or asked.id == found.question) else None
 
+    def find_or_prepare(self, call: HookCall, model: BaseChatModel) -> Plan[AgentTurn]:
+        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it."""
+        turn = self.find(call) or (yield from self.prepare(call))
+        return self.keep(call, replace(turn, model=model))
+
     def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
         """Keep a turn for the hooks that follow."""
         self._turns.put(call.key, turn)
@@ -193,10 +197,10 @@ class AgentTurns:
 
     def end(self, call: HookCall, config: RunnableConfig) -> None:
         """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
-        turn = self.find(call)  # not that of another run of the thread
+        turn = self.find(call)  # not the turn of another run of the thread
         if turn is not None:
             self.forget(call)
-        self._core.state.forget_shown_messages(call.ids.thread_id)
+        self._core.state.shown_to_model.forget_shown_messages(call.ids.thread_id)
         channels, hooks = later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
         if turn is None or not hooks:
             return
@@ -249,7 +253,7 @@ class AgentTurns:
         return self.keep(call, replace(turn, others=others))
 
     def _seen_by(self, call: HookCall, gathered: Gathered) -> Gathered:
-        """Leave out the outer conversation, which is not that of an agent in a tool, and the log that stands for it."""
+        """For an agent in a tool, leave out the outer conversation and its log."""
         if not call.is_nested:
             return gathered
         gathered = replace(gathered, begins=-inf)
@@ -284,7 +288,7 @@ class AgentTurns:
         turn = before or AgentTurn.of(call)
         after = yield from self._save(call, turn, on_error or self._core.on_error, is_over=is_over)
         if before is not None and after is not turn:
-            self._core.state.add_shown_messages(required_ids(call.ids)[0], after.saved)
+            self._core.state.shown_to_model.add_shown_messages(required_ids(call.ids)[0], after.saved)
             self.keep(call, after)
         return turn.changed(call.messages) if is_over else []
 

@@ -12,21 +12,20 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+    from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.history import History
-    from langchain_workingmem.options import HistoryOptions, Ids, RecallArguments
+    from langchain_workingmem.options import Ids, RecallArguments
     from langchain_workingmem.reports import Diagnosis
-    from langchain_workingmem.retriever import SemanticRecallRetriever
     from langchain_workingmem.turn import Turn
 
 
 class Faces:
     """The part of `Memory` that makes tools, nodes, retrievers and chat histories."""
 
-    core: Core
+    _core: Core
     history: History
-    history_options: HistoryOptions
-    turn: Turn
+    _turn: Turn
 
     def tools(
         self,
@@ -40,16 +39,16 @@ class Faces:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
-        `search_memory` with recall; `include` names others. Ids are bound here, or come from the run: the user whom a
-        LangGraph server has authenticated, its context, or `config["configurable"]`. They are never arguments, so a model
-        cannot choose them. `resource_id` may be a function: it gets the `Ids` that the run names, and returns an id. A tool that refuses a call returns the reason to the model instead of raising it.
-        `trust_client_ids=True`: context and configurable may name another user than the authenticated one. `name="team"`
-        makes the names `update_working_memory_team` and so on, for use beside the tools of another memory.
+        `search_memory` with recall; `include` names others. Ids are bound here (`resource_id` may be a function of the `Ids` that
+        the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
+        `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another user than
+        the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the names
+        `update_working_memory_team` and so on, for use beside the tools of another memory.
         """
-        from langchain_workingmem.tools import memory_tools
+        from langchain_workingmem.faces.tools import memory_tools
 
         return memory_tools(
-            self.core,
+            self._core,
             thread_id=thread_id,
             resource_id=resource_id,
             include=include,
@@ -68,16 +67,16 @@ class Faces:
         """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
         `into="messages"` rewrites that channel (with its `add_messages` reducer): your system messages, the history, then the
-        new messages, with memory before the user's last words. What memory adds is removed at the next turn, and never saved.
+        new messages, with memory before the user's last words. These additions are removed at the next turn, and never saved.
         stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
-        channel of your state, and changes no message. Ids come from the run, as those of `tools` do;
-        `config["configurable"]["memory"]` restricts a single call. `resource_id` is whose memory it is, whatever user a run
-        names: an id, or a function that gets the `Ids` that the run names and returns one. Two round trips.
+        channel of your state, and changes no message. Ids come from the run, as for `tools`;
+        `config["configurable"]["memory"]` restricts a single call. `resource_id` fixes the owner of the memory, whatever user a
+        run names: an id, or a function of the `Ids` that the run names. Two round trips.
         """
-        from langchain_workingmem.nodes import load_node
+        from langchain_workingmem.faces.nodes import load_node
 
         return load_node(
-            self.turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
+            self._turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
         )
 
     def save_node(
@@ -88,9 +87,9 @@ class Faces:
         One round trip; safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it then
         owns the threads, too.
         """
-        from langchain_workingmem.nodes import save_node
+        from langchain_workingmem.faces.nodes import save_node
 
-        return save_node(self.turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
+        return save_node(self._turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
@@ -102,10 +101,10 @@ class Faces:
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the run, as those of `tools` do; a call may pass `top_k` as well.
+        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well.
         """
+        from langchain_workingmem.faces.retriever import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names
-        from langchain_workingmem.retriever import SemanticRecallRetriever
 
         check_argument_names(arguments)
         fields: dict[str, Any] = {**arguments}
@@ -127,9 +126,9 @@ class Faces:
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
         than the authenticated one raises `IdError`; your own factory may pass any user.
         """
-        from langchain_workingmem.chat_history import RedisChatMessageHistory
-        from langchain_workingmem.ids import owner_of_session
-        from langchain_workingmem.runnable_history import is_from_config
+        from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
+        from langchain_workingmem.faces.ids import owner_of_session
+        from langchain_workingmem.faces.runnable_history import is_from_config
 
         owner = owner_of_session(resource_id, from_config=is_from_config())
         return RedisChatMessageHistory(self, session_id, resource_id=owner)
@@ -157,10 +156,10 @@ class Faces:
         """
         from langchain_workingmem._redis.doctor import diagnose
 
-        return self.core.runner.run(diagnose(self.core.state, self.core.breaker.open_for))
+        return self._core.runner.run(diagnose(self._core.state, self._core.breaker.open_for))
 
     async def adoctor(self) -> Diagnosis:
         """Async twin of `doctor`."""
         from langchain_workingmem._redis.doctor import diagnose
 
-        return await self.core.async_runner.run(diagnose(self.core.state, self.core.breaker.open_for))
+        return await self._core.async_runner.run(diagnose(self._core.state, self._core.breaker.open_for))

@@ -1,4 +1,4 @@
-"""What one call may restrict: `config["configurable"]["memory"]`. Clients write it, so it lifts no restriction."""
+"""The restrictions of one call: `config["configurable"]["memory"]`. Clients write them, so they lift no restriction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.ids import outer_run
+from langchain_workingmem.faces.ids import outer_run
 from langchain_workingmem.options import Scope
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ class PerCall:
     """Restrictions of one call of an agent or a graph, as `config["configurable"]["memory"]` holds them.
 
     They add to what middleware, nodes and options say: `{"read_only": False}` and `{"persist": True}` change nothing. An
-    unknown key, or a number that is larger than that of the options, raises `OptionError`.
+    unknown key, or a number that is larger than in the options, raises `OptionError`.
     """
 
     read_only: bool = False  # show memory, write nothing, give no tools that write
     persist: bool = True  # False saves no messages of this call; working memory may still be updated
     # False: none; or top_k, message_range, threshold, max_tokens, metadata, since, until, roles, scope of `recall.search`
     recall: Recall = None
-    last_messages: int | None = None  # exactly so many instead of those of `HistoryOptions`, 0: none
+    last_messages: int | None = None  # exactly so many instead of `HistoryOptions.last_messages`, 0: none
 
     def __post_init__(self) -> None:
         for name in ("read_only", "persist"):

@@ -1,4 +1,4 @@
-"""One call of a hook of an agent: whose conversation it is, and what LangGraph says about its run."""
+"""One call of a hook of an agent: its ids, and the facts that LangGraph gives about its run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem.ids import Owner, outer_run, owned, resolve
-from langchain_workingmem.nodes import kind_of
-from langchain_workingmem.percall import PerCall
+from langchain_workingmem.faces.ids import Owner, outer_run, owned, resolve
+from langchain_workingmem.faces.nodes import kind_of
+from langchain_workingmem.faces.per_call import PerCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from langchain_workingmem.history import Kind
     from langchain_workingmem.options import Ids
 
-Key: TypeAlias = "tuple[Ids, Ids, str]"  # what a run names, whose memory it uses, and which agent of a run it is
+Key: TypeAlias = (
+    "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """What one call of a hook knows: the conversation as it is now, its ids, and what the config of the run says."""
+    """The facts of one hook call: the conversation as it is now, its ids, and the config of the run."""
 
     messages: Sequence[BaseMessage]
     run_ids: Ids  # that the run names
@@ -70,10 +72,10 @@ def _is_nested(namespace: str, ids: Ids) -> bool:
 
 
 def later_hooks(config: RunnableConfig) -> tuple[Mapping[str, Any], list[str]]:
-    """Return LangGraph's channels of a run, and those of the hooks of other middleware that follow this last one of memory.
+    """Return the LangGraph channels of a run, and the names of the `after_agent` hooks that follow the last one of memory.
 
-    Such middleware stands in front of memory. No hook of memory runs after its `after_agent`, but the channels hold the last
-    state, and that of a hook has a value while the hook is due or runs.
+    These hooks belong to middleware in front of memory. The channels hold the last state, and the channel of a hook has a value
+    while the hook is due or runs.
     """
     read = config.get("configurable", {}).get("__pregel_read")
     channels = next((one for one in getattr(read, "args", ()) if isinstance(one, Mapping) and "messages" in one), {})

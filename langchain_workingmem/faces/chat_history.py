@@ -1,0 +1,100 @@
+"""A thread as a LangChain chat history, for RunnableWithMessageHistory and other code that needs one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
+
+from langchain_workingmem._redis.access import owner_of
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.faces.runnable_history import step_of_run
+from langchain_workingmem.turn import read_history
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem.history import History
+    from langchain_workingmem.turn import Turn
+
+
+class HasHistory(Protocol):
+    """The part of `Memory` that a chat history uses."""
+
+    _core: Core
+    history: History
+    _turn: Turn
+
+
+class RedisChatMessageHistory(BaseChatMessageHistory):
+    """One thread of a memory; `Memory.chat_history` makes it.
+
+    Saving is idempotent by message id, and the server sets the order, so several writers may share a session. Every provider
+    accepts what is read: an unfinished tool call is stored, but not shown.
+    """
+
+    def __init__(self, memory: HasHistory, session_id: str, *, resource_id: str | None = None) -> None:
+        self.session_id = check_id(session_id, "session_id")
+        self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
+        self._memory = memory
+        self._core = memory._core
+        # the histories that unfinished runs of RunnableWithMessageHistory have read
+        self._views: list[list[BaseMessage]] = []
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        """Return what `HistoryOptions` shows, oldest first. One round trip."""
+        step = step_of_run()
+        return self._as_seen_at(step, self._core.run(self._read()))
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Async twin of `messages`."""
+        step = step_of_run()
+        return self._as_seen_at(step, await self._core.arun(self._read()))
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Save messages at the end. One round trip, two without a `resource_id`."""
+        thread_id, resource_id = self._core.run(self._ids())
+        self._memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Async twin of `add_messages`."""
+        thread_id, resource_id = await self._core.arun(self._ids())
+        await self._memory.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+
+    def clear(self) -> None:
+        """Delete all messages; the thread stays."""
+        self._memory.history.clear(self.session_id, resource_id=self.resource_id)
+
+    async def aclear(self) -> None:
+        """Async twin of `clear`."""
+        await self._memory.history.aclear(self.session_id, resource_id=self.resource_id)
+
+    def _ids(self) -> Plan[tuple[str, str]]:
+        return owner_of(self._core.state, self.session_id, self.resource_id)
+
+    def _read(self) -> Plan[list[BaseMessage]]:
+        return read_history(self._core.state, self.session_id, self.resource_id, self._memory._turn.history)
+
+    def _as_seen_at(
+        self, step: Literal["begins"] | list[BaseMessage] | None, messages: list[BaseMessage]
+    ) -> list[BaseMessage]:
+        """Give RunnableWithMessageHistory at the end of a run the history that it read at the beginning.
+
+        It reads the history again when a run ends, drops that many messages from the front of its input, and saves the
+        rest. If others wrote or deleted meanwhile, it would lose the user's new message, or restore deleted ones. Several
+        runs may share this object: a run's history is the one with which its input begins.
+        """
+        if step == "begins":
+            self._views = [*self._views[-99:], messages]
+        elif step is not None:
+            ids = [message.id for message in step]
+            own = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
+            if own:
+                longest = max(own, key=len)
+                self._views = [view for view in self._views if view is not longest]
+                return longest
+        return messages

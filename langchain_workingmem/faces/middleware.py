@@ -1,0 +1,293 @@
+"""Memory for `create_agent`: one line, and the agent remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextvars import copy_context
+from dataclasses import replace
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+try:
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import AgentMiddleware
+except ImportError as error:
+    msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
+    raise ImportError(msg) from error
+from langchain_core.messages import BaseMessage, SystemMessage
+from langgraph.config import get_config
+from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
+
+from langchain_workingmem._text.copies import is_copy, without_memory
+from langchain_workingmem.checks import one_of, wrong_type
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.faces.agent_calls import HookCall
+from langchain_workingmem.faces.agent_turns import AgentTurn, AgentTurns, snapshot
+from langchain_workingmem.faces.factories import Faces
+from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of
+from langchain_workingmem.faces.tools import WRITING, memory_tools
+from langchain_workingmem.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
+
+    from langchain_workingmem.faces.agent_turns import Answers
+    from langchain_workingmem.options import OnError
+
+T = TypeVar("T")
+
+
+class _Name(str):
+    """The name of a middleware. Two equal ones in an agent raise our error, because the error of `create_agent` has no remedy.
+
+    `create_agent` compares names in one set, and calls nothing else of ours with two middlewares at hand. Elsewhere names are
+    compared like any other text.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        found = str.__eq__(self, other)
+        is_clash = found is True and isinstance(other, _Name) and self is not other
+        if is_clash and sys._getframe(1).f_globals.get("__name__") == create_agent.__module__:
+            raise OptionError(
+                f"two {self} in one agent", remedy="name the second one, MemoryMiddleware(memory, name='team')"
+            )
+        return found
+
+    __hash__ = str.__hash__
+
+
+class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Gives an agent its memory: `create_agent(model, tools, middleware=[MemoryMiddleware(memory)])`.
+
+    The model is shown the history that the state does not hold. In front of the user's last words it is shown recalled
+    messages and working memory; `placement="system"` puts these after the system prompt. None of this enters the state.
+    The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
+
+    Each message is saved once. The user's message is saved while the model answers, so that it is stored even if the run is
+    abandoned; the rest is saved after each answer. Recall and history are read once a turn, and history again when
+    observations cover more of it, also of a long turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
+
+    The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
+    `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread without a
+    user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
+    thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
+
+    Cost: two round trips before the first model call and one during it, one before each further call, one after each.
+
+    Args:
+        memory: The `Memory` of the agent.
+        read_only: Show memory, write nothing, give no tools that write.
+        persist: False saves no messages; working memory may still be updated.
+        tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list: none.
+        resource_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the `Ids`
+            of the run (None where it names no user) and returns an id. It also owns the threads: with a team, pass
+            `persist=False`, else the members share their conversations.
+        on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
+            without recall. Overrides `Memory(on_error=...)`; None inherits it. Without Redis a turn with "log" waits once:
+            0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
+        trust_client_ids: True lets context and configurable name another user than the one that a LangGraph server has
+            authenticated: for services that act for their users and check by themselves that they may.
+        name: For the second memory of an agent, such as "team": a part of the names of its tools (`search_memory_team`), and
+            the label of its blocks in the prompt.
+    """
+
+    def __init__(
+        self,
+        memory: Faces,
+        *,
+        read_only: bool = False,
+        persist: bool = True,
+        tools: Sequence[str] | None = None,
+        resource_id: str | Owner | None = None,
+        on_error: OnError | None = None,
+        trust_client_ids: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(memory, Faces):
+            raise wrong_type(memory, "memory", "pass Memory(...)")
+        turn = memory._turn
+        self._core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
+        self._plans = Turn(self._core, turn.history)
+        self._turns = AgentTurns(self._plans, persist=persist and not read_only)
+        self._read_only = read_only
+        self._owner = as_owner(resource_id)
+        self._trust_client_ids = trust_client_ids
+        self.tools = memory_tools(
+            self._core,
+            thread_id=None,
+            resource_id=self._owner,
+            include=tools,
+            trust_client_ids=trust_client_ids,
+            name=name,
+            read_only=read_only,
+        )
+        self._memory_name = name
+        self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the agent knows it."""
+        return self._name
+
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
+        self._core.catch_up()
+        return _update(self._turns.begin(self._call(state, runtime)))
+
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Async twin of `before_agent`."""
+        await self._core.acatch_up()
+        return _update(self._turns.begin(self._call(state, runtime)))
+
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Gather what the store knows, once a turn; later only read working memory."""
+        self._core.run(self._turns.prepare(self._call(state, runtime)))
+
+    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Async twin of `before_model`."""
+        await self._core.arun(self._turns.prepare(self._call(state, runtime)))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelCallResult[Any]:
+        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer."""
+        call = self._call(request.state, request.runtime)
+        turn = self._core.run(self._turns.find_or_prepare(call, request.model))
+        saving = None
+        if self._turns.saves_question(call, turn):
+            run = copy_context().run
+            saving = Thread(target=run, args=(self._core.run, self._turns.save_question(call)), daemon=True)
+            saving.start()
+        try:
+            try:
+                answer = handler(self._with_memory(request, call, turn))
+                answers = _copied(answer)
+            finally:
+                if saving is not None:
+                    saving.join()
+        except Exception as error:
+            self._core.run(self._turns.fail(call, error))
+            raise
+        self._turns.note_answers(call, answers)
+        return answer
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelCallResult[Any]:
+        """Async twin of `wrap_model_call`."""
+        call = self._call(request.state, request.runtime)
+        turn = await self._core.arun(self._turns.find_or_prepare(call, request.model))
+        saving = None
+        if self._turns.saves_question(call, turn):
+            saving = asyncio.ensure_future(self._core.arun(self._turns.save_question(call)))
+        try:
+            try:
+                answer = await handler(self._with_memory(request, call, turn))
+                answers = _copied(answer)
+            finally:
+                if saving is not None:
+                    await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
+        except Exception as error:
+            await self._core.arun(self._turns.fail(call, error))
+            raise
+        except asyncio.CancelledError:
+            self._turns.forget(call)
+            raise
+        self._turns.note_answers(call, answers)
+        return answer
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+        """Tell agents that run inside the tool the thread and the user of this one."""
+        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+            return handler(request)
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
+        """Async twin of `wrap_tool_call`."""
+        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+            return await handler(request)
+
+    def after_model(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Save what is new."""
+        self._core.run(self._turns.save(self._call(state, runtime)))
+
+    async def aafter_model(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Async twin of `after_model`."""
+        await self._core.arun(self._turns.save(self._call(state, runtime)))
+
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
+        call = self._call(state, runtime)
+        changed = self._core.run(self._turns.save(call, is_over=True))
+        self._turns.end(call, get_config())
+        return _update(changed)  # a change in place is in no checkpoint
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Async twin of `after_agent`."""
+        call = self._call(state, runtime)
+        changed = await self._core.arun(self._turns.save(call, is_over=True))
+        self._turns.end(call, get_config())
+        return _update(changed)
+
+    def _call(self, state: Any, runtime: Any) -> HookCall:
+        # the messages of the state, not of a request: middleware around this one may show the model something else
+        config = get_config()
+        call = HookCall.of(
+            state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
+        )
+        return call if state.get("structured_response") is None else replace(call, has_answer=True)
+
+    def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
+        own = {tool.name: tool for tool in self.tools}
+        names = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
+        for name, tool in names:
+            if name in own and own[name] is not tool:  # the model would call the wrong one
+                raise OptionError(
+                    f"the agent has another tool named {name!r}",
+                    remedy="rename that one, pass MemoryMiddleware(memory, name='team'), or leave the tool to it with "
+                    "MemoryMiddleware(memory, tools=[...])",
+                )
+        read_only = self._read_only or call.limits.read_only
+        hidden = {name for name in own if read_only and name.startswith(WRITING)}
+        # a copy that the caller has put into the state; a copy of another memory is in the request only
+        copies = {message.id for message in call.messages if is_copy(message)}
+        messages = [without_memory(message) if message.id in copies else message for message in request.messages]
+        context = self._plans.assemble(
+            turn.gathered,
+            turn.own_view(messages, self._plans.history),
+            read_only=read_only,
+            for_model=True,
+            tools=[name for name, _ in names if name in own and name not in hidden],
+            name=self._memory_name,
+        )
+        return request.override(
+            messages=context.messages,  # type: ignore[arg-type]
+            system_message=_with_blocks(request.system_message, context.system),
+            tools=[tool for name, tool in names if name not in hidden],
+        )
+
+
+def _copied(answer: Any) -> Answers:
+    """Copy what a model has answered, before other middleware changes it."""
+    response = getattr(answer, "model_response", answer)
+    return tuple((one, snapshot(one)) for one in getattr(response, "result", ()))
+
+
+def _update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+    return {"messages": [*messages]} if messages else None
+
+
+def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:
+    """Put memory after the unchanged blocks of the agent's own prompt."""
+    if not texts:
+        return system
+    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
+    if system is None:
+        return SystemMessage(content=blocks)
+    own = [{"type": "text", "text": system.content}] if isinstance(system.content, str) else system.content
+    return system.model_copy(update={"content": [*own, *blocks]})

@@ -1,0 +1,130 @@
+"""The format of archives: header, namespaces of items, the base of all records, and what optional rooms add.
+
+An optional room subclasses `Record` for its kinds of records and puts a `Section` into `SECTIONS`, both when it is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from langchain_workingmem._redis import rooms
+from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem.checks import as_tuple
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._redis.state import MemoryState
+
+T = TypeVar("T")
+Namespace: TypeAlias = "tuple[str, ...]"
+PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
+FORMAT, VERSION = "langchain-workingmem", 3  # 1 has no `title_from`, 2 one log of a user instead of its threads' logs
+KINDS = ("thread", "message", "working_memory", "observations", "item")  # of the records after the header
+# The errors that reading a record of any shape may raise.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
+KEEP_ORDER = "keep the order of the export"
+
+
+def header(resource_id: str | None = None) -> dict[str, Any]:
+    """Return the first record; without a resource, the caller of the import names it."""
+    return {"kind": "header", "format": FORMAT, "version": VERSION, "resource_id": resource_id}
+
+
+def paths_of(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[Namespace]:
+    """Put the resource into templates of namespaces; `OptionError` for a template without it."""
+    found = []
+    for template in as_tuple(namespaces, "namespaces", "namespaces"):
+        path = as_tuple(template, "namespaces", "labels")
+        if not any(label in PLACEHOLDERS for label in path):
+            raise OptionError(
+                f"namespaces holds {path}, which does not name the resource",
+                remedy="use a placeholder, as in ('memories', '{user_id}')",
+            )
+        found.append(tuple(resource_id if label in PLACEHOLDERS else label for label in path))
+    return found
+
+
+class Record(BaseModel):
+    """A record of an archive, or a part of one. Validation is the check of an import; its context is the `Import`."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+    cites: ClassVar[bool] = False  # messages: then an import finds those that are stored and say something else
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        """Register the model of a kind of record."""
+        super().__init_subclass__()
+        MODELS.update({kind: cls} if kind else {})
+
+    def write(self, load: Any) -> Plan[None]:
+        """Write what is not stored yet; `load` is the `Import`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What an optional room adds to the data of a user."""
+
+    # returns the records of a thread, given its owner
+    export: Callable[[MemoryState, str, str], Plan[list[dict[str, Any]]]]
+    # deletes what a user has beside the threads; returns counts, by the fields of `DeletionReport`
+    delete: Callable[[MemoryState, str], Plan[dict[str, int]]]
+
+
+MODELS: dict[str, type[Record]] = {}  # by kind
+SECTIONS: dict[str, Section] = {}  # by the name of the room
+
+
+def load_sections() -> Iterable[Section]:
+    """Import the optional rooms, because something of them was met."""
+    for name in rooms.LOADERS:
+        rooms.load(name)
+    return SECTIONS.values()
+
+
+def model_of(kind: str) -> type[Record]:
+    """Return the model of a kind of record; only an optional room may have it."""
+    if kind not in MODELS:
+        load_sections()
+    return MODELS[kind]
+
+
+def check_size(arguments: Iterable[Argument], most: int) -> None:
+    """Raise `OptionError` when a record takes more bytes than a step can."""
+    if (size := count_bytes(arguments)) > most:
+        raise OptionError(f"the record takes {size:,} bytes, {most:,} at most", remedy="leave something out")
+
+
+def _check_id(value: Any, info: Any) -> str:
+    return check_id(value, info.field_name)
+
+
+def _check_thread(value: Any, info: Any) -> Any:
+    before = info.context.thread
+    if before is None or value != before:
+        raise OptionError(f"thread_id is {value!r}, the thread before it is {before!r}", remedy=KEEP_ORDER)
+    return value
+
+
+def _micros(time: Any) -> int:
+    if not isinstance(time, str):
+        raise OptionError(f"{time!r} is not a time", remedy="use ISO 8601")
+    micros = to_micros(datetime.fromisoformat(time))
+    if not 0 < micros < LATEST:
+        raise OptionError(f"{time!r} cannot be stored", remedy="use a time from 1970 to 2249")
+    return micros
+
+
+Id = Annotated[str, PlainValidator(_check_id)]
+ThreadId = Annotated[str, PlainValidator(_check_thread)]  # of the thread before
+Micros = Annotated[int, PlainValidator(_micros)]  # from a time in ISO 8601
+Listed = Annotated[list[T], Field(strict=False)]  # or a tuple

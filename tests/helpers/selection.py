@@ -1,0 +1,61 @@
+"""Which of the collected tests run, and in which order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from zlib import crc32
+
+import pytest
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Return what only `make nightly` runs: tests marked `nightly`, and all but one value of a parameter that is `in_turn`."""
+    left = {item for item in items if item.get_closest_marker("nightly")}
+    for parameter, marked in _marked(items).items():
+        left |= _not_their_turn(marked, parameter)
+    return left
+
+
+def _marked(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Function]]:
+    found: dict[str, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and (marker := item.get_closest_marker("in_turn")):
+            (parameter,) = marker.args
+            if hasattr(item, "callspec") and parameter in item.callspec.params:
+                found[parameter].append(item)
+    return found
+
+
+def _not_their_turn(items: list[pytest.Function], parameter: str) -> set[pytest.Item]:
+    """Choose a value for the first case of a function by its name, for the next case the next value, and so on."""
+    functions: dict[str, dict[tuple[object, ...], list[pytest.Item]]] = defaultdict(dict)
+    for item in items:
+        others = tuple((name, id(value)) for name, value in item.callspec.params.items() if name != parameter)
+        functions[item.nodeid.partition("[")[0]].setdefault(others, []).append(item)
+    left: set[pytest.Item] = set()
+    for name, cases in functions.items():
+        for at, values in enumerate(cases.values(), crc32(name.encode())):
+            left |= {*values} - {values[at % len(values)]}
+    return left
+
+
+def long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Give each worker, which gets one stretch of the list, some modules of `programs` to begin with: they mostly wait."""
+    modules: dict[str, list[pytest.Item]] = defaultdict(list)
+    others = []
+    for item in items:
+        if item.get_closest_marker("programs"):
+            modules[item.nodeid.partition("::")[0]].append(item)
+        else:
+            others.append(item)
+    stretches: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for module in sorted(modules.values(), key=len, reverse=True):
+        min(stretches, key=len).extend(module)
+    size = -(-len(items) // workers)
+    ordered: list[pytest.Item] = []
+    for stretch in stretches:
+        room = max(0, size - len(stretch))
+        ordered += [*stretch, *others[:room]]
+        del others[:room]
+    return [*ordered, *others]
