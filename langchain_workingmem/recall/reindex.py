@@ -38,7 +38,7 @@ def reindex_messages(
     Messages written meanwhile stay as they are. Interrupted deletions, transfers and other long operations are finished
     first. Two round trips and one call of the model per 100 messages.
     """
-    options = state.recalling
+    state.recalling  # noqa: B018 - raises where recall is off
     is_whole = resource_id is None and thread_id is None
     if thread_id is not None:
         found = yield from get_thread(state, thread_id, resource_id)

@@ -86,7 +86,7 @@ def test_a_version_whose_message_does_not_follow_is_refused(edited: Memory, make
     records = list(edited.export_resource("ann"))
     at = next(place for place, record in enumerate(records) if record.get("version") is True)
     other = make_memory(key_prefix=f"{prefix}-other")
-    with pytest.raises(OptionError, match=f"record {at + 2}, the end: .*older version.*nothing was imported"):
+    with pytest.raises(OptionError, match=f"record {at + 2}: .*older version.*nothing was imported"):
         other.import_resource(records[: at + 1])
     with pytest.raises(OptionError, match=f"record {at + 2}: .*older version.*nothing was imported"):
         other.import_resource([*records[: at + 1], {"kind": "thread", "id": "u"}])

@@ -85,7 +85,7 @@ def test_a_deletion_that_fails_between_slices_says_what_holds_already(memory: Me
 
 
 def test_a_thread_that_is_made_while_its_owner_is_deleted_is_taken_away_again(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[thread_row("u", at=7), b"a tombstone"], [[0, 0, 0, 0, 0]], [[0, 0]]]
+    by_hand.answers = [[thread_row("u", at=7), b"a tombstone"], [[0, 0, 0, 0, [], 0]], [[0, 0]]]
     with pytest.raises(ResourceDeletedError):
         memory.threads.create(thread_id="t", resource_id="u")
     assert by_hand.steps == [["CREATE", "GET"], ["DELETE"], ["SWEEP"], "Pause"]

@@ -132,7 +132,7 @@ def test_what_the_list_of_a_turn_has_left_behind_is_superseded_when_the_turn_is_
 
 
 def test_a_turn_under_an_owner_who_is_deleted_is_taken_back(by_hand: ByHand) -> None:
-    by_hand.answers = [[saved(b"q")[0], b"a tombstone"], [[0, 0, 0, 0, 0]], [[0, 0]]]
+    by_hand.answers = [[saved(b"q")[0], b"a tombstone"], [[0, 0, 0, 0, [], 0]], [[0, 0]]]
     with pytest.raises(ResourceDeletedError):
         Memory().save_turn([ASKED], **IDS)
     assert by_hand.steps == [["WRITE", "GET"], ["DELETE"], ["SWEEP"], "Pause"]

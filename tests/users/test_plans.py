@@ -12,7 +12,6 @@ from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None, True]  # nobody else deletes this user, and the tombstone stands
 NOTHING: list[Any] = [[[0], [0]], [0, 0, 0]]  # no threads are listed, and there is no working memory
-LOG = b"a/0-3/1-2,5/0;b/0/6/1"  # the manifest of a log with four observations
 END: list[Any] = [[b"0", []]]  # of a pass over all keys
 
 
@@ -29,7 +28,7 @@ def listing(*names: str) -> list[Any]:
 def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_found(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, 5, 0], [1, 0, 0, 0, 0, 0]], [1, 2, 2], END, [1]]
+    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, [5, b""], 0], [1, 0, 0, 0, [], 0]], [1, 2, 2], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
     assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)
@@ -45,15 +44,15 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
 
 def test_what_an_optional_room_keeps_of_a_user_is_deleted_when_it_is_met(memory: Memory, by_hand: ByHand) -> None:
     keys = [b"wm:observations:r:{v}", b"wm:x:observations:r:{u}", b"wm:observations:r:{u}"]  # of others: the first two
-    by_hand.answers = [FREE, *NOTHING, [[b"0", keys]], [LOG, 1], END, [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", keys]], [1], END, [1]]
     report = memory.delete_resource("u")
-    assert (report.observations, report.verified) == (4, True)
-    assert by_hand.steps[3:] == [["SCAN"], ["HGET", "DEL"], "Pause", ["SCAN"], ["LIFT"]]
+    assert report.verified
+    assert by_hand.steps[3:] == [["SCAN"], ["DEL"], "Pause", ["SCAN"], ["LIFT"]]
 
 
 def test_a_pass_that_finds_something_is_followed_by_another(memory: Memory, by_hand: ByHand) -> None:
     thread = KEYS.of("late").thread.encode()
-    by_hand.answers = [FREE, *NOTHING, [[b"0", [thread]]], [b"u"], [[1, 0, 0, 0, 0, 0]], END, [1]]
+    by_hand.answers = [FREE, *NOTHING, [[b"0", [thread]]], [b"u"], [[1, 0, 0, 0, [], 0]], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (1, True)
     assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["DELETE"], "Pause", ["SCAN"], ["LIFT"]]
@@ -68,7 +67,7 @@ def test_keys_of_others_are_looked_at_and_left_alone(memory: Memory, by_hand: By
 def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombstone(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    again = [[[b"0", [KEYS.of("late").thread.encode()]]], [b"u"], [[1, 0, 0, 0, 0, 0]]]
+    again = [[[b"0", [KEYS.of("late").thread.encode()]]], [b"u"], [[1, 0, 0, 0, [], 0]]]
     by_hand.answers = [FREE, *NOTHING, *again * 100]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (100, False)
@@ -107,7 +106,7 @@ def test_a_deletion_that_is_refused_before_it_has_deleted_anything_locks_nobody_
     "answers",
     [
         [[b"of another", True], listing("a"), [DENIED]],  # another deletion may be at work
-        [FREE, listing("a", "b"), [[1, 0, 0, 0, 0, 0], RedisReplyError("OOM")]],
+        [FREE, listing("a", "b"), [[1, 0, 0, 0, [], 0], RedisReplyError("OOM")]],
         [FREE, listing("a"), RedisConnectionError("gone")],
     ],
     ids=["that has taken over", "that has deleted something", "whose connection fails"],

@@ -1,0 +1,129 @@
+"""Optional rooms stand on top: a process that does not use them loads nothing of them until it meets their data."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from langchain_workingmem import _redis, history, recall, threads, turn, users
+from langchain_workingmem._redis import scripts
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history.operations import WRITE
+from langchain_workingmem.history.rows import READ
+from tests.helpers.observers import Echo
+from tests.helpers.types import Make
+from tests.observations.test_lifecycle import observed_by, shown, talk
+
+LOADED = """
+import sys
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
+OPTIONAL = {"observations", "studio", "mcp", "cli", "evaluation"}
+def loaded():
+    names = (name.split(".") for name in sys.modules if name.startswith("langchain_workingmem."))
+    return sorted({parts[1] for parts in names} & OPTIONAL)
+IDS = {"thread_id": "t", "resource_id": "u"}
+"""
+PLAIN = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions())
+memory.save_turn([("user", "my cat is Tom"), ("assistant", "hello Tom")], **IDS)
+memory.context("who is Tom?", **IDS)
+memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
+memory.working_memory.update("# cat Tom", **IDS)
+first = memory.history.messages("t")[0]
+memory.history.update([HumanMessage("my dog is Tom", id=first.id)], **IDS)
+memory.history.truncate("t", after=first.id, resource_id="u")
+memory.threads.clone("t", new_thread_id="c")
+memory.threads.transfer("c", resource_id="u", to="v")
+records = list(memory.users.export("u"))
+memory.recall.search("Tom", resource_id="u")
+memory.recall.reindex()
+memory.users.delete("u")
+memory.users.load(records)
+memory.history.delete([first.id], **IDS)
+memory.threads.delete("t")
+memory.close()
+assert loaded() == [], loaded()
+"""
+WITH_LOGS = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
+assert memory.context("and?", thread_id="s", resource_id="u").observations is None
+assert loaded() == [], loaded()
+{step}
+memory.close()
+assert loaded() == ["observations"], loaded()
+"""
+STEPS = {
+    "edit": 'memory.history.update([HumanMessage("other words", id="m0")], **IDS)',
+    "delete": 'memory.history.delete(["m0"], **IDS)',
+    "append": 'memory.save_turn([HumanMessage("more"), AIMessage("of it")], **IDS)',
+    "clone": 'memory.threads.clone("t", new_thread_id="c")',
+    "transfer": 'memory.threads.transfer("t", resource_id="u", to="v")',
+    "export": 'assert [one["kind"] for one in memory.users.export("u")].count("observations") == 1',
+    "thread": 'assert memory.threads.delete("t")',
+    "user": 'assert memory.users.delete("u").observations == 4',
+}
+
+
+def run(program: str, url: str, prefix: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED + program, url, prefix], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
+    server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    run(PLAIN, server.url, prefix)
+    assert not list(raw.scan_iter(f"{prefix}:observations*"))
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_a_thread_that_has_a_log_loads_its_room(
+    make_memory: Make, server: EmbeddedRedis, prefix: str, scope: Any, step: str
+) -> None:
+    memory = make_memory(observations=observed_by(scope, model=Echo()))
+    talk(memory, turns=2)
+    assert len(memory.observations.observe("t", resource_id="u")) == 4
+    run(WITH_LOGS.format(step=STEPS[step]), server.url, prefix)
+    gone = {"thread": True, "user": True, "transfer": scope == "resource"}.get(step, False)
+    owner = "v" if step == "transfer" else "u"
+    if not gone:
+        found = shown(memory, "t", owner)
+        told = [text for text in found["log"] + found["raw"] if "m0" not in text]
+        assert len(found["log"]) == (3 if step in {"edit", "delete"} else 4)
+        assert len(told) == {"delete": 3, "append": 6}.get(step, 4)
+
+
+def locals_in(source: str) -> int:
+    """Count the local names at the top level of a script, of which Lua takes 200."""
+    flat = re.findall(r"^local (?:function (\w+)|([\w, ]+?)(?: =|$))", source, re.MULTILINE)
+    return sum(1 if name else names.count(",") + 1 for name, names in flat)
+
+
+def test_plain_scripts_fit_a_head() -> None:
+    plain = {
+        "turn": turn.TURN,
+        "read": READ,
+        "write": WRITE,
+        "delete": scripts.DELETE,
+        "sweep": scripts.SWEEP,
+    }
+    sizes = {name: (locals_in(one.source), len(one.source.splitlines())) for name, one in plain.items()}
+    assert {name: size for name, size in sizes.items() if size[0] > 120 or size[1] > 700} == {}
+    assert not [name for name, one in plain.items() if "observ" in one.source.lower()]
+
+
+def test_no_core_room_names_an_optional_one() -> None:
+    core = [Path(room.__file__ or "").parent for room in (_redis, history, recall, threads, turn, users)]
+    core += [core[0].parent / name for name in ("_engine", "_text", "_documents", "items", "working_memory")]
+    named = re.compile(r"langchain_workingmem\.(observations|studio|mcp|cli|evaluation)\b")
+    assert [str(path) for room in core for path in room.rglob("*.py") if named.search(path.read_text())] == []
