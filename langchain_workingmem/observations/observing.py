@@ -276,8 +276,8 @@ class _Run:
         if lines is None:
             yield from self.fail(usage)
             return None
-        name = hashlib.sha1("".join(one.digest for one in opened).encode(), usedforsecurity=False).hexdigest()
-        arguments: list[Argument] = [where.owner, scope_of(state), f"{known.revision}/{name}", len(rows)]
+        name = next(state.room(Remembered).lease_tokens)  # the same when the call is sent again
+        arguments: list[Argument] = [where.owner, scope_of(state), name, len(rows)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(lines))
