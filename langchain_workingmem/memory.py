@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import cached_property, update_wrapper
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
@@ -37,22 +37,22 @@ from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
     from os import PathLike
     from typing import Unpack
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import ContextArguments
+    from langchain_workingmem.reports import DeletionReport, ImportReport
 
-P = ParamSpec("P")
-R = TypeVar("R")
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
 
@@ -76,15 +76,6 @@ class MemoryArguments(TypedDict, total=False):
 
 def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
-
-
-def _of_users(method: Callable[Concatenate[Users, P], R]) -> Callable[Concatenate[Memory, P], R]:
-    """Return a method of `Memory` that calls this one of `memory.users`."""
-
-    def call(memory: Memory, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(memory.users, *args, **kwargs)
-
-    return update_wrapper(call, method)
 
 
 class Memory(Faces, SetUpOnEntry):
@@ -196,10 +187,6 @@ class Memory(Faces, SetUpOnEntry):
         self.users = Users(core)
         self._turn = Turn(core, history or HistoryOptions())
 
-    delete_resource, adelete_resource = _of_users(Users.delete), _of_users(Users.adelete)
-    export_resource, aexport_resource = _of_users(Users.export), _of_users(Users.aexport)
-    import_resource, aimport_resource = _of_users(Users.load), _of_users(Users.aload)
-
     @cached_property
     def observations(self) -> Observations:
         """The logs of conversations and users; without the option they can be read and corrected."""
@@ -281,6 +268,58 @@ class Memory(Faces, SetUpOnEntry):
     ) -> list[BaseMessage]:
         """Async twin of `save_turn`."""
         return await self._core.arun(self._turn.save(messages, thread_id, resource_id))
+
+    def delete_resource(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
+        """Call `memory.users.delete`."""
+        return self.users.delete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
+
+    async def adelete_resource(
+        self,
+        resource_id: str,
+        *,
+        namespaces: Iterable[Sequence[str]] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+    ) -> DeletionReport:
+        """Async twin of `delete_resource`."""
+        return await self.users.adelete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
+
+    def export_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Call `memory.users.export`."""
+        return self.users.export(resource_id, vectors=vectors, namespaces=namespaces)
+
+    def aexport_resource(
+        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Async twin of `export_resource`."""
+        return self.users.aexport(resource_id, vectors=vectors, namespaces=namespaces)
+
+    def import_resource(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
+    ) -> ImportReport:
+        """Call `memory.users.load`."""
+        return self.users.load(records, resource_id=resource_id, namespaces=namespaces)
+
+    async def aimport_resource(
+        self,
+        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        resource_id: str | None = None,
+        namespaces: Iterable[Sequence[str]] = (),
+    ) -> ImportReport:
+        """Async twin of `import_resource`."""
+        return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
 
     def setup(self) -> None:
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""

@@ -69,8 +69,13 @@ def _entry(root: Path, name: str, options: str) -> str:
 def _find(root: Path, file: Path, own: str) -> tuple[Path, ast.AST] | None:
     """Find the definition of a name that a module of the package defines or imports."""
     for node in ast.walk(_parsed(file)):
-        if isinstance(node, ast.ImportFrom) and any(alias.name == own for alias in node.names):
-            return _find(root, _file(root, node.module), own) if (node.module or "").startswith(NAME) else None
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        ours = (node.module or "").startswith(NAME)
+        if any(alias.name == own for alias in node.names):
+            return _find(root, _file(root, node.module), own) if ours else None
+        if ours and node.names[0].name == "*" and (found := _find(root, _file(root, node.module), own)):
+            return found
     return next(((file, node) for node in _parsed(file).body if own in _defined(node)), None)
 
 

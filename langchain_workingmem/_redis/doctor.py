@@ -51,9 +51,7 @@ _REINDEX = Remedy("run {reindex}")
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
-_SAME_USERS = (
-    "make the same users on every node, and keep them with ACL SAVE, or without an aclfile with CONFIG REWRITE"
-)
+_SAME_USERS = "make the same users on every node, and keep them with ACL SAVE, or CONFIG REWRITE without an aclfile"
 _NO_LOGIN = "Redis refused the login"  # how our error begins
 
 

@@ -87,7 +87,7 @@ class Script:
                 remedy="save less at a time, or smaller values",
             )
         command = ("EVALSHA", self.sha, len(keys), *keys, *arguments)
-        return as_told(command) if keys[0] in _COVERED and self._tells and len(keys) == _PLAIN else command
+        return as_told(command) if keys and keys[0] in _COVERED and self._tells and len(keys) == _PLAIN else command
 
 
 def as_branch(command: Command) -> Command:

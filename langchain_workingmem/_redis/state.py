@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
-    from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem.options import ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 
 K = TypeVar("K")
@@ -84,7 +83,7 @@ class MemoryState:
     indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     _rooms: dict[type, object] = field(default_factory=dict)
-    hooks: Room | None = None  # of observations, if their option is given
+    hooks: Any = None  # the `Room` of observations, if their option is given
 
     def __post_init__(self, model: str, create: bool) -> None:
         self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)

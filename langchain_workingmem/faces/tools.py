@@ -349,7 +349,7 @@ def _clear(core: Core) -> _Parts:
         check_writable(state)
         before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
         if before.is_empty:
-            return "Working memory was empty already; nothing was changed."
+            return "Working memory was already empty. Nothing was changed."
         if step is not None and state.shown_to_model.document_after_step(ids.thread_id, before.key) is not None:
             state.shown_to_model.note_shown_document(ids.thread_id, before.key, "", step)
         return "Working memory is empty now."

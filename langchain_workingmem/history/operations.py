@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
-from langchain_workingmem._redis.access import guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.access import (
+    SWEEP_SIZE,
+    continue_sweep,
+    guarded_write,
+    owner_tag,
+    run_script,
+    sweep_now,
+)
 from langchain_workingmem._redis.codec import (
     as_messages,
     count_characters,
@@ -25,7 +32,6 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_now
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, RedisReplyError

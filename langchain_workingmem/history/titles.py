@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Ask, Later, Plan
-from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import WorkingMemError

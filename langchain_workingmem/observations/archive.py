@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field
 
 from langchain_workingmem._engine.effects import Later, Plan, send
-from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError

@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._redis.access import continue_sweep
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of
 from langchain_workingmem._text.unicode import visible
@@ -219,7 +219,7 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     revisions, _ = yield from _revisions(threads)
     wanted = next((one for one in revisions if one.number == revision), None)
     if wanted is None:
-        raise RevisionNotFoundError(revision, "observations.history()")
+        raise RevisionNotFoundError(revision, "history")
     for own in threads:
         number, manifest = wanted.threads[own.thread_id or ""]
         # messages may be deleted meanwhile, so the script looks up what an older revision holds

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
-from langchain_workingmem._redis.access import check_thread, owner_of, run_script
+from langchain_workingmem._redis.access import check_thread, continue_sweep, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
@@ -276,7 +275,8 @@ class _Run:
         if lines is None:
             yield from self.fail(usage)
             return None
-        name = next(state.room(Remembered).lease_tokens)  # the same when the call is sent again
+        digests = "".join(one.digest for one in opened)
+        name = f"{known.revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         arguments: list[Argument] = [where.owner, scope_of(state), name, len(rows)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, compute, scan
-from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
 from langchain_workingmem.threads import all_threads, get_thread

@@ -7,12 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import send
-from langchain_workingmem._redis.access import check_owner, guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.access import (
+    SWEEP_SIZE,
+    check_owner,
+    continue_sweep,
+    guarded_write,
+    owner_tag,
+    run_script,
+    sweep_left,
+)
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, in_steps
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, sweep_left
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,

@@ -10,7 +10,18 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Plan, send
-from langchain_workingmem._redis.access import check_owner, create_thread_document, guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.access import (
+    SWEEP_SIZE,
+    check_owner,
+    continue_sweep,
+    create_thread_document,
+    guarded_write,
+    has_sweep_left,
+    owner_tag,
+    run_script,
+    sweep_left,
+    sweep_now,
+)
 from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
@@ -24,7 +35,6 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE, continue_sweep, has_sweep_left, sweep_left, sweep_now
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_filter, one_of

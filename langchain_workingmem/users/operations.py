@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
+from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem._redis.sweeping import SWEEP_SIZE, sweep
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport

@@ -18,11 +18,10 @@ from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
 
 from langchain_workingmem._engine.effects import send
-from langchain_workingmem._redis.access import guarded_write, run_script
+from langchain_workingmem._redis.access import continue_sweep, guarded_write, run_script
 from langchain_workingmem._redis.codec import Draft, as_messages, decode_message, drafts, is_storable
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields

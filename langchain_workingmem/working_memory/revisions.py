@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine import effects
 from langchain_workingmem._engine.effects import Pause, Plan
-from langchain_workingmem._redis.access import create_thread_document, guarded_write, owner_tag, run_script
+from langchain_workingmem._redis.access import (
+    continue_sweep,
+    create_thread_document,
+    guarded_write,
+    owner_tag,
+    run_script,
+)
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.sweeping import continue_sweep
 from langchain_workingmem.errors import OutcomeUnknownError, ThreadExistsError, ThreadNotFoundError
 from langchain_workingmem.options import Ids
 

@@ -156,7 +156,7 @@ def test_a_terminal_shows_a_page_rendered_through_the_pager() -> None:
     assert "paged:" in shown
     assert "\x1b[1m" in shown
     assert "# Concepts" not in shown
-    assert "Threads and resources" in shown
+    assert "Threads and users" in shown
 
 
 def test_a_terminal_shows_the_list_with_the_names_to_type() -> None:

@@ -324,10 +324,15 @@ def test_the_log_of_a_resource_is_corrected_as_well(run: Run, huts: Memory, obse
     observer()
     run("observe", "--resource", "maya", *MODEL, "--scope", "resource")
     maya = ["--resource", "maya"]
-    run("observations", "delete", "1", *maya, "--yes")
-    run("observations", "update", "2", "Wants a hut.", *maya)
-    assert texts(run, *maya) == ["Wants a hut.", *observed("trip", "hut")[2:]]
-    assert "hut 4: a hut near Cortina" in run("observations", "sources", "10", *maya).stdout
+    before, ids = (
+        texts(run, *maya),
+        [one["id"] for one in found(run("observations", "list", *maya, "--json"))["observations"]],
+    )
+    run("observations", "delete", ids[0], *maya, "--yes")
+    run("observations", "update", ids[1], "Wants a hut.", *maya)
+    assert texts(run, *maya) == ["Wants a hut.", *before[2:]]
+    assert sorted(before) == sorted(observed("trip", "hut"))
+    assert before[-1].partition(": ")[2] in run("observations", "sources", ids[-1], *maya).stdout
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ from langchain_workingmem._engine.effects import (
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis import scripts
+from langchain_workingmem._redis.access import sweep, sweep_now
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem._redis.sweeping import sweep, sweep_now
 from langchain_workingmem.errors import OptionError, OutcomeUnknownError, RedisConnectionError, RedisReplyError
 from tests.helpers.plans import Plans
 

@@ -459,6 +459,7 @@ RECIPES: dict[str, Recipe] = {
         list(filters.labels(document(t))),
         list(filters.labels({t[: len(t) // 2]: fields(t[len(t) // 2 :])})),
     ),
+    "recall.authors.Authors.note": lambda t: authors.Authors().note("u", set(crowd(t))),
     "recall.authors.named": lambda t: authors.named(t, crowd(t)),
     "recall.authors.in_first_person": lambda t: authors.in_first_person(t, crowd(t)),
     "recall.authors.without": lambda t: authors.without(t, crowd(t)),
@@ -514,7 +515,15 @@ RECIPES: dict[str, Recipe] = {
 WITHOUT_TEXT = {
     *(
         f"_text.ranges.{name}"
-        for name in ("contains", "join_ranges", "numbers_in", "parse_ranges", "ranges_of", "write_ranges")
+        for name in (
+            "contains",
+            "join_ranges",
+            "numbers_in",
+            "parse_ranges",
+            "ranges_of",
+            "removed_positions",
+            "write_ranges",
+        )
     ),
     "_redis.queries._tags",
     "_redis.queries.built_as",
@@ -523,6 +532,8 @@ WITHOUT_TEXT = {
     "_redis.queries.vectors_schema",
     "_redis.queries.items_schema",
     "_redis.queries.item_vectors_schema",
+    "_redis.queries._sorted",
+    "_redis.queries._vector",
     "_redis.queries.create_index",
     "_redis.queries.count_search",
     "recall.times.nearness",

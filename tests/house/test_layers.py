@@ -52,11 +52,11 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "observations": {"users"},
-    "history": {"observations"},
-    "threads": {"history", "observations", "working_memory"},
-    "recall": {"history", "observations", "threads"},
-    "turn": {"history", "observations", "recall", "working_memory"},
+    "observations": {"users", "recall", "turn"},
+    "history": set(),
+    "threads": {"history", "working_memory"},
+    "recall": {"history", "threads"},
+    "turn": {"history", "recall", "working_memory"},
     "users": {"threads", "history", "recall", "working_memory", "items"},
 }
 SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private for users, not for the rooms

@@ -622,7 +622,7 @@ def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
     mine = [record for record in records if "s" not in (record.get("id"), record.get("thread_id"))]
     chunks = mine[-1]["chunks"]
     chunks[0]["observations"][0]["sources"].append(["x", "m0"])
-    with pytest.raises(OptionError, match="cites another one"):
+    with pytest.raises(OptionError, match="is about 'x', too"):
         other.import_resource(mine)
     assert other.threads.get("t") is None
     assert len(shown(memory, "x", "v")["raw"]) == 4

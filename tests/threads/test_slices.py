@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
-from langchain_workingmem._redis.sweeping import Sweeping
+from langchain_workingmem._redis.access import Sweeping
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import operations as threads

@@ -275,9 +275,10 @@ def test_writers_beside_deletions_leave_no_orphan(
 
 # ---------------------------------------------------------------------- against a dict
 
+_names = st.text(max_size=3).filter(lambda name: not name.startswith("$"))  # which filters take for an operator
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=3),
     max_leaves=6,
 )
 _keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)

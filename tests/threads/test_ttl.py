@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
-from langchain_workingmem._redis.sweeping import Sweeping
+from langchain_workingmem._redis.access import Sweeping
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history

@@ -61,7 +61,7 @@ if #more > 0 then
   end
   redis.call('HSET', KEYS[12], 'scope', scope, 'covered',
     write_ranges(add_ranges(parse_ranges(all), more)), 'known', write_ranges(add_ranges(parse_ranges(known), more)),
-    'groups', groups or '', 'commit', ARGV[3])
+    'groups', groups or '')
   redis.call('HDEL', KEYS[1], 'pending')
   redis.call('HSET', KEYS[1], 'covered', 1)
   local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
@@ -69,6 +69,7 @@ if #more > 0 then
   local present = redis.call('HGET', KEYS[12], 'present')
   local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
   write_revision(KEYS[12], (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
+  redis.call('HSET', KEYS[12], 'commit', ARGV[3])
   for at, observation in ipairs(kept) do
     local id = as_integer(number + at - 1)
     redis.call('HSET', KEYS[12], 'o:' .. id, id .. observation.value)

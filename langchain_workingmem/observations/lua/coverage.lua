@@ -79,6 +79,7 @@ local function refresh_hidden()
   local hidden = write_ranges(ranges_of(set))
   if hidden == (before or '') then return end
   redis.call('HSET', KEYS[12], 'hidden', hidden)
+  redis.call('HDEL', KEYS[12], 'commit')
   drop_uncovered_documents()
   local back = subtract_ranges(parse_ranges(before), parse_ranges(hidden))
   if #back > 0 and redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
