@@ -166,6 +166,7 @@ class Memory(Faces, SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             observations=observations,
+            process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),

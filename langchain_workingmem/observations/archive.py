@@ -23,13 +23,13 @@ from langchain_workingmem.errors import OptionError, ThreadNotFoundError, Thread
 from langchain_workingmem.models import Observation, Priority
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
+    COVERAGE,
     Chunk,
     parse_manifest,
     read_observation,
     write_manifest,
     write_observation,
 )
-from langchain_workingmem.observations.scripts import COVERAGE
 from langchain_workingmem.options import Scope  # noqa: TC001 - pydantic reads the annotations
 from langchain_workingmem.users import sections
 

@@ -27,15 +27,23 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.models import ObservationUsage
 from langchain_workingmem.observations.documents import change_documents
 from langchain_workingmem.observations.log import (
+    COVERAGE,
     Chunk,
     parse_manifest,
     read_observation,
     write_manifest,
     write_observation,
 )
-from langchain_workingmem.observations.reading import find_log_key, of_thread, read, read_thread_log, recount
-from langchain_workingmem.observations.scripts import COVERAGE
-from langchain_workingmem.observations.user_log import named, read_user, split_id
+from langchain_workingmem.observations.reading import (
+    find_log_key,
+    named,
+    of_thread,
+    read,
+    read_thread_log,
+    read_user,
+    recount,
+    split_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,9 +12,8 @@ from langchain_workingmem._redis.codec import decode_message, filters_of
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.observations.log import read_observation, write_observation
+from langchain_workingmem.observations.log import COVERAGE, read_observation, write_observation
 from langchain_workingmem.observations.reading import of_thread, read_thread_log
-from langchain_workingmem.observations.scripts import COVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

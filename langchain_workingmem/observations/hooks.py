@@ -11,11 +11,9 @@ from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
 from langchain_workingmem.observations.archive import add_to_user, as_copy, copy_command, is_still, renamed, restore_log
 from langchain_workingmem.observations.documents import reindex_documents
-from langchain_workingmem.observations.log import read_observation
+from langchain_workingmem.observations.log import OBSERVED_WINDOWS, read_observation
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
-from langchain_workingmem.observations.reading import scope_of
-from langchain_workingmem.observations.scripts import OBSERVED_WINDOWS
-from langchain_workingmem.observations.user_log import named
+from langchain_workingmem.observations.reading import named, scope_of
 from langchain_workingmem.observations.view import ObservedTurn, note_coverage
 
 if TYPE_CHECKING:

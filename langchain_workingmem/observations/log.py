@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, repeat
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.scripts import COMMON, TELLING
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.models import Observation, ObservationUsage
+from langchain_workingmem.recall import WINDOWS
+from langchain_workingmem.turn import TURN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
+_READS = ("observations/ranges", "observations/reading")
+_COVERAGE = (*_READS, "observations/view", "observations/log", "observations/coverage")
+
+READS_LOG = ("header", *_READS)
+COVERAGE = (*COMMON, *_COVERAGE)
+TELLING[:] = (*_COVERAGE, "observations/hooks")
+OBSERVED_TURN = TURN.with_parts(*_READS, "observations/view", "observations/turn", after="header")
+OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
 
@@ -147,8 +157,7 @@ class Remembered:
     coverage: Recent[str, bytes] = field(
         default_factory=Recent
     )  # the version of each thread's log, as a script has replied it
-    # one for each run of an observer
-    lease_tokens: Iterator[str] = field(default_factory=lambda: map("{}-{}".format, repeat(uuid4().hex), count()))
+    runs: Iterator[int] = field(default_factory=count)  # of observers, numbered
 
 
 def known_log(state: MemoryState, key: str) -> KnownLog:

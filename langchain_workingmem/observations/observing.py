@@ -21,11 +21,10 @@ from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
-from langchain_workingmem.observations.log import Remembered, write_observation
+from langchain_workingmem.observations.log import COVERAGE, Remembered, write_observation
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ask, reflect
-from langchain_workingmem.observations.scripts import COVERAGE
 from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def _observe(
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
     `wait` leaves the work to it. Returns whether the work is done; the model may have failed.
     """
-    run = _Run(state, observing(state), where, next(state.room(Remembered).lease_tokens), total)
+    run = _Run(state, observing(state), where, f"{state.process}-{next(state.room(Remembered).runs)}", total)
     try:
         if thread_id is not None:
             done = yield from run.observe_thread(thread_id, keep, wait=wait)

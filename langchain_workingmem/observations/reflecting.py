@@ -17,8 +17,7 @@ from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
 from langchain_workingmem.observations.log import parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
-from langchain_workingmem.observations.reading import of_thread, read_thread_log
-from langchain_workingmem.observations.user_log import read_user
+from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,11 +11,18 @@ from langchain_workingmem._redis.scripts import note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.log import KnownLog, Remembered, known_log, learn, read_usage
+from langchain_workingmem.observations.log import OBSERVED_TURN, KnownLog, Remembered, known_log, learn, read_usage
 from langchain_workingmem.observations.prompts import log_block
-from langchain_workingmem.observations.reading import READ, of_thread, scope_of
-from langchain_workingmem.observations.scripts import OBSERVED_TURN
-from langchain_workingmem.observations.user_log import Asked, Part, ask_user, merged, read_reply
+from langchain_workingmem.observations.reading import (
+    READ,
+    Asked,
+    Part,
+    ask_user,
+    merged,
+    of_thread,
+    read_reply,
+    scope_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
