@@ -15,6 +15,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
+from langchain_workingmem._engine.effects import SCRIPT_SOURCES
 from langchain_workingmem.options import Placement
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
@@ -62,6 +63,9 @@ class World:
         self.prefix, self.config, self.runner, self.trips = prefix, config, runner, trips
         self.model = Observer()
         self.raw = redis.Redis.from_url(url)
+        bare: Any = self.raw
+        for source in [*SCRIPT_SOURCES.values()]:  # else the first call of each takes a round trip more
+            bare.script_load(source)
         common: dict[str, Any] = {
             "key_prefix": prefix,
             "history": HistoryOptions(last_messages=None, max_tokens=config.max_tokens),
