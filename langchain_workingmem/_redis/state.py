@@ -83,7 +83,7 @@ class MemoryState:
     indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     _rooms: dict[type, object] = field(default_factory=dict)
-    process: str = ""  # a name of this object that no other one has
+    process: str = field(default="", repr=False)  # a name of this object that no other one has
     hooks: Any = None  # the `Room` of observations, if their option is given
 
     def __post_init__(self, model: str, create: bool) -> None:

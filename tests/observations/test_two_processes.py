@@ -70,7 +70,9 @@ def check(life: Life, lines: list[list[str]]) -> None:
     assert not deleted & {word for truth in life.truth.values() for word in truth.stored}
     life.probe_all()
     checks.check_server(life)
-    until = time.monotonic() + 20  # a killed process holds its lease for a while
+    for key in [*life.raw.scan_iter(f"{life.prefix}:observations:*", _type="HASH")]:
+        life.raw.hdel(key, "lease", "leased_until")  # as after a while: a killed process holds its lease
+    until = time.monotonic() + 20
     for thread in life.threads:
         while True:
             life.model.calls.clear()

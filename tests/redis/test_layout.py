@@ -80,12 +80,13 @@ def test_a_version_that_is_not_ours_is_refused(make_memory: Make, layout: str, r
         make_memory().threads.create(resource_id="u")
 
 
-def test_threads_without_an_index_are_data_as_well(
-    make_memory: Make, layout: str, raw: redis.Redis, prefix: str
-) -> None:
-    raw.hset(f"{prefix}:thread:{{t}}", "resource", "u")
-    with pytest.raises(OptionError, match="storage layout 1"):
-        make_memory().threads.get("t")
+def test_threads_without_an_index_are_data_as_well() -> None:
+    with EmbeddedRedis() as server, redis.Redis.from_url(server.url) as raw:  # one step of SCAN finds the thread
+        raw.hset("wm:thread:{t}", "resource", "u")
+        memory = Memory(server.url)
+        with pytest.raises(OptionError, match="storage layout 1"):
+            memory.threads.get("t")
+        memory.close()
 
 
 def test_an_agent_that_goes_on_without_redis_is_not_stopped_by_the_check(make_memory: Make, prefix: str) -> None:
