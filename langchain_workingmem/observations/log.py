@@ -148,7 +148,7 @@ class Remembered:
 
     observing: set[str] = field(default_factory=set)  # logs whose observer runs in the background
     logs: Recent[str, KnownLog] = field(default_factory=lambda: Recent(_LOGS))  # as they were read last, by key
-    users: Recent[str, list[str]] = field(
+    users: Recent[str, dict[str, Any]] = field(
         default_factory=Recent
     )  # the threads, as tags, that the log of a user consists of
     merged: Recent[str, tuple[object, Kept[Observation]]] = field(

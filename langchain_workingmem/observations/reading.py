@@ -261,6 +261,7 @@ class Part(NamedTuple):
 
     thread_id: str
     known: KnownLog
+    hidden: str  # what is covered on other branches only
     covered: str  # on the current branch
     made: Sequence[bytes] = (b"", b"")  # time (us) and origin of the present revision
 
@@ -288,16 +289,13 @@ class Asked(NamedTuple):
     """A question for the log of a user, and what was known when it was asked."""
 
     command: Command
-    known: dict[str, KnownLog]  # by thread as a tag
+    known: Mapping[str, Part]  # by thread as a tag
 
 
 def ask_user(state: MemoryState, resource_id: str, without: str = "") -> Asked:
     """Return the question for all logs of a user, or those of other threads than one."""
-    known = {
-        tag: known_log(state, state.keys.of(decode(tag)).observations)
-        for tag in state.room(Remembered).users.get(resource_id) or ()
-    }
-    told = ";".join(f"{tag}/{one.version}/{one.next_number}" for tag, one in known.items())
+    known = state.room(Remembered).users.get(resource_id) or {}
+    told = "".join(f"{tag}/{one.known.version}/{one.known.next_number}/{one.hidden};" for tag, one in known.items())
     owner, own = encode(resource_id), encode(without)
     keys = state.keys.log_of_resource(resource_id)
     return Asked(READ_USER.call(keys, state.keys.prefix, owner, own, MOST_THREADS, told), known)
@@ -309,35 +307,44 @@ def read_reply(
     """Read the reply to a question. No round trip; one in a cluster, or where this process knows too little of a log."""
     usage, waiting, is_spread, tags, rows = reply
     names = [tag.decode() for tag in tags]
-    owner = encode(resource_id)
+    owner, own = encode(resource_id), encode(without)
+    found = dict(asked.known)
     if is_spread:
-        own = encode(without)
-        wanted = {tag: asked.known.get(tag, KnownLog()) for tag in names if tag != own}
+        wanted = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
         rows = yield from _read_parts(state, owner, wanted)
-    parts, unknown = [], {}
-    for tag, *row in rows:
-        thread_id = decode(tag)
-        key = state.keys.of(thread_id).observations
-        if not row:
-            state.room(Remembered).logs.pop(key)
+    unknown = _learn_parts(state, rows, found)
+    if unknown:
+        _learn_parts(state, (yield from _read_parts(state, owner, unknown)), found)
+    found = {tag: found[tag] for tag in names if tag in found}
+    state.room(Remembered).users.put(resource_id, found)
+    return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
+
+
+def _learn_parts(state: MemoryState, rows: Sequence[Any], found: dict[str, Part]) -> dict[str, Part]:
+    """Take in what `read_part` returns of threads; return those of whose logs too little is known, as unknown ones."""
+    unknown = {}
+    for row in rows:
+        if isinstance(row, bytes):  # it has not changed
             continue
-        known = learn(state, key, row[1], asked.known.get(tag.decode(), KnownLog()))
+        tag, *read = row
+        name = tag.decode()
+        before = found.pop(name, None)
+        if not read:
+            continue
+        hidden, covered, log, made = read
+        key = state.keys.of(decode(name)).observations
+        known = learn(state, key, log, before.known if before else KnownLog())
         if known.is_whole:
-            parts.append(Part(thread_id, known, row[0].decode(), row[2]))
+            found[name] = Part(decode(name), known, hidden.decode(), covered.decode(), made)
         else:
-            unknown[tag.decode()] = KnownLog()
-    for tag, *row in (yield from _read_parts(state, owner, unknown)) if unknown else ():
-        if row:
-            key = state.keys.of(decode(tag)).observations
-            parts.append(Part(decode(tag), learn(state, key, row[1], KnownLog()), row[0].decode(), row[2]))
-    state.room(Remembered).users.put(resource_id, names)
-    return UserLog(parts, names, usage, int(waiting))
+            unknown[name] = Part(decode(name), KnownLog(), "", "")
+    return unknown
 
 
-def _read_parts(state: MemoryState, owner: str, known: dict[str, KnownLog]) -> Plan[list[Any]]:
+def _read_parts(state: MemoryState, owner: str, parts: Mapping[str, Part]) -> Plan[list[Any]]:
     calls = [
-        READ_PART.call(state.keys.of(decode(tag)), tag, owner, one.version, one.next_number)
-        for tag, one in known.items()
+        READ_PART.call(state.keys.of(one.thread_id), tag, owner, one.known.version, one.known.next_number, one.hidden)
+        for tag, one in parts.items()
     ]
     return (yield from send(*calls)) if calls else []
 

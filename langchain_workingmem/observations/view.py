@@ -111,7 +111,7 @@ class ObservedTurn:
             where = of_thread(state, thread_id, None)
             (found,) = yield from where.run(READ.call(where.keys, "", "", 0))
             known = learn(state, key, found[0], KnownLog())
-        own = Part(thread_id, known, covered.decode())
+        own = Part(thread_id, known, "", covered.decode())
         shown: Sequence[Observation] = own.shown()
         revision = known.revision
         if self._asked is not None:

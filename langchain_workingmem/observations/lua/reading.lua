@@ -48,14 +48,16 @@ local function made_of(key)
   return {at or '', origin or ''}
 end
 
--- Reads what the log of a user shows of one thread: <tag>, what is covered on the current branch, what read_log returns, and when and
--- by what its present revision was made. Without a thread of this owner, or a log for all of a user's threads, only the tag; nil if
--- the thread is on another node of a cluster.
-local function read_part(tag, thread_key, log_key, resource, known_version, known_next)
+-- Reads what the log of a user shows of one thread: <tag>, what is hidden, what is covered on the current branch, what read_log returns,
+-- and when and by what its present revision was made. Only the tag as a string if the caller knows that; as a list without a thread of
+-- this owner, or a log for all of a user's threads; nil if the thread is on another node of a cluster.
+local function read_part(tag, thread_key, log_key, resource, known_version, known_next, known_hidden)
   local owner = redis.pcall('HGET', thread_key, 'resource')
   if type(owner) == 'table' then return nil end
-  local scope, hidden, covered = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'covered'))
+  local scope, hidden, version = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'version'))
   if owner ~= resource or scope ~= 'r' then return {tag} end
-  local shown = subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
-  return {tag, write_ranges(shown), read_log(log_key, known_version, known_next), made_of(log_key)}
+  hidden = hidden or ''
+  if version == known_version and hidden == known_hidden then return tag end
+  local shown = subtract_ranges(parse_ranges(redis.call('HGET', log_key, 'covered')), parse_ranges(hidden))
+  return {tag, hidden, write_ranges(shown), read_log(log_key, known_version, known_next), made_of(log_key)}
 end
