@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,13 @@ COMMON = ("header", "prelude")
 # What the variant of a script has besides that tells a room what changes: set by that room when it is loaded
 TELLING: list[str] = []
 _SCRIPTS: dict[Argument, Script] = {}  # by digest and by source
-_COVERED: dict[
-    str, None
-] = {}  # threads (their first key) that have to be told of changes, as this process has met them
+# The threads, by their first key, whose changes have to be told, as this process has met them
+_COVERED: dict[str, None] = {}
 _PLAIN = 11  # keys of a thread that a plain script gets
 _MOST_COVERED = 10_000  # that are remembered
 
 
+@cache  # most scripts begin with the same parts
 def _source(name: str) -> str:
     room, _, file = name.rpartition("/")
     return (_PACKAGE / (room or "_redis") / "lua" / f"{file}.lua").read_text()

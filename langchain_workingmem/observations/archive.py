@@ -25,6 +25,7 @@ from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     COVERAGE,
     Chunk,
+    add_to_user,
     parse_manifest,
     read_observation,
     write_manifest,
@@ -147,12 +148,6 @@ def restore_log(
         if status >= 0:
             return len(plan.values) * int(status)
     return 0
-
-
-def add_to_user(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Let the log of a user show that of a thread. One round trip."""
-    _, _, index = state.keys.log_of_resource(resource_id)
-    yield from send(("ZADD", index, 0, encode(thread_id)))
 
 
 def _positions(state: MemoryState, parts: Sequence[Part], differs: Callable[[Source], bool]) -> Plan[dict[Source, int]]:

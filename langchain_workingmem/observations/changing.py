@@ -36,6 +36,7 @@ from langchain_workingmem.observations.log import (
 )
 from langchain_workingmem.observations.reading import (
     find_log_key,
+    log_of_user,
     named,
     of_thread,
     read,
@@ -131,7 +132,7 @@ def _corrected(
 def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.clear`."""
     where = yield from find_log_key(state, thread_id, resource_id)
-    threads = yield from _threads(state, where)
+    threads = [where] if where.thread_id is not None else (yield from _read(state, where))[1]
     for own in threads:
         log = yield from _changed(state, own, "clear", partial(_whole, ""))
     if where.thread_id is not None:
@@ -140,12 +141,13 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
     return (yield from read(state, where))
 
 
-def _threads(state: MemoryState, where: LogKey) -> Plan[list[LogKey]]:
-    """Return the log of a thread, or those that the log of a user consists of. One round trip for a user, else none."""
+def _read(state: MemoryState, where: LogKey) -> Plan[tuple[ObservationLog, list[LogKey]]]:
+    """Read a log, and return also the logs of the threads that it consists of. The round trips of `read`."""
     if where.thread_id is not None:
-        return [where]
-    user = yield from read_user(state, where.resource_id or "")
-    return [of_thread(state, part.thread_id, where.resource_id) for part in user.parts]
+        return (yield from read(state, where)), [where]
+    owner = where.resource_id or ""
+    user = yield from read_user(state, owner)
+    return log_of_user(state, owner, user), [of_thread(state, part.thread_id, owner) for part in user.parts]
 
 
 class Revision(NamedTuple):
@@ -189,8 +191,8 @@ def history(
     """Plan `Observations.history`. Two round trips, and one more where the owner of a thread is looked up."""
     at_least(limit, 1, "limit")
     where = yield from find_log_key(state, thread_id, resource_id)
-    now = yield from read(state, where)
-    revisions, found = yield from _revisions((yield from _threads(state, where)))
+    now, threads = yield from _read(state, where)
+    revisions, found = yield from _revisions(threads)
     logs = []
     for one in revisions[:limit]:
         shown: list[Observation] = []
@@ -222,8 +224,7 @@ def history(
 def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.revert`."""
     where = yield from find_log_key(state, thread_id, resource_id)
-    yield from read(state, where)  # which checks the owner
-    threads = yield from _threads(state, where)
+    _, threads = yield from _read(state, where)  # which checks the owner
     revisions, _ = yield from _revisions(threads)
     wanted = next((one for one in revisions if one.number == revision), None)
     if wanted is None:

@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem._engine.effects import Later, send
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
-from langchain_workingmem.observations.archive import add_to_user, as_copy, copy_command, is_still, renamed, restore_log
+from langchain_workingmem.observations.archive import as_copy, copy_command, is_still, renamed, restore_log
 from langchain_workingmem.observations.documents import reindex_documents
-from langchain_workingmem.observations.log import OBSERVED_WINDOWS, read_observation
+from langchain_workingmem.observations.log import OBSERVED_WINDOWS, add_to_user, read_observation, remove_from_user
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
 from langchain_workingmem.observations.reading import named, scope_of
 from langchain_workingmem.observations.view import ObservedTurn, note_coverage
@@ -61,8 +61,7 @@ def deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[No
     """Take a thread out of the index of its user. One round trip, none in scope "thread"."""
     _, owner = reply
     if owner:
-        _, _, index = state.keys.log_of_resource(decode(owner))
-        yield from send(("ZREM", index, encode(thread_id)))
+        yield from remove_from_user(state, decode(owner), thread_id)
 
 
 def moved(state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Plan[None]:
@@ -70,8 +69,7 @@ def moved(state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Pla
     (scope,) = yield from send(("HGET", state.keys.of(thread_id).observations, "scope"))
     if scope == b"r":
         yield from add_to_user(state, thread_id, new_owner)
-        _, _, index = state.keys.log_of_resource(owner)
-        yield from send(("ZREM", index, encode(thread_id)))
+        yield from remove_from_user(state, owner, thread_id)
 
 
 def found(state: MemoryState, value: bytes) -> Observation:

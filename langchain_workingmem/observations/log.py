@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import COMMON, TELLING
@@ -21,6 +22,7 @@ from langchain_workingmem.turn import TURN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
@@ -140,6 +142,18 @@ class KnownLog:
             found = (one for one in self.ordered() if all(contains(ranges, seq) for _, seq in one.positions))
             self._shown = covered, Kept(found)
         return self._shown[1]
+
+
+def add_to_user(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+    """Let the log of a user show that of a thread. One round trip."""
+    _, _, index = state.keys.log_of_resource(resource_id)
+    yield from send(("ZADD", index, 0, encode(thread_id)))
+
+
+def remove_from_user(state: MemoryState, resource_id: str, *thread_ids: str) -> Plan[None]:
+    """Take threads out of the log of a user. One round trip."""
+    _, _, index = state.keys.log_of_resource(resource_id)
+    yield from send(("ZREM", index, *map(encode, thread_ids)))
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from langchain_workingmem.observations.log import (
     known_log,
     learn,
     read_usage,
+    remove_from_user,
 )
 
 if TYPE_CHECKING:
@@ -148,8 +149,12 @@ def read(state: MemoryState, where: LogKey) -> Plan[ObservationLog]:
     """Read the log of a thread or a user. One round trip; for a user two in a cluster."""
     if where.thread_id is not None:
         return (yield from read_thread_log(state, where)).log
-    user = yield from read_user(state, where.resource_id or "")
-    found = merged(state, where.resource_id or "", user.parts)
+    return log_of_user(state, where.resource_id or "", (yield from read_user(state, where.resource_id or "")))
+
+
+def log_of_user(state: MemoryState, resource_id: str, user: UserLog) -> ObservationLog:
+    """Return the log of a user as it was read."""
+    found = merged(state, resource_id, user.parts)
     until = covered_until({part.thread_id: part.covered for part in user.parts})
     made = max((part.made for part in user.parts), key=lambda one: int(one[0] or 0), default=(b"", b""))
     return as_log(found, user.revision, user.waiting, until, user.usage, made)
@@ -354,12 +359,10 @@ def read_user(state: MemoryState, resource_id: str) -> Plan[UserLog]:
     asked = ask_user(state, resource_id)
     (reply,) = yield from send(asked.command)
     found = yield from read_reply(state, resource_id, asked, reply)
-    gone = {*found.tags} - {encode(part.thread_id) for part in found.parts}
-    if gone:
-        _, _, index = state.keys.log_of_resource(resource_id)
-        threads = yield from send(*(("EXISTS", state.keys.of(decode(tag)).thread) for tag in sorted(gone)))
-        if lost := [tag for tag, is_there in zip(sorted(gone), threads, strict=True) if not is_there]:
-            yield from send(("ZREM", index, *lost))
+    if gone := sorted({*map(decode, found.tags)} - {part.thread_id for part in found.parts}):
+        threads = yield from send(*(("EXISTS", state.keys.of(id).thread) for id in gone))
+        if lost := [id for id, is_there in zip(gone, threads, strict=True) if not is_there]:
+            yield from remove_from_user(state, resource_id, *lost)
     return found
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.models import Observation, ObservationLog, ObservationUsage
-from langchain_workingmem.observations.log import OBSERVED_TURN, KnownLog, Remembered, known_log, learn, read_usage
+from langchain_workingmem.observations.log import (
+    OBSERVED_TURN,
+    KnownLog,
+    Remembered,
+    add_to_user,
+    known_log,
+    learn,
+    read_usage,
+)
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
     READ,
@@ -118,10 +125,8 @@ class ObservedTurn:
             user = yield from read_reply(state, self._resource_id, self._asked, replies[1], thread_id)
             shown = merged(state, self._resource_id, [own, *user.parts])
             revision, usage = revision + user.revision, user.usage
-            tag = encode(thread_id)
-            if covered and tag not in user.tags:  # Redis has lost the index, or it has expired too early
-                _, _, index = state.keys.log_of_resource(self._resource_id)
-                yield from send(("ZADD", index, 0, tag))
+            if covered and encode(thread_id) not in user.tags:  # Redis has lost the index, or it has expired too early
+                yield from add_to_user(state, thread_id, self._resource_id)
         return View(
             state=state,
             thread_id=thread_id,
