@@ -134,12 +134,14 @@ class Runner(_Base["SyncClient"]):
 
     def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
-        own, unsure = self.borrowed is None, False
+        own = self.borrowed is None
+        unsure = at_most_once and not own
         try:
-            if at_most_once and own:
-                clients.reach(client)
-            unsure = at_most_once
-            if isinstance(client, RedisCluster) and cluster.has_search(commands):
+            if own:
+                connection = client.connection_pool.get_connection()  # a failure here has sent nothing
+                unsure = at_most_once
+                replies = checked(clients.exchange(client, connection, commands))
+            elif isinstance(client, RedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = cluster.search(client, commands, call, again=not at_most_once)
             elif len(commands) == 1:
@@ -311,12 +313,16 @@ class AsyncRunner(_Base["AsyncClient"]):
 
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""
-        own, unsure = self.borrowed is None, False
+        own = self.borrowed is None
+        unsure = at_most_once and not own
         try:
-            if at_most_once and own:
-                await clients.areach(client)
-            unsure = at_most_once
-            if isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
+            if own:
+                for _ in range(2 if at_most_once else 0):  # let the event loop process pending disconnects first
+                    await asyncio.sleep(0)
+                connection = await client.connection_pool.get_connection()
+                unsure = at_most_once
+                replies = checked(await clients.aexchange(client, connection, commands))
+            elif isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = await cluster.asearch(client, commands, call, again=not at_most_once)
             elif len(commands) == 1:

@@ -18,7 +18,7 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
-    similarity,
+    similarities,
     total_of,
     vector_search,
     word_search,
@@ -114,7 +114,7 @@ def find_candidates(
     embedding when the candidates show that the query names an author who was unknown before.
     """
     options = state.recalling
-    hybrid, distance = options.search == "hybrid", options.index.distance
+    hybrid, metric = options.search == "hybrid", options.index.distance
     where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     # the first reading of a time imports its library
@@ -142,12 +142,11 @@ def find_candidates(
         heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
         others = replies[1 + len(after) :] if others is None else others
-        keys, _, rows = columns(replies[0])
-        similarities = [similarity(row, distance) for row in rows]
-        near = read(keys, similarities, rows)
+        keys, distances, rows = columns(replies[0], "sortkey", content=bool(fields))
+        near = read(keys, nearest := similarities(distances, metric), rows)
         worded, trust = [], 0.0
         if words:
-            worded = read(*columns(replies[1], scores=True, content=bool(fields)))
+            worded = read(*columns(replies[1], "score", content=bool(fields)))
             trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
         known = state.room(Authors).note(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
         if (now_known := named(question, known)) != meant:
@@ -167,7 +166,7 @@ def find_candidates(
             explained=query.explained,
         )
         ranked = choose(wanted)
-        if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or similarities[-1] < threshold:
+        if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked, query):
                 ranked = choose(wanted + CANDIDATES)
             if query.max_tokens is not None or query.reranked or any(map(is_observation, (*near, *worded))):

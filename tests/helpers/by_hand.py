@@ -135,7 +135,7 @@ def found(*keys_and_distances: tuple[str, float]) -> list[Any]:
     """A reply of a vector search."""
     reply: list[Any] = [len(keys_and_distances)]
     for key, distance in keys_and_distances:
-        reply += [key.encode(), [b"vector_distance", str(distance).encode()]]
+        reply += [key.encode(), f"#{distance}".encode()]
     return reply
 
 

@@ -248,7 +248,7 @@ def reordered(text: str) -> object:
 
 def reply(text: str) -> dict[bytes, Any]:
     """Give what the server sends when it has found as much as a text."""
-    values = [{b"text": part.encode(errors="replace"), b"vector_distance": b"0.5"} for part in parts(text, 100)]
+    values = [{b"text": part.encode(errors="replace")} for part in parts(text, 100)]
     return {
         b"total_results": len(values),
         b"results": [{b"id": b"k", b"score": b"1", b"extra_attributes": one} for one in values],
@@ -432,11 +432,9 @@ RECIPES: dict[str, Recipe] = {
     "_redis.queries.sorted_search": lambda t: search.sorted_search(
         "i", search.build_filter(not_thread_ids=parts(unicode.to_utf8(t))), "at", limit=5, after=(1, t), fields=parts(t)
     ),
-    "_redis.queries.columns": lambda t: search.columns(reply(t), scores=True),
+    "_redis.queries.columns": lambda t: search.columns(reply(t), "score"),
     "_redis.queries.rows_of": lambda t: search.rows_of(reply(t)),
-    "_redis.queries.similarity": lambda t: [
-        search.similarity(one[b"extra_attributes"], "l2") for one in reply(t)[b"results"]
-    ],
+    "_redis.queries.similarities": lambda t: search.similarities(range(len(t)), "l2"),
     "_redis.queries.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
     "items.searches.search": lambda t: (
         driven(item_searches.search(SHELF, SearchOp((t,), query=t), filters.Filter.of(None))),
