@@ -1,0 +1,112 @@
+"""Does a turn know when to show nothing? Talk in eight languages; benchmarks/talk/README.md tells what it holds.
+
+    python benchmarks/silence.py --embeddings local minilm --half test
+
+For each kind of turn: how many show anything, and how many tokens of text they show. For turns whose answer was said: the
+share of its messages that is shown. `--unknown` hides the name of the model, as of one that nobody has measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from common import row
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.embeddings import embeddings_by_name
+from langchain_workingmem.evaluation import tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem.models import RecallResult
+
+TALK = Path(__file__).parent / "talk"
+LANGUAGES = ("en", "de", "fr", "es", "ru", "zh", "ja", "ko")
+SILENT = ("small_talk", "thanks", "order", "not_said")
+ROLES: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage}
+
+
+class Unknown(Embeddings):
+    """A model under a name that nobody knows."""
+
+    def __init__(self, inner: Embeddings) -> None:
+        self._inner, self.model = inner, "a model of a stranger"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self._inner.embed_documents(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._inner.embed_query(text)
+
+
+def ask(memory: Memory, talk: dict[str, Any], turn: dict[str, Any], *, whole: bool = False) -> RecallResult:
+    """Ask in a new conversation; `whole`: a follow-up as the question that it means."""
+    before = [] if whole else turn.get("before", ())
+    messages: list[BaseMessage] = [ROLES[one["role"]](one["text"]) for one in before]
+    messages.append(HumanMessage(turn["whole"] if whole else turn["text"]))
+    return memory.context(messages, thread_id="new", resource_id=talk["language"], read_only=True).recalled
+
+
+def measured(memory: Memory, talk: dict[str, Any], half: str) -> Iterator[tuple[str, bool, int, float, float]]:
+    """Return of each turn its kind, whether anything is shown, how many tokens, which share of the answer, and of the whole question."""
+    language = talk["language"]
+    for one in talk["messages"]:
+        message = ROLES[one["role"]](one["text"], id=one["id"])
+        memory.history.append([message], thread_id=one["thread"], resource_id=language)
+    for turn in talk["turns"]:
+        if half not in ("all", turn["half"]):
+            continue
+        found = ask(memory, talk, turn)
+        share = whole = 0.0
+        if expected := set(turn["expects"]):
+            share = len(expected & {one.id for one in found.messages}) / len(expected)
+            whole = share
+            if "whole" in turn:
+                known = {one.id for one in ask(memory, talk, turn, whole=True).messages}
+                whole = len(expected & known) / len(expected)
+        yield turn["kind"], bool(found.hits), sum(map(tokens_of, found.messages)), share, whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--embeddings", nargs="+", default=["local"])
+    parser.add_argument("--half", choices=("tune", "test", "all"), default="tune")
+    parser.add_argument("--unknown", action="store_true")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES)
+    args = parser.parse_args()
+    for name in args.embeddings:
+        model = embeddings_by_name(name)
+        rows = defaultdict(list)
+        for language in args.languages:
+            talk = json.loads((TALK / f"{language}.json").read_text(encoding="utf-8"))
+            with (
+                EmbeddedRedis() as server,
+                Memory(
+                    server.url, embeddings=Unknown(model) if args.unknown else model, recall=RecallOptions()
+                ) as memory,
+            ):
+                for kind, *found in measured(memory, talk, args.half):
+                    rows[kind].append(found)
+                    rows[f"{language} {'silent' if kind in SILENT else 'answered'}"].append(found)
+        print(f"\n## {name}{' under an unknown name' if args.unknown else ''}, {args.half}\n")
+        print(row("turns", "number", "show anything", "tokens", "share of the answer", "of the whole question"))
+        print(row("---", *["--:"] * 5))
+        for kind, found in sorted(rows.items(), key=lambda one: (" " in one[0], one[0])):
+            shown, tokens, share, whole = (mean(column) for column in zip(*found, strict=True))
+            answers = ("", "") if kind in SILENT or kind.endswith("silent") else (f"{share:.3f}", f"{whole:.3f}")
+            print(row(kind, len(found), f"{shown:.0%}", f"{tokens:.0f}", *answers))
+
+
+if __name__ == "__main__":
+    main()
