@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
 from langchain_workingmem.history.rows import MessageSelection
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import Page, StoredMessage
 
@@ -27,9 +29,10 @@ class History:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @operation
     def append(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
 
         One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an equal
@@ -38,29 +41,23 @@ class History:
         chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
         says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
         """
-        return self._core.run(plans.save_messages(self._core, messages, thread_id, resource_id))
+        return plans.save_messages(self._core, messages, thread_id, resource_id)
 
-    async def aappend(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
-        """Async twin of `append`."""
-        return await self._core.arun(plans.save_messages(self._core, messages, thread_id, resource_id))
+    aappend = twin(append)
 
+    @operation
     def update(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
         Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
         """
-        return self._core.run(plans.update(self._core, messages, thread_id, resource_id))
+        return plans.update(self._core, messages, thread_id, resource_id)
 
-    async def aupdate(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
-    ) -> list[BaseMessage]:
-        """Async twin of `update`."""
-        return await self._core.arun(plans.update(self._core, messages, thread_id, resource_id))
+    aupdate = twin(update)
 
+    @operation
     def messages(
         self,
         thread_id: str,
@@ -73,7 +70,7 @@ class History:
         since: datetime | None = None,
         until: datetime | None = None,
         superseded: bool = False,
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
         One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before` and
@@ -84,28 +81,11 @@ class History:
         wanted = MessageSelection.of(
             limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
         )
-        return self._core.run(plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded))
+        return plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded)
 
-    async def amessages(
-        self,
-        thread_id: str,
-        *,
-        resource_id: str | None = None,
-        last: int | None = None,
-        before: str | None = None,
-        after: str | None = None,
-        roles: Sequence[str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        superseded: bool = False,
-    ) -> list[BaseMessage]:
-        """Async twin of `messages`."""
-        wanted = MessageSelection.of(
-            limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
-        )
-        plan = plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded)
-        return await self._core.arun(plan)
+    amessages = twin(messages)
 
+    @operation
     def page(
         self,
         thread_id: str,
@@ -117,31 +97,18 @@ class History:
         since: datetime | None = None,
         until: datetime | None = None,
         descending: bool = False,
-    ) -> Page[StoredMessage]:
+    ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
         One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
         whole thread is read for `total`.
         """
         wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return self._core.run(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
+        return plans.page(self._core.state, thread_id, resource_id, wanted, cursor)
 
-    async def apage(
-        self,
-        thread_id: str,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        resource_id: str | None = None,
-        roles: Sequence[str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        descending: bool = False,
-    ) -> Page[StoredMessage]:
-        """Async twin of `page`."""
-        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return await self._core.arun(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
+    apage = twin(page)
 
+    @operation
     def for_resource(
         self,
         resource_id: str,
@@ -150,57 +117,44 @@ class History:
         until: datetime | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> Page[StoredMessage]:
+    ) -> Plan[Page[StoredMessage]]:
         """Return the messages of all threads of a resource, in chronological order.
 
         Reads only the messages of the page. Round trips: one per 10,000 threads lists them, one per 1,000 threads reads times
         of messages, a few more find the page (five for 100 messages), one reads it. `since` and `until` cost one more per 1,000
         threads, for `total`. The cursor is a time and a thread.
         """
-        return self._core.run(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
+        return timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor)
 
-    async def afor_resource(
-        self,
-        resource_id: str,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> Page[StoredMessage]:
-        """Async twin of `for_resource`."""
-        return await self._core.arun(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
+    afor_resource = twin(for_resource)
 
-    def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
+    @operation
+    def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> Plan[int]:
         """Delete messages with their vectors, and return how many there were.
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id, message_ids))
+        return plans.delete(self._core.state, thread_id, resource_id, message_ids)
 
-    async def adelete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
-        """Async twin of `delete`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id, message_ids))
+    adelete = twin(delete)
 
-    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
+    @operation
+    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> Plan[int]:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        return self._core.run(plans.truncate(self._core.state, thread_id, resource_id, after))
+        return plans.truncate(self._core.state, thread_id, resource_id, after)
 
-    async def atruncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
-        """Async twin of `truncate`."""
-        return await self._core.arun(plans.truncate(self._core.state, thread_id, resource_id, after))
+    atruncate = twin(truncate)
 
-    def clear(self, thread_id: str, *, resource_id: str | None = None) -> int:
+    @operation
+    def clear(self, thread_id: str, *, resource_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id, None))
+        return plans.delete(self._core.state, thread_id, resource_id, None)
 
-    async def aclear(self, thread_id: str, *, resource_id: str | None = None) -> int:
-        """Async twin of `clear`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id, None))
+    aclear = twin(clear)

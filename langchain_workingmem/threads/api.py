@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.clones import clone
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import EllipsisType
 
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
@@ -28,6 +30,7 @@ class Threads:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @operation
     def create(
         self,
         *,
@@ -36,34 +39,24 @@ class Threads:
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         working_memory: Any = None,
-    ) -> Thread:
+    ) -> Plan[Thread]:
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
         resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
-        return self._core.run(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
+        return plans.create(self._core, resource_id, thread_id, title, metadata, working_memory)
 
-    async def acreate(
-        self,
-        *,
-        resource_id: str,
-        thread_id: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        working_memory: Any = None,
-    ) -> Thread:
-        """Async twin of `create`."""
-        return await self._core.arun(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
+    acreate = twin(create)
 
-    def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+    @operation
+    def get(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
         """Return a thread, or None if it does not exist. One round trip."""
-        return self._core.run(plans.get_thread(self._core.state, thread_id, resource_id))
+        return plans.get_thread(self._core.state, thread_id, resource_id)
 
-    async def aget(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Async twin of `get`."""
-        return await self._core.arun(plans.get_thread(self._core.state, thread_id, resource_id))
+    aget = twin(get)
 
+    @operation
     def list(
         self,
         *,
@@ -73,32 +66,20 @@ class Threads:
         cursor: str | None = None,
         order_by: OrderBy = "updated_at",
         descending: bool = True,
-    ) -> Page[Thread]:
+    ) -> Plan[Page[Thread]]:
         """List the threads of one resource or of all, newest first. One round trip per page.
 
         `metadata` selects the threads that have all of its pairs; values are compared as JSON, and a filter with
         operators is an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
         `created_at` you see each thread exactly once.
         """
-        return self._core.run(
-            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
+        return plans.list_threads(
+            self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending
         )
 
-    async def alist(
-        self,
-        *,
-        resource_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-        order_by: OrderBy = "updated_at",
-        descending: bool = True,
-    ) -> Page[Thread]:
-        """Async twin of `list`."""
-        return await self._core.arun(
-            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
-        )
+    alist = twin(list)  # noqa: A003 - the method
 
+    @operation
     def update(
         self,
         thread_id: str,
@@ -107,7 +88,7 @@ class Threads:
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
         working_memory: Any = ...,
-    ) -> Thread:
+    ) -> Plan[Thread]:
         """Change the title (None removes it), metadata key by key (None deletes a key), and working memory.
 
         One round trip, atomic: parallel updates of different keys keep both. `working_memory` replaces the working memory of the
@@ -115,47 +96,34 @@ class Threads:
         write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
         `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
         """
-        return self._core.run(plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory))
+        return plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory)
 
-    async def aupdate(
-        self,
-        thread_id: str,
-        *,
-        resource_id: str | None = None,
-        title: str | EllipsisType | None = ...,
-        metadata: Mapping[str, Any] | EllipsisType | None = ...,
-        working_memory: Any = ...,
-    ) -> Thread:
-        """Async twin of `update`."""
-        return await self._core.arun(
-            plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory)
-        )
+    aupdate = twin(update)
 
-    def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
+    @operation
+    def delete(self, thread_id: str, *, resource_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
         Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error, call it
         again: it deletes the remaining vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id))
+        return plans.delete(self._core.state, thread_id, resource_id)
 
-    async def adelete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
-        """Async twin of `delete`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id))
+    adelete = twin(delete)
 
-    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
+    @operation
+    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Plan[Thread]:
         """Give a thread from `resource_id` to another resource.
 
         Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new owner finds
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
         `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        return self._core.run(plans.transfer(self._core.state, thread_id, resource_id, to))
+        return plans.transfer(self._core.state, thread_id, resource_id, to)
 
-    async def atransfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
-        """Async twin of `transfer`."""
-        return await self._core.arun(plans.transfer(self._core.state, thread_id, resource_id, to))
+    atransfer = twin(transfer)
 
+    @operation
     def clone(
         self,
         thread_id: str,
@@ -168,7 +136,7 @@ class Threads:
         since: datetime | None = None,
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
-    ) -> ClonedThread:
+    ) -> Plan[ClonedThread]:
         """Copy a thread for the same owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
@@ -179,56 +147,35 @@ class Threads:
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
         `new_thread_id` exists.
         """
-        plan = clone(
+        return clone(
             self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
         )
-        return self._core.run(plan)
 
-    async def aclone(
-        self,
-        thread_id: str,
-        *,
-        new_thread_id: str | None = None,
-        resource_id: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        last_messages: int | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        message_ids: Collection[str] | None = None,
-    ) -> ClonedThread:
-        """Async twin of `clone`."""
-        plan = clone(
-            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
-        )
-        return await self._core.arun(plan)
+    aclone = twin(clone)
 
-    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+    @operation
+    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
         """Return the thread that this one was cloned from. Two round trips, one for a thread that is not a clone.
 
         None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return self._core.run(plans.source(self._core.state, thread_id, resource_id))
+        return plans.source(self._core.state, thread_id, resource_id)
 
-    async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Async twin of `source_of`."""
-        return await self._core.arun(plans.source(self._core.state, thread_id, resource_id))
+    asource_of = twin(source_of)
 
-    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+    @operation
+    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-        return self._core.run(plans.clones(self._core.state, thread_id, resource_id))
+        return plans.clones(self._core.state, thread_id, resource_id)
 
-    async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Async twin of `clones_of`."""
-        return await self._core.arun(plans.clones(self._core.state, thread_id, resource_id))
+    aclones_of = twin(clones_of)
 
-    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+    @operation
+    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the sources of a clone, oldest first, and the thread itself last. One round trip per thread.
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return self._core.run(plans.lineage(self._core.state, thread_id, resource_id))
+        return plans.lineage(self._core.state, thread_id, resource_id)
 
-    async def alineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Async twin of `lineage`."""
-        return await self._core.arun(plans.lineage(self._core.state, thread_id, resource_id))
+    alineage = twin(lineage)

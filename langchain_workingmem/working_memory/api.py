@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem.options import Ids
 from langchain_workingmem.working_memory import operations as plans
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem._documents.formats import Mode
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -45,14 +47,14 @@ class WorkingMemory:
         """Return the schema as it was passed, None without one."""
         return self._core.state.remembering.schema
 
-    def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
+    @operation
+    def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
-        return self._core.run(plans.read_working_memory(self._core.state, thread_id, resource_id))
+        return plans.read_working_memory(self._core.state, thread_id, resource_id)
 
-    async def aget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Async twin of `get`."""
-        return await self._core.arun(plans.read_working_memory(self._core.state, thread_id, resource_id))
+    aget = twin(get)
 
+    @operation
     def update(
         self,
         content: Any,
@@ -61,7 +63,7 @@ class WorkingMemory:
         resource_id: str | None = None,
         mode: Mode | None = None,
         expected_revision: int | None = None,
-    ) -> WorkingMemoryState:
+    ) -> Plan[WorkingMemoryState]:
         """Update working memory and return its new state; an update that changes nothing makes no revision.
 
         With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
@@ -74,49 +76,31 @@ class WorkingMemory:
         lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
         """
         state = self._core.state
-        return self._core.run(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
+        return plans.update(state, thread_id, resource_id, content, mode, expected_revision)
 
-    async def aupdate(
-        self,
-        content: Any,
-        *,
-        thread_id: str | None = None,
-        resource_id: str | None = None,
-        mode: Mode | None = None,
-        expected_revision: int | None = None,
-    ) -> WorkingMemoryState:
-        """Async twin of `update`."""
-        state = self._core.state
-        return await self._core.arun(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
+    aupdate = twin(update)
 
-    def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
+    @operation
+    def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Empty working memory; `revert` restores it. One round trip."""
-        return self._core.run(plans.clear(self._core.state, thread_id, resource_id))
+        return plans.clear(self._core.state, thread_id, resource_id)
 
-    async def aclear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Async twin of `clear`."""
-        return await self._core.arun(plans.clear(self._core.state, thread_id, resource_id))
+    aclear = twin(clear)
 
+    @operation
     def revisions(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
-    ) -> list[WorkingMemoryState]:
+    ) -> Plan[list[WorkingMemoryState]]:
         """Return the kept revisions, the present one first, with time and origin. One round trip."""
-        return self._core.run(plans.revisions(self._core.state, thread_id, resource_id, limit))
+        return plans.revisions(self._core.state, thread_id, resource_id, limit)
 
-    async def arevisions(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
-    ) -> list[WorkingMemoryState]:
-        """Async twin of `revisions`."""
-        return await self._core.arun(plans.revisions(self._core.state, thread_id, resource_id, limit))
+    arevisions = twin(revisions)
 
+    @operation
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> WorkingMemoryState:
+    ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
-        return self._core.run(plans.revert(self._core.state, revision, thread_id, resource_id))
+        return plans.revert(self._core.state, revision, thread_id, resource_id)
 
-    async def arevert(
-        self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> WorkingMemoryState:
-        """Async twin of `revert`."""
-        return await self._core.arun(plans.revert(self._core.state, revision, thread_id, resource_id))
+    arevert = twin(revert)

@@ -39,6 +39,6 @@ def test_the_example_of_an_operation_is_where_it_is_said_to_be() -> None:
     room = ROOT / "langchain_workingmem/threads"
     assert "def transfer(" in (room / "operations.py").read_text()
     assert 'TRANSFER = Script("threads/transfer")' in (room / "operations.py").read_text()
-    assert "async def atransfer(" in (room / "api.py").read_text()
+    assert "atransfer = twin(transfer)" in (room / "api.py").read_text()
     for test in ("threads/test_threads", "threads/test_ids_and_cost", "helpers/operations"):
         assert "threads.transfer" in (ROOT / f"tests/{test}.py").read_text()
