@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.access import owner_tag, run_script, sweep_now
+from langchain_workingmem._redis.codec import as_messages, is_storable
 from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.queries import read_cursor
+from langchain_workingmem._redis.scripts import COMMON, Script
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
-from langchain_workingmem.history.rows import MessageSelection
+from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +27,10 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.models import Page, StoredMessage
+    from langchain_workingmem.models import StoredMessage
+
+TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
+_PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
 
 
 class History:
@@ -53,7 +66,16 @@ class History:
 
         Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
         """
-        return plans.update(self._core, messages, thread_id, resource_id)
+        given = as_messages(messages)
+        for message in given:
+            if message.id is None:
+                raise IdError("a message to update has no id", remedy="take it from history.messages()")
+            if not is_storable(message):
+                raise OptionError(
+                    f"message {message.id!r} is a system or generated message, which history does not store",
+                    remedy="take it from history.messages()",
+                )
+        return plans.save_messages(self._core, given, thread_id, resource_id, mode="update")
 
     aupdate = twin(update)
 
@@ -103,8 +125,19 @@ class History:
         One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
         whole thread is read for `total`.
         """
-        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return plans.page(self._core.state, thread_id, resource_id, wanted, cursor)
+        at_least(limit, 1, "limit")
+        wanted = MessageSelection.of(
+            limit=limit + 1, newest=descending, roles=roles, since=since, until=until, count=True
+        )
+        if cursor is not None:
+            (seq,) = read_cursor(cursor, _PAGE_CURSOR)
+            wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+        (reply,) = yield from run_script(thread_id, resource_id, call)
+        rows = yield from replace(wanted, newest=False).reading(reply, thread_id)
+        more = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
 
     apage = twin(page)
 
@@ -145,7 +178,14 @@ class History:
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        return plans.truncate(self._core.state, thread_id, resource_id, after)
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
+        ids = {"after": after}
+        ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
+        if left:
+            remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
+            yield from sweep_now(self._core.state, thread_id, "the thread is truncated", remedy)
+        return int(count)
 
     atruncate = twin(truncate)
 

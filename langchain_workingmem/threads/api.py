@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._redis.access import (
+    SWEEP_SIZE,
+    continue_sweep,
+    create_thread_document,
+    guarded_write,
+    has_sweep_left,
+    owner_tag,
+    sweep_left,
+    sweep_now,
+)
+from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.clones import clone
+from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
+from langchain_workingmem.working_memory import (
+    NOTHING,
+    check_document,
+    check_writable,
+    find_scope_key,
+    write_revision,
+    write_revision_into,
+)
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Collection, Mapping
     from datetime import datetime
-    from types import EllipsisType
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
+
+CHANGE = Script("threads/change_thread")
+TRANSFER = Script("threads/transfer")
 
 
 class Threads:
@@ -45,7 +74,20 @@ class Threads:
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
         resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
-        return plans.create(self._core, resource_id, thread_id, title, metadata, working_memory)
+        state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
+        fields = thread_fields(title, check_new_metadata(metadata))
+        creating = partial(create_thread_document, state, thread_id, resource_id, fields)
+        if working_memory is None:
+            return read_existing_thread(thread_id, (yield from creating()))
+        document = _whole_document(state, working_memory)
+        scope_key = yield from find_scope_key(state, thread_id, resource_id)
+        try:
+            reply = yield from creating()
+            yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
+        except RedisConnectionError as error:
+            error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
+            raise
+        return read_existing_thread(thread_id, reply)
 
     acreate = twin(create)
 
@@ -96,7 +138,32 @@ class Threads:
         write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
         `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
         """
-        return plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory)
+        state = self._core.state
+        keys = state.keys.of(check_id(thread_id, "thread_id"))
+        changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
+        deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
+        if title is None:
+            deleted.append("title")
+        if not isinstance(title, EllipsisType):
+            deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
+        kept = {key: value for key, value in changes.items() if value is not None}
+        fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
+        if working_memory is not ...:
+            check_writable(state)
+            document = "" if working_memory is None else _whole_document(state, working_memory)
+        call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
+        yield from state.indexes.ready()
+        reply = yield from guarded_write(state, thread_id, [resource_id], call)
+        yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
+        thread = read_existing_thread(thread_id, reply)
+        if working_memory is not ...:
+            try:
+                scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
+                yield from write_revision(state, scope_key, "", "update", "write", document)
+            except WorkingMemError as error:
+                error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
+                raise
+        return thread
 
     aupdate = twin(update)
 
@@ -119,7 +186,24 @@ class Threads:
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
         `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        return plans.transfer(self._core.state, thread_id, resource_id, to)
+        state = self._core.state
+        keys = state.keys.of(check_id(thread_id, "thread_id"))
+        owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
+
+        def undo(_: Any, deleted: str) -> Command:
+            if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
+                return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
+            return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
+
+        call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
+        reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
+        thread = read_existing_thread(thread_id, reply)
+        if b"covered" in as_dict(reply):
+            yield from load("observations").moved(state, thread_id, resource_id, to)
+        if has_sweep_left(as_dict(reply)):
+            remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
+            yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
+        return thread
 
     atransfer = twin(transfer)
 
@@ -159,14 +243,17 @@ class Threads:
 
         None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return plans.source(self._core.state, thread_id, resource_id)
+        thread = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
+        return (yield from _read_source(self._core.state, thread))
 
     asource_of = twin(source_of)
 
     @operation
     def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-        return plans.clones(self._core.state, thread_id, resource_id)
+        thread = yield from plans.get_thread(self._core.state, thread_id, resource_id)
+        owner = resource_id if thread is None else thread.resource_id
+        return (yield from plans.all_threads(self._core.state, owner, clone_of=thread_id))
 
     aclones_of = twin(clones_of)
 
@@ -176,6 +263,26 @@ class Threads:
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return plans.lineage(self._core.state, thread_id, resource_id)
+        thread: Thread | None = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
+        found: dict[str, Thread] = {}
+        while thread is not None and thread.id not in found:
+            found[thread.id] = thread
+            thread = yield from _read_source(self._core.state, thread)
+        return list(found.values())[::-1]
 
     alineage = twin(lineage)
+
+
+def _whole_document(state: MemoryState, content: Any) -> str:
+    """Return the stored form of content that replaces a working memory, for any template."""
+    return check_document(state, state.remembering.format.apply("", content, "replace"))
+
+
+def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
+    """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
+    if thread.clone_of is None or thread.clone_of == thread.id:
+        return None
+    found = yield from plans.get_thread(state, thread.clone_of, None)
+    if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
+        return None
+    return found

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem.checks import at_least, one_of
+from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
-from langchain_workingmem.working_memory import operations as plans
+from langchain_workingmem.working_memory.operations import (
+    change_working_memory,
+    check_writable,
+    find_scope_key,
+    read_working_memory,
+    reader_of,
+    revisions_of,
+)
+from langchain_workingmem.working_memory.revisions import write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_workingmem._documents.formats import Mode
+    from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import WorkingMemoryState
@@ -50,7 +61,7 @@ class WorkingMemory:
     @operation
     def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
-        return plans.read_working_memory(self._core.state, thread_id, resource_id)
+        return read_working_memory(self._core.state, thread_id, resource_id)
 
     aget = twin(get)
 
@@ -75,15 +86,28 @@ class WorkingMemory:
         after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
         lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
         """
+        check_writable(self._core.state)
+        if mode is not None:
+            one_of(mode, get_args(Mode), "mode")
+        if expected_revision is not None:
+            at_least(expected_revision, 0, "expected_revision")
+
+        def change(form: Format, text: str) -> str:
+            return form.apply(text, content, mode)
+
         state = self._core.state
-        return plans.update(state, thread_id, resource_id, content, mode, expected_revision)
+        _, after = yield from change_working_memory(state, thread_id, resource_id, change, "update", expected_revision)
+        return after
 
     aupdate = twin(update)
 
     @operation
     def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Empty working memory; `revert` restores it. One round trip."""
-        return plans.clear(self._core.state, thread_id, resource_id)
+        check_writable(self._core.state)
+        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        _, row = yield from write_revision(self._core.state, scope_key, "", "clear", "write", "")
+        return reader_of(self._core.state, scope_key)(row)
 
     aclear = twin(clear)
 
@@ -92,7 +116,7 @@ class WorkingMemory:
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> Plan[list[WorkingMemoryState]]:
         """Return the kept revisions, the present one first, with time and origin. One round trip."""
-        return plans.revisions(self._core.state, thread_id, resource_id, limit)
+        return revisions_of(self._core.state, thread_id, resource_id, limit)
 
     arevisions = twin(revisions)
 
@@ -101,6 +125,12 @@ class WorkingMemory:
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
-        return plans.revert(self._core.state, revision, thread_id, resource_id)
+        check_writable(self._core.state)
+        at_least(revision, 1, "revision")
+        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        status, row = yield from write_revision(self._core.state, scope_key, "", "revert", "revert", revision)
+        if status < 0:
+            raise RevisionNotFoundError(revision)
+        return reader_of(self._core.state, scope_key)(row)
 
     arevert = twin(revert)
