@@ -21,9 +21,11 @@ from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.clones import clone
+from langchain_workingmem.threads.clones import CLONE_BATCH, copy_messages, copy_working_memory
 from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
@@ -231,9 +233,33 @@ class Threads:
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
         `new_thread_id` exists.
         """
-        return clone(
-            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
-        )
+        core, state = self._core, self._core.state
+        if isinstance(message_ids, str):
+            raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
+        if new_thread_id is not None and new_thread_id == thread_id:
+            raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
+        if last_messages is not None:
+            at_least(last_messages, 0, "last_messages")
+        limit = CLONE_BATCH if last_messages is None else last_messages
+        wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
+        new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
+        copying = partial(copy_messages, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
+        try:
+            copy, log = yield from copying()
+        except RedisReplyError as error:
+            if error.code != "WMUNFINISHED":
+                raise
+            # the process that began a copy with this id has died
+            yield from plans.delete(state, new_id, resource_id)
+            copy, log = yield from copying()
+        try:
+            if log:
+                yield from load("observations").copied(state, thread_id, log, copy.thread, copy.message_ids)
+            yield from copy_working_memory(state, thread_id, copy.thread)
+        except WorkingMemError:
+            yield from plans.delete(state, new_id, copy.thread.resource_id)
+            raise
+        return copy
 
     aclone = twin(clone)
 

@@ -21,7 +21,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.effects import Masters, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.threads import clones
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import operations as resources
 from langchain_workingmem.working_memory import WorkingMemory
 from tests.helpers.crashes import CrashError, cut
@@ -181,7 +181,8 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
 
 def cloning(memory: Memory) -> Plan[Any]:
-    return clones.clone(memory._core, "t", "c", "u", *[None] * 6)
+    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
+    return plan
 
 
 @pytest.mark.parametrize("after", [4, 6])
