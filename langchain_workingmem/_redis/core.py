@@ -124,6 +124,13 @@ class HasCore(Protocol):
     _core: Core
 
 
+class Operations:
+    """The operations of one part of a memory."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+
 S = TypeVar("S", bound=HasCore)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.access import owner_tag, run_script, sweep_now
 from langchain_workingmem._redis.codec import as_messages, is_storable
-from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import COMMON, Script
@@ -26,21 +26,17 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import StoredMessage
 
 TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
 
 
-class History:
+class History(Operations):
     """The messages of a memory, as `memory.history`.
 
     Where `resource_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     @operation
     def append(

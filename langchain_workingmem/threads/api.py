@@ -17,7 +17,7 @@ from langchain_workingmem._redis.access import (
     sweep_now,
 )
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import DELETE, Script
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_workingmem._engine.effects import Command, Plan
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
@@ -51,15 +50,12 @@ CHANGE = Script("threads/change_thread")
 TRANSFER = Script("threads/transfer")
 
 
-class Threads:
+class Threads(Operations):
     """The threads of a memory and their owners, as `memory.threads`.
 
     A method that takes `resource_id` next to a thread raises `ThreadOwnershipError` when another resource owns the thread, and
     changes nothing. Without `resource_id` it accepts any owner.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     @operation
     def create(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
-from langchain_workingmem._redis.core import operation, twin
+from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
@@ -24,20 +24,16 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import WorkingMemoryState
 
 
-class WorkingMemory:
+class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
     The scope of the options says which id counts: `resource_id` for the memory of a user, `thread_id` for that of a
     conversation. In resource scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
     In thread scope, a thread of another resource raises `ThreadOwnershipError`.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     @property
     def format(self) -> Literal["markdown", "json", "text"]:
