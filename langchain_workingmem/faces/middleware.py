@@ -230,11 +230,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not of a request: middleware around this one may show the model something else
-        config = get_config()
-        call = HookCall.of(
-            state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
-        )
-        return call if state.get("structured_response") is None else replace(call, has_answer=True)
+        return HookCall.of(state, runtime, self._owner, trust_client_ids=self._trust_client_ids)
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}
