@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.core import Core, SetUpOnEntry
+from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
@@ -216,6 +216,7 @@ class Memory(Faces, SetUpOnEntry):
         memory._core.runner.revive = memory._core.async_runner.revive = server.start
         return memory
 
+    @operation
     def context(
         self,
         messages: Iterable[MessageLikeRepresentation] | str,
@@ -223,7 +224,7 @@ class Memory(Faces, SetUpOnEntry):
         thread_id: str,
         resource_id: str,
         **arguments: Unpack[ContextArguments],
-    ) -> MemoryContext:
+    ) -> Plan[MemoryContext]:
         """Assemble what the model is shown in this turn; nothing is written.
 
         `messages` are the new messages, the whole conversation, or a str as the user's message; messages without an id get
@@ -238,22 +239,14 @@ class Memory(Faces, SetUpOnEntry):
         `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one
         without recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
         """
-        return self._core.run(self._turn.context(messages, thread_id, resource_id, **arguments))
+        return self._turn.context(messages, thread_id, resource_id, **arguments)
 
-    async def acontext(
-        self,
-        messages: Iterable[MessageLikeRepresentation] | str,
-        *,
-        thread_id: str,
-        resource_id: str,
-        **arguments: Unpack[ContextArguments],
-    ) -> MemoryContext:
-        """Async twin of `context`."""
-        return await self._core.arun(self._turn.context(messages, thread_id, resource_id, **arguments))
+    acontext = twin(context)
 
+    @operation
     def save_turn(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Save the messages of a turn, and return those that are stored. One round trip, atomic, safe to repeat.
 
         It does what `history.append` does, and compares the list with the thread. Pass the turn, or the whole conversation:
@@ -262,13 +255,9 @@ class Memory(Faces, SetUpOnEntry):
         edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
         holds for what contradicts the list that this process passed to `context` for this turn.
         """
-        return self._core.run(self._turn.save(messages, thread_id, resource_id))
+        return self._turn.save(messages, thread_id, resource_id)
 
-    async def asave_turn(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
-        """Async twin of `save_turn`."""
-        return await self._core.arun(self._turn.save(messages, thread_id, resource_id))
+    asave_turn = twin(save_turn)
 
     def delete_resource(
         self,
@@ -322,21 +311,17 @@ class Memory(Faces, SetUpOnEntry):
         """Async twin of `import_resource`."""
         return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
 
-    def setup(self) -> None:
+    @operation
+    def setup(self) -> Plan[None]:
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
-        self._core.run(self._setup())
-
-    async def asetup(self) -> None:
-        """Async twin of `setup`."""
-        await self._core.arun(self._setup())
-
-    def _setup(self) -> Plan[None]:
         try:
             yield from self._core.state.indexes.setup()
         except EmbeddingError as error:
             if self._core.on_error == "raise":
                 raise
             _log.warning("%s; the index of vectors is created when the model works", error)
+
+    asetup = twin(setup)
 
     def settled(self) -> None:
         """Wait until work in the background is done: titles, observations, vectors. It closes nothing, and raises no failure of it.

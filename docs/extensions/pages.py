@@ -22,6 +22,8 @@ _DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n?)*)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]]+)\]\((?!https?:)[^)]*\)")
 _NAMED = re.compile(r"\[([^\]]+)\]\[langchain_workingmem[^\]]*\]")
 _ANCHOR = re.compile(r"\.md#langchain_workingmem[^)]*\)")
+_PLANNED = re.compile(r"^    @operation\n", re.MULTILINE)
+_PLAN = re.compile(r"-> Plan\[(.+)\]:$", re.MULTILINE)  # what such a method is written to return
 _REMARK = re.compile(r"\s+# (?:noqa|type:).*$", re.MULTILINE)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -120,6 +122,8 @@ def _stub(file: Path, node: ast.AST, options: str) -> str:
         text = _function(lines, node, None)
     else:
         text = "\n".join(lines[_start(node) : node.end_lineno])  # type: ignore[attr-defined]
+    if _PLANNED.search(text):
+        text = _PLAN.sub(r"-> \1:", _PLANNED.sub("", text))
     return _REMARK.sub("", text)
 
 
@@ -129,6 +133,7 @@ def _class(lines: list[str], node: ast.ClassDef, options: str) -> str:
     hidden = re.compile("|".join(one[1:] for one in json.loads(filters[1])) if filters else "^_")
     methods = [one for one in node.body if isinstance(one, Function)]
     twins = {one.name for one in methods if (ast.get_docstring(one) or "").startswith("Async twin of")}
+    twins |= {name for one in node.body if "= twin(" in lines[one.lineno - 1] for name in _defined(one)}
 
     def is_shown(name: str) -> bool:
         if name == "__init__":

@@ -19,9 +19,13 @@ class Reference(griffe.Extension):
         own = {name: member for name, member in cls.members.items() if isinstance(member, griffe.Object)}
         for name, member in own.items():
             for twin in (f"a{name}", f"aget_{name}"):
-                if isinstance(own.get(twin), griffe.Function):
+                if isinstance(own.get(twin), griffe.Function) or f"twin({name})" in str(
+                    getattr(own.get(twin), "value", "")
+                ):
                     _add(member, f"Async twin: `{twin}`.")
                     del cls.members[twin]
+            if isinstance(member, griffe.Function) and str(member.returns).startswith("Plan["):
+                member.returns = member.returns.slice  # of an `operation`, which runs the plan
         if fields := [line for member in own.values() if (line := _field(cls, member))]:
             _add(cls, "Attributes:\n" + "\n".join(fields))
 

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -125,9 +125,9 @@ class Background:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._quick: ThreadPoolExecutor | None = None
-        self._slow: set[Thread] = set()
-        self._waiting: deque[Callable[[], None]] = deque()  # for one of the slow threads
+        # quick calls and slow ones
+        self._waiting: dict[bool, deque[Callable[[], None]]] = {False: deque(), True: deque()}
+        self._threads: dict[bool, set[Thread]] = {False: set(), True: set()}
 
     def start(self, call: Callable[[], None], *, slow: bool) -> None:
         """Run a call in the background.
@@ -136,31 +136,26 @@ class Background:
         other calls alone.
         """
         with self._lock:
-            if not slow:
-                self._quick = self._quick or ThreadPoolExecutor(_QUICK, "workingmem")
-                self._quick.submit(call).add_done_callback(log_failure)
-                return
-            self._waiting.append(call)
-            self._slow = self._alive()
-            if len(self._slow) < _SLOW:
+            self._waiting[slow].append(call)
+            alive = self._alive(slow)
+            if len(alive) < (_SLOW if slow else _QUICK):
                 # an empty context: a background plan is no part of the run that started it
-                thread = Thread(
-                    target=contextvars.Context().run, args=(self._work,), name="workingmem-slow", daemon=True
-                )
-                self._slow.add(thread)
+                run, name = contextvars.Context().run, "workingmem-slow" if slow else "workingmem"
+                thread = Thread(target=run, args=(self._work, slow), name=name, daemon=slow)
+                self._threads[slow] = {*alive, thread}
                 thread.start()
 
-    def _alive(self) -> set[Thread]:
-        """Return the slow threads; a forked process has none of them."""
-        return {thread for thread in self._slow if thread.is_alive()}
+    def _alive(self, *kinds: bool) -> set[Thread]:
+        """Return the threads that run; a forked process has none of them."""
+        return {thread for slow in kinds for thread in self._threads[slow] if thread.is_alive()}
 
-    def _work(self) -> None:
+    def _work(self, slow: bool) -> None:  # noqa: FBT001
         while True:
             with self._lock:
-                if not self._waiting:
-                    self._slow.discard(current_thread())
+                if not self._waiting[slow]:
+                    self._threads[slow].discard(current_thread())
                     return
-                call = self._waiting.popleft()
+                call = self._waiting[slow].popleft()
             done: Future[None] = Future()
             done.add_done_callback(log_failure)
             settle(done, call)
@@ -170,13 +165,10 @@ class Background:
         """Wait for all calls, and for those that they start."""
         while True:
             with self._lock:
-                quick, self._quick = self._quick, None
-                slow = self._alive()
-            if quick is None and not slow:
+                alive = self._alive(False, True)  # noqa: FBT003
+            if not alive:
                 return
-            if quick is not None:
-                quick.shutdown()
-            for thread in slow:
+            for thread in alive:
                 thread.join()
 
     async def aclose(self) -> None:

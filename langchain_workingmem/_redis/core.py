@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine.effects import with_few_repeats
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from types import TracebackType
 
     from langchain_workingmem._engine.breaker import Breaker, Part
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,47 @@ class Core:
                 raise
             _log.warning("%s: %s", note, error)
             return fallback
+
+
+class HasCore(Protocol):
+    """A memory, or a part of one."""
+
+    _core: Core
+
+
+class Operations:
+    """The operations of one part of a memory."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+
+S = TypeVar("S", bound=HasCore)
+
+
+def operation(plan: Callable[Concatenate[S, P], Plan[T]]) -> Callable[Concatenate[S, P], T]:
+    """Make a method of a memory from one that returns a plan: it runs the plan, and returns its result."""
+    returned: str = plan.__annotations__["return"]
+    plan.__annotations__["return"] = returned.removeprefix("Plan[").removesuffix("]")  # for `help`
+
+    @wraps(plan)
+    def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+        return self._core.run(plan(self, *args, **options))
+
+    return run
+
+
+def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make the async twin of a method that `operation` has made."""
+    plan: Callable[Concatenate[S, P], Plan[T]] = method.__wrapped__  # type: ignore[attr-defined]
+
+    @wraps(plan)
+    async def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+        return await self._core.arun(plan(self, *args, **options))
+
+    run.__name__, run.__doc__ = f"a{plan.__name__}", f"Async twin of `{plan.__name__}`."
+    run.__qualname__ = plan.__qualname__.removesuffix(plan.__name__) + run.__name__
+    return run
 
 
 class SetUpOnEntry(Protocol):

@@ -99,6 +99,12 @@ class Room(Protocol):
     def copied(self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]) -> Plan[None]:
         """Write the log of a copied thread, given the reply to `copying`."""
 
+    def exported(self, state: MemoryState, thread_id: str, owner: str) -> Plan[list[dict[str, Any]]]:
+        """Return the records of a thread in an archive."""
+
+    def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
+        """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
+
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name

@@ -58,12 +58,20 @@ class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values 
     @cached_property
     def text(self) -> str:
         """What `observed_text` returns."""
-        return _text(self)
+        lines: list[str] = []
+        last = None
+        for one in self:
+            day, line, _ = _rendered(one.said_at, one.priority, one.text)
+            if day != last:
+                lines.append(day)
+                last = day
+            lines.append(line)
+        return "\n".join(lines)
 
     @cached_property
     def tokens(self) -> int:
         """What `tokens_of` returns."""
-        return _tokens(self)
+        return sum([_rendered(one.said_at, one.priority, one.text)[2] for one in self])
 
 
 def observed_text(observations: Iterable[Observed]) -> str:
@@ -71,25 +79,9 @@ def observed_text(observations: Iterable[Observed]) -> str:
 
     One more at the end changes nothing before it.
     """
-    return observations.text if isinstance(observations, Kept) else _text(observations)
+    return (observations if isinstance(observations, Kept) else Kept(observations)).text
 
 
 def tokens_of(observations: Iterable[Observed]) -> int:
     """Estimate the tokens of observations in a prompt: the sum over their lines, without those of the days."""
-    return observations.tokens if isinstance(observations, Kept) else _tokens(observations)
-
-
-def _text(observations: Iterable[Observed]) -> str:
-    lines: list[str] = []
-    last = None
-    for one in observations:
-        day, line, _ = _rendered(one.said_at, one.priority, one.text)
-        if day != last:
-            lines.append(day)
-            last = day
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _tokens(observations: Iterable[Observed]) -> int:
-    return sum([_rendered(one.said_at, one.priority, one.text)[2] for one in observations])
+    return (observations if isinstance(observations, Kept) else Kept(observations)).tokens

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langgraph.config import get_config
+
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, resolve
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.faces.per_call import PerCall
@@ -38,22 +40,16 @@ class HookCall:
     has_answer: bool = False  # the model has just given a structured answer
 
     @classmethod
-    def of(
-        cls,
-        messages: Sequence[BaseMessage],
-        runtime: Any,
-        config: RunnableConfig,
-        *,
-        owner: Owner | None,
-        trust_client_ids: bool,
-    ) -> HookCall:
-        """Find the ids as `resolve` does, and read the rest from the config."""
+    def of(cls, state: Any, runtime: Any, owner: Owner | None, *, trust_client_ids: bool) -> HookCall:
+        """Find the ids as `resolve` does, and read the rest from the state and the config of the run."""
+        config = get_config()
         named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
         ids = owned(named, owner)
         namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
         is_nested = _is_nested(namespace, ids)
         kind: Kind = "part" if is_nested else kind_of(config)
-        return cls(messages, named, ids, namespace.rpartition("|")[0], PerCall.of(config), kind, is_nested)
+        own, limits, has_answer = namespace.rpartition("|")[0], PerCall.of(config), state.get("structured_response")
+        return cls(state["messages"], named, ids, own, limits, kind, is_nested, has_answer is not None)
 
     @property
     def key(self) -> Key:

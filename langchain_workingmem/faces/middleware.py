@@ -19,6 +19,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
+from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.agent_turns import Answers
     from langchain_workingmem.options import OnError
 
@@ -135,23 +137,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the name by which the agent knows it."""
         return self._name
 
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    @operation
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
-        self._core.catch_up()
+        yield from ()
         return _update(self._turns.begin(self._call(state, runtime)))
 
-    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Async twin of `before_agent`."""
-        await self._core.acatch_up()
-        return _update(self._turns.begin(self._call(state, runtime)))
+    abefore_agent = twin(before_agent)
 
-    def before_model(self, state: Any, runtime: Runtime[Any]) -> None:
+    @operation
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
         """Gather what the store knows, once a turn; later only read working memory."""
-        self._core.run(self._turns.prepare(self._call(state, runtime)))
+        yield from self._turns.prepare(self._call(state, runtime))
 
-    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> None:
-        """Async twin of `before_model`."""
-        await self._core.arun(self._turns.prepare(self._call(state, runtime)))
+    abefore_model = twin(before_model)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -212,35 +211,26 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
             return await handler(request)
 
-    def after_model(self, state: Any, runtime: Runtime[Any]) -> None:
+    @operation
+    def after_model(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
         """Save what is new."""
-        self._core.run(self._turns.save(self._call(state, runtime)))
+        yield from self._turns.save(self._call(state, runtime))
 
-    async def aafter_model(self, state: Any, runtime: Runtime[Any]) -> None:
-        """Async twin of `after_model`."""
-        await self._core.arun(self._turns.save(self._call(state, runtime)))
+    aafter_model = twin(after_model)
 
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    @operation
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
         """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
         call = self._call(state, runtime)
-        changed = self._core.run(self._turns.save(call, is_over=True))
+        changed = yield from self._turns.save(call, is_over=True)
         self._turns.end(call, get_config())
         return _update(changed)  # a change in place is in no checkpoint
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Async twin of `after_agent`."""
-        call = self._call(state, runtime)
-        changed = await self._core.arun(self._turns.save(call, is_over=True))
-        self._turns.end(call, get_config())
-        return _update(changed)
+    aafter_agent = twin(after_agent)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not of a request: middleware around this one may show the model something else
-        config = get_config()
-        call = HookCall.of(
-            state["messages"], runtime, config, owner=self._owner, trust_client_ids=self._trust_client_ids
-        )
-        return call if state.get("structured_response") is None else replace(call, has_answer=True)
+        return HookCall.of(state, runtime, self._owner, trust_client_ids=self._trust_client_ids)
 
     def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}

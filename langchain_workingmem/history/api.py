@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.access import owner_tag, run_script, sweep_now
+from langchain_workingmem._redis.codec import as_messages, is_storable
+from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.queries import read_cursor
+from langchain_workingmem._redis.scripts import COMMON, Script
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
-from langchain_workingmem.history.rows import MessageSelection
+from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,22 +25,23 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._redis.core import Core
-    from langchain_workingmem.models import Page, StoredMessage
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.models import StoredMessage
+
+TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
+_PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
 
 
-class History:
+class History(Operations):
     """The messages of a memory, as `memory.history`.
 
     Where `resource_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
+    @operation
     def append(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
 
         One atomic step, one round trip, and with recall one call of the embedding model. Idempotent by message id: an equal
@@ -38,29 +50,32 @@ class History:
         chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
         says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
         """
-        return self._core.run(plans.save_messages(self._core, messages, thread_id, resource_id))
+        return plans.save_messages(self._core, messages, thread_id, resource_id)
 
-    async def aappend(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
-    ) -> list[BaseMessage]:
-        """Async twin of `append`."""
-        return await self._core.arun(plans.save_messages(self._core, messages, thread_id, resource_id))
+    aappend = twin(append)
 
+    @operation
     def update(
         self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
         Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
         """
-        return self._core.run(plans.update(self._core, messages, thread_id, resource_id))
+        given = as_messages(messages)
+        for message in given:
+            if message.id is None:
+                raise IdError("a message to update has no id", remedy="take it from history.messages()")
+            if not is_storable(message):
+                raise OptionError(
+                    f"message {message.id!r} is a system or generated message, which history does not store",
+                    remedy="take it from history.messages()",
+                )
+        return plans.save_messages(self._core, given, thread_id, resource_id, mode="update")
 
-    async def aupdate(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
-    ) -> list[BaseMessage]:
-        """Async twin of `update`."""
-        return await self._core.arun(plans.update(self._core, messages, thread_id, resource_id))
+    aupdate = twin(update)
 
+    @operation
     def messages(
         self,
         thread_id: str,
@@ -73,7 +88,7 @@ class History:
         since: datetime | None = None,
         until: datetime | None = None,
         superseded: bool = False,
-    ) -> list[BaseMessage]:
+    ) -> Plan[list[BaseMessage]]:
         """Return messages as they were stored, in chronological order; the `last` n of those that the filters select.
 
         One round trip, whose cost follows the number of returned messages (with `roles`, of those it reads). `before` and
@@ -84,28 +99,11 @@ class History:
         wanted = MessageSelection.of(
             limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
         )
-        return self._core.run(plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded))
+        return plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded)
 
-    async def amessages(
-        self,
-        thread_id: str,
-        *,
-        resource_id: str | None = None,
-        last: int | None = None,
-        before: str | None = None,
-        after: str | None = None,
-        roles: Sequence[str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        superseded: bool = False,
-    ) -> list[BaseMessage]:
-        """Async twin of `messages`."""
-        wanted = MessageSelection.of(
-            limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
-        )
-        plan = plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded)
-        return await self._core.arun(plan)
+    amessages = twin(messages)
 
+    @operation
     def page(
         self,
         thread_id: str,
@@ -117,31 +115,29 @@ class History:
         since: datetime | None = None,
         until: datetime | None = None,
         descending: bool = False,
-    ) -> Page[StoredMessage]:
+    ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
         One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
         whole thread is read for `total`.
         """
-        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return self._core.run(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
+        at_least(limit, 1, "limit")
+        wanted = MessageSelection.of(
+            limit=limit + 1, newest=descending, roles=roles, since=since, until=until, count=True
+        )
+        if cursor is not None:
+            (seq,) = read_cursor(cursor, _PAGE_CURSOR)
+            wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+        (reply,) = yield from run_script(thread_id, resource_id, call)
+        rows = yield from replace(wanted, newest=False).reading(reply, thread_id)
+        more = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
 
-    async def apage(
-        self,
-        thread_id: str,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        resource_id: str | None = None,
-        roles: Sequence[str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        descending: bool = False,
-    ) -> Page[StoredMessage]:
-        """Async twin of `page`."""
-        wanted = MessageSelection.of(limit=limit, newest=descending, roles=roles, since=since, until=until)
-        return await self._core.arun(plans.page(self._core.state, thread_id, resource_id, wanted, cursor))
+    apage = twin(page)
 
+    @operation
     def for_resource(
         self,
         resource_id: str,
@@ -150,57 +146,51 @@ class History:
         until: datetime | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> Page[StoredMessage]:
+    ) -> Plan[Page[StoredMessage]]:
         """Return the messages of all threads of a resource, in chronological order.
 
         Reads only the messages of the page. Round trips: one per 10,000 threads lists them, one per 1,000 threads reads times
         of messages, a few more find the page (five for 100 messages), one reads it. `since` and `until` cost one more per 1,000
         threads, for `total`. The cursor is a time and a thread.
         """
-        return self._core.run(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
+        return timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor)
 
-    async def afor_resource(
-        self,
-        resource_id: str,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> Page[StoredMessage]:
-        """Async twin of `for_resource`."""
-        return await self._core.arun(timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor))
+    afor_resource = twin(for_resource)
 
-    def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
+    @operation
+    def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> Plan[int]:
         """Delete messages with their vectors, and return how many there were.
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id, message_ids))
+        return plans.delete(self._core.state, thread_id, resource_id, message_ids)
 
-    async def adelete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> int:
-        """Async twin of `delete`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id, message_ids))
+    adelete = twin(delete)
 
-    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
+    @operation
+    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> Plan[int]:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        return self._core.run(plans.truncate(self._core.state, thread_id, resource_id, after))
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
+        ids = {"after": after}
+        ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
+        if left:
+            remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
+            yield from sweep_now(self._core.state, thread_id, "the thread is truncated", remedy)
+        return int(count)
 
-    async def atruncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> int:
-        """Async twin of `truncate`."""
-        return await self._core.arun(plans.truncate(self._core.state, thread_id, resource_id, after))
+    atruncate = twin(truncate)
 
-    def clear(self, thread_id: str, *, resource_id: str | None = None) -> int:
+    @operation
+    def clear(self, thread_id: str, *, resource_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id, None))
+        return plans.delete(self._core.state, thread_id, resource_id, None)
 
-    async def aclear(self, thread_id: str, *, resource_id: str | None = None) -> int:
-        """Async twin of `clear`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id, None))
+    aclear = twin(clear)

@@ -25,20 +25,17 @@ from langchain_workingmem._redis.codec import (
     decode_message,
     draft_stored,
     drafts,
-    is_storable,
 )
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import IdError, OptionError, RedisReplyError
+from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.history.branch import NO_BRANCH, Branch
 from langchain_workingmem.history.rows import READ
 from langchain_workingmem.history.titles import schedule
-from langchain_workingmem.models import Page, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -56,11 +53,9 @@ if TYPE_CHECKING:
 BRANCH_WRITE = Script("history/write", *COMMON, "said", "supersede", "history/branch", "history/compare")
 WRITE = Script("history/write", *COMMON, "said", branch=BRANCH_WRITE)
 REFUSE = Script("history/refuse", *COMMON, "said")
-TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
 
-_PAGE_CURSOR = re.compile(r"(\d{1,16})")
 _log = logging.getLogger("langchain_workingmem")
 
 Mode: TypeAlias = Literal["append", "turn", "update", "heal"]
@@ -119,22 +114,6 @@ def save_messages(
         return stored
 
     return save()
-
-
-def update(
-    core: Core, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str | None
-) -> Plan[list[BaseMessage]]:
-    """Plan to replace messages by id."""
-    given = as_messages(messages)
-    for message in given:
-        if message.id is None:
-            raise IdError("a message to update has no id", remedy="take it from history.messages()")
-        if not is_storable(message):
-            raise OptionError(
-                f"message {message.id!r} is a system or generated message, which history does not store",
-                remedy="take it from history.messages()",
-            )
-    return save_messages(core, given, thread_id, resource_id, mode="update")
 
 
 def write_messages(
@@ -262,36 +241,6 @@ def read(
     positions = {id.decode(): float(seq) for reply in replies for id, seq in zip(reply[1::3], reply[2::3], strict=True)}
     messages.sort(key=lambda message: positions[message.id or ""])
     return messages if wanted.limit is None else messages[len(messages) - min(wanted.limit, len(messages)) :]
-
-
-def page(
-    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection, cursor: str | None
-) -> Plan[Page[StoredMessage]]:
-    """Read one page of a thread. One round trip; the cursor is the last sequence number."""
-    at_least(wanted.limit, 1, "limit")
-    limit = wanted.limit or 0
-    ahead = replace(wanted, limit=limit + 1, count=True)
-    if cursor is not None:
-        (seq,) = read_cursor(cursor, _PAGE_CURSOR)
-        ahead = replace(ahead, below=int(seq)) if wanted.newest else replace(ahead, above=int(seq))
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = READ.call(keys.all, owner_tag(resource_id), *ahead.arguments())
-    (reply,) = yield from run_script(thread_id, resource_id, call)
-    rows = yield from replace(ahead, newest=False).reading(reply, thread_id)
-    more = str(rows[limit - 1].seq) if len(rows) > limit else None
-    return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
-
-
-def truncate(state: MemoryState, thread_id: str, resource_id: str | None, after: str) -> Plan[int]:
-    """Supersede all messages after one. One round trip, and one for each further slice of their vectors."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
-    ids = {"after": after}
-    ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
-    if left:
-        remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-        yield from sweep_now(state, thread_id, "the thread is truncated", remedy)
-    return int(count)
 
 
 def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:

@@ -287,7 +287,7 @@ class LogRecord(sections.Record, kind="observations"):
                 _log.warning("%s; its observations are left out", error)
 
 
-def _export(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
+def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
     """Return the record of the log of a thread, if there is one. One round trip."""
     (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
     log = as_copy(thread_id, reply)
@@ -301,11 +301,8 @@ def _line(one: Observation) -> dict[str, Any]:
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 
-def _delete(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
+def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
     """Delete what a user has beside the logs of the threads. One round trip."""
     _, *keys = state.keys.log_of_resource(resource_id)
     yield from send(("DEL", *keys))
     return {}
-
-
-sections.SECTIONS["observations"] = sections.Section(_export, _delete)

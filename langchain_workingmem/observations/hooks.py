@@ -9,7 +9,15 @@ from langchain_workingmem._engine.effects import Later, send
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
-from langchain_workingmem.observations.archive import as_copy, copy_command, is_still, renamed, restore_log
+from langchain_workingmem.observations.archive import (
+    as_copy,
+    copy_command,
+    delete_index,
+    export_log,
+    is_still,
+    renamed,
+    restore_log,
+)
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import OBSERVED_WINDOWS, add_to_user, read_observation, remove_from_user
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
@@ -28,6 +36,8 @@ turn = ObservedTurn
 windows = OBSERVED_WINDOWS.call
 reindex = reindex_documents
 copying = copy_command
+exported = export_log
+erased = delete_index
 
 
 def saving(

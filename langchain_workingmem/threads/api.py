@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._redis.access import (
+    SWEEP_SIZE,
+    continue_sweep,
+    create_thread_document,
+    guarded_write,
+    has_sweep_left,
+    owner_tag,
+    sweep_left,
+    sweep_now,
+)
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem.checks import at_least
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.clones import clone
+from langchain_workingmem.threads.clones import CLONE_BATCH, copy_messages, copy_working_memory
+from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
+from langchain_workingmem.working_memory import (
+    NOTHING,
+    check_document,
+    check_writable,
+    find_scope_key,
+    write_revision,
+    write_revision_into,
+)
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Collection, Mapping
     from datetime import datetime
-    from types import EllipsisType
 
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
+CHANGE = Script("threads/change_thread")
+TRANSFER = Script("threads/transfer")
 
-class Threads:
+
+class Threads(Operations):
     """The threads of a memory and their owners, as `memory.threads`.
 
     A method that takes `resource_id` next to a thread raises `ThreadOwnershipError` when another resource owns the thread, and
     changes nothing. Without `resource_id` it accepts any owner.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
+    @operation
     def create(
         self,
         *,
@@ -36,34 +66,37 @@ class Threads:
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         working_memory: Any = None,
-    ) -> Thread:
+    ) -> Plan[Thread]:
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
         resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
-        return self._core.run(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
+        state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
+        fields = thread_fields(title, check_new_metadata(metadata))
+        creating = partial(create_thread_document, state, thread_id, resource_id, fields)
+        if working_memory is None:
+            return read_existing_thread(thread_id, (yield from creating()))
+        document = _whole_document(state, working_memory)
+        scope_key = yield from find_scope_key(state, thread_id, resource_id)
+        try:
+            reply = yield from creating()
+            yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
+        except RedisConnectionError as error:
+            error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
+            raise
+        return read_existing_thread(thread_id, reply)
 
-    async def acreate(
-        self,
-        *,
-        resource_id: str,
-        thread_id: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        working_memory: Any = None,
-    ) -> Thread:
-        """Async twin of `create`."""
-        return await self._core.arun(plans.create(self._core, resource_id, thread_id, title, metadata, working_memory))
+    acreate = twin(create)
 
-    def get(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+    @operation
+    def get(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
         """Return a thread, or None if it does not exist. One round trip."""
-        return self._core.run(plans.get_thread(self._core.state, thread_id, resource_id))
+        return plans.get_thread(self._core.state, thread_id, resource_id)
 
-    async def aget(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Async twin of `get`."""
-        return await self._core.arun(plans.get_thread(self._core.state, thread_id, resource_id))
+    aget = twin(get)
 
+    @operation
     def list(
         self,
         *,
@@ -73,32 +106,20 @@ class Threads:
         cursor: str | None = None,
         order_by: OrderBy = "updated_at",
         descending: bool = True,
-    ) -> Page[Thread]:
+    ) -> Plan[Page[Thread]]:
         """List the threads of one resource or of all, newest first. One round trip per page.
 
         `metadata` selects the threads that have all of its pairs; values are compared as JSON, and a filter with
         operators is an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
         `created_at` you see each thread exactly once.
         """
-        return self._core.run(
-            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
+        return plans.list_threads(
+            self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending
         )
 
-    async def alist(
-        self,
-        *,
-        resource_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-        order_by: OrderBy = "updated_at",
-        descending: bool = True,
-    ) -> Page[Thread]:
-        """Async twin of `list`."""
-        return await self._core.arun(
-            plans.list_threads(self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending)
-        )
+    alist = twin(list)  # noqa: A003 - the method
 
+    @operation
     def update(
         self,
         thread_id: str,
@@ -107,7 +128,7 @@ class Threads:
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
         working_memory: Any = ...,
-    ) -> Thread:
+    ) -> Plan[Thread]:
         """Change the title (None removes it), metadata key by key (None deletes a key), and working memory.
 
         One round trip, atomic: parallel updates of different keys keep both. `working_memory` replaces the working memory of the
@@ -115,47 +136,76 @@ class Threads:
         write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
         `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
         """
-        return self._core.run(plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory))
+        state = self._core.state
+        keys = state.keys.of(check_id(thread_id, "thread_id"))
+        changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
+        deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
+        if title is None:
+            deleted.append("title")
+        if not isinstance(title, EllipsisType):
+            deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
+        kept = {key: value for key, value in changes.items() if value is not None}
+        fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
+        if working_memory is not ...:
+            check_writable(state)
+            document = "" if working_memory is None else _whole_document(state, working_memory)
+        call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
+        yield from state.indexes.ready()
+        reply = yield from guarded_write(state, thread_id, [resource_id], call)
+        yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
+        thread = read_existing_thread(thread_id, reply)
+        if working_memory is not ...:
+            try:
+                scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
+                yield from write_revision(state, scope_key, "", "update", "write", document)
+            except WorkingMemError as error:
+                error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
+                raise
+        return thread
 
-    async def aupdate(
-        self,
-        thread_id: str,
-        *,
-        resource_id: str | None = None,
-        title: str | EllipsisType | None = ...,
-        metadata: Mapping[str, Any] | EllipsisType | None = ...,
-        working_memory: Any = ...,
-    ) -> Thread:
-        """Async twin of `update`."""
-        return await self._core.arun(
-            plans.update(self._core.state, thread_id, resource_id, title, metadata, working_memory)
-        )
+    aupdate = twin(update)
 
-    def delete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
+    @operation
+    def delete(self, thread_id: str, *, resource_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
         Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error, call it
         again: it deletes the remaining vectors.
         """
-        return self._core.run(plans.delete(self._core.state, thread_id, resource_id))
+        return plans.delete(self._core.state, thread_id, resource_id)
 
-    async def adelete(self, thread_id: str, *, resource_id: str | None = None) -> bool:
-        """Async twin of `delete`."""
-        return await self._core.arun(plans.delete(self._core.state, thread_id, resource_id))
+    adelete = twin(delete)
 
-    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
+    @operation
+    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Plan[Thread]:
         """Give a thread from `resource_id` to another resource.
 
         Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new owner finds
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
         `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        return self._core.run(plans.transfer(self._core.state, thread_id, resource_id, to))
+        state = self._core.state
+        keys = state.keys.of(check_id(thread_id, "thread_id"))
+        owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
-    async def atransfer(self, thread_id: str, *, resource_id: str, to: str) -> Thread:
-        """Async twin of `transfer`."""
-        return await self._core.arun(plans.transfer(self._core.state, thread_id, resource_id, to))
+        def undo(_: Any, deleted: str) -> Command:
+            if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
+                return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
+            return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
+        call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
+        reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
+        thread = read_existing_thread(thread_id, reply)
+        if b"covered" in as_dict(reply):
+            yield from load("observations").moved(state, thread_id, resource_id, to)
+        if has_sweep_left(as_dict(reply)):
+            remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
+            yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
+        return thread
+
+    atransfer = twin(transfer)
+
+    @operation
     def clone(
         self,
         thread_id: str,
@@ -168,7 +218,7 @@ class Threads:
         since: datetime | None = None,
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
-    ) -> ClonedThread:
+    ) -> Plan[ClonedThread]:
         """Copy a thread for the same owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
@@ -179,56 +229,82 @@ class Threads:
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
         `new_thread_id` exists.
         """
-        plan = clone(
-            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
-        )
-        return self._core.run(plan)
+        core, state = self._core, self._core.state
+        if isinstance(message_ids, str):
+            raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
+        if new_thread_id is not None and new_thread_id == thread_id:
+            raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
+        if last_messages is not None:
+            at_least(last_messages, 0, "last_messages")
+        limit = CLONE_BATCH if last_messages is None else last_messages
+        wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
+        new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
+        copying = partial(copy_messages, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
+        try:
+            copy, log = yield from copying()
+        except RedisReplyError as error:
+            if error.code != "WMUNFINISHED":
+                raise
+            # the process that began a copy with this id has died
+            yield from plans.delete(state, new_id, resource_id)
+            copy, log = yield from copying()
+        try:
+            if log:
+                yield from load("observations").copied(state, thread_id, log, copy.thread, copy.message_ids)
+            yield from copy_working_memory(state, thread_id, copy.thread)
+        except WorkingMemError:
+            yield from plans.delete(state, new_id, copy.thread.resource_id)
+            raise
+        return copy
 
-    async def aclone(
-        self,
-        thread_id: str,
-        *,
-        new_thread_id: str | None = None,
-        resource_id: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        last_messages: int | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        message_ids: Collection[str] | None = None,
-    ) -> ClonedThread:
-        """Async twin of `clone`."""
-        plan = clone(
-            self._core, thread_id, new_thread_id, resource_id, title, metadata, last_messages, since, until, message_ids
-        )
-        return await self._core.arun(plan)
+    aclone = twin(clone)
 
-    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
+    @operation
+    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
         """Return the thread that this one was cloned from. Two round trips, one for a thread that is not a clone.
 
         None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return self._core.run(plans.source(self._core.state, thread_id, resource_id))
+        thread = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
+        return (yield from _read_source(self._core.state, thread))
 
-    async def asource_of(self, thread_id: str, *, resource_id: str | None = None) -> Thread | None:
-        """Async twin of `source_of`."""
-        return await self._core.arun(plans.source(self._core.state, thread_id, resource_id))
+    asource_of = twin(source_of)
 
-    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+    @operation
+    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-        return self._core.run(plans.clones(self._core.state, thread_id, resource_id))
+        thread = yield from plans.get_thread(self._core.state, thread_id, resource_id)
+        owner = resource_id if thread is None else thread.resource_id
+        return (yield from plans.all_threads(self._core.state, owner, clone_of=thread_id))
 
-    async def aclones_of(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Async twin of `clones_of`."""
-        return await self._core.arun(plans.clones(self._core.state, thread_id, resource_id))
+    aclones_of = twin(clones_of)
 
-    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
+    @operation
+    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the sources of a clone, oldest first, and the thread itself last. One round trip per thread.
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        return self._core.run(plans.lineage(self._core.state, thread_id, resource_id))
+        thread: Thread | None = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
+        found: dict[str, Thread] = {}
+        while thread is not None and thread.id not in found:
+            found[thread.id] = thread
+            thread = yield from _read_source(self._core.state, thread)
+        return list(found.values())[::-1]
 
-    async def alineage(self, thread_id: str, *, resource_id: str | None = None) -> builtins.list[Thread]:
-        """Async twin of `lineage`."""
-        return await self._core.arun(plans.lineage(self._core.state, thread_id, resource_id))
+    alineage = twin(lineage)
+
+
+def _whole_document(state: MemoryState, content: Any) -> str:
+    """Return the stored form of content that replaces a working memory, for any template."""
+    return check_document(state, state.remembering.format.apply("", content, "replace"))
+
+
+def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
+    """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
+    if thread.clone_of is None or thread.clone_of == thread.id:
+        return None
+    found = yield from plans.get_thread(state, thread.clone_of, None)
+    if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
+        return None
+    return found

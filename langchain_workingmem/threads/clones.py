@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import send
@@ -20,11 +19,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, in_steps
-from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
-    IdError,
-    OptionError,
-    RedisReplyError,
     ThreadExistsError,
     ThreadNotFoundError,
     WorkingMemError,
@@ -41,7 +36,6 @@ from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_wo
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.core import Core
@@ -52,48 +46,7 @@ RESTORE = Script("threads/restore", *COMMON, "said")
 CLONE_BATCH = 200  # messages of one step
 
 
-def clone(
-    core: Core,
-    thread_id: str,
-    new_thread_id: str | None,
-    resource_id: str | None,
-    title: str | None,
-    metadata: Mapping[str, Any] | None,
-    last_messages: int | None,
-    since: datetime | None,
-    until: datetime | None,
-    message_ids: Collection[str] | None,
-) -> Plan[ClonedThread]:
-    """Copy a thread with its vectors, its log and its thread-scoped working memory, without the models."""
-    if isinstance(message_ids, str):
-        raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
-    if new_thread_id is not None and new_thread_id == thread_id:
-        raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
-    if last_messages is not None:
-        at_least(last_messages, 0, "last_messages")
-    limit = CLONE_BATCH if last_messages is None else last_messages
-    wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
-    new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
-    copying = partial(_copy, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
-    try:
-        copy, log = yield from copying()
-    except RedisReplyError as error:
-        if error.code != "WMUNFINISHED":
-            raise
-        # the process that began a copy with this id has died
-        yield from delete(core.state, new_id, resource_id)
-        copy, log = yield from copying()
-    try:
-        if log:
-            yield from load("observations").copied(core.state, thread_id, log, copy.thread, copy.message_ids)
-        yield from _copy_working_memory(core.state, thread_id, copy.thread)
-    except WorkingMemError:
-        yield from delete(core.state, new_id, copy.thread.resource_id)
-        raise
-    return copy
-
-
-def _copy(
+def copy_messages(
     core: Core,
     source: str,
     new_thread_id: str,
@@ -219,7 +172,7 @@ def restore_messages(
     return reply
 
 
-def _copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:
+def copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:
     """Copy working memory if its scope is the thread. Two round trips, one if it is empty, else none.
 
     `write_revision_into` does not create the copy again if it was deleted meanwhile.

@@ -6,20 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from functools import partial
-from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     check_owner,
-    continue_sweep,
-    create_thread_document,
-    guarded_write,
-    has_sweep_left,
     owner_tag,
     run_script,
-    sweep_left,
     sweep_now,
 )
 from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
@@ -33,29 +27,17 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.rooms import load, tell_deleted
-from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.rooms import tell_deleted
+from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_filter, one_of
-from langchain_workingmem.errors import OptionError, RedisConnectionError, ThreadNotFoundError, WorkingMemError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError
 from langchain_workingmem.models import Page, Thread
-from langchain_workingmem.working_memory import (
-    NOTHING,
-    check_document,
-    check_writable,
-    find_scope_key,
-    write_revision,
-    write_revision_into,
-)
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
 
-CHANGE = Script("threads/change_thread")
-TRANSFER = Script("threads/transfer")
 
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
@@ -125,36 +107,6 @@ def check_new_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return checked
 
 
-def create(
-    core: Core,
-    resource_id: str,
-    thread_id: str | None,
-    title: str | None,
-    metadata: Mapping[str, Any] | None,
-    working_memory: Any,
-) -> Plan[Thread]:
-    """Create a thread. One round trip, two with working memory, which is written unless there is some."""
-    state, thread_id = core.state, core.new_id() if thread_id is None else thread_id
-    fields = thread_fields(title, check_new_metadata(metadata))
-    creating = partial(create_thread_document, state, thread_id, resource_id, fields)
-    if working_memory is None:
-        return read_existing_thread(thread_id, (yield from creating()))
-    document = _whole_document(state, working_memory)
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    try:
-        reply = yield from creating()
-        yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
-    except RedisConnectionError as error:
-        error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
-        raise
-    return read_existing_thread(thread_id, reply)
-
-
-def _whole_document(state: MemoryState, content: Any) -> str:
-    """Return the stored form of content that replaces a working memory, for any template."""
-    return check_document(state, state.remembering.format.apply("", content, "replace"))
-
-
 def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -222,42 +174,6 @@ def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | Non
             return found
 
 
-def update(
-    state: MemoryState,
-    thread_id: str,
-    resource_id: str | None,
-    title: str | EllipsisType | None,
-    metadata: Mapping[str, Any] | EllipsisType | None,
-    working_memory: Any,
-) -> Plan[Thread]:
-    """Change title, metadata and working memory; None deletes, ... keeps. One round trip, two with working memory."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
-    deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
-    if title is None:
-        deleted.append("title")
-    if not isinstance(title, EllipsisType):
-        deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
-    kept = {key: value for key, value in changes.items() if value is not None}
-    fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-    if working_memory is not ...:
-        check_writable(state)
-        document = "" if working_memory is None else _whole_document(state, working_memory)
-    call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
-    yield from state.indexes.ready()
-    reply = yield from guarded_write(state, thread_id, [resource_id], call)
-    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
-    thread = read_existing_thread(thread_id, reply)
-    if working_memory is not ...:
-        try:
-            scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
-            yield from write_revision(state, scope_key, "", "update", "write", document)
-        except WorkingMemError as error:
-            error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
-            raise
-    return thread
-
-
 def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[bool]:
     """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -269,63 +185,9 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
     return int(deleted) >= 0
 
 
-def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str) -> Plan[Thread]:
-    """Change the owner of a thread. One round trip, and one for each further slice of its vectors."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
-
-    def undo(_: Any, deleted: str) -> Command:
-        if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
-            return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
-        return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
-
-    call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
-    thread = read_existing_thread(thread_id, reply)
-    if b"covered" in as_dict(reply):
-        yield from load("observations").moved(state, thread_id, resource_id, to)
-    if has_sweep_left(as_dict(reply)):
-        remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
-        yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
-    return thread
-
-
-def lineage(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """Follow a clone back through its sources. One round trip per thread."""
-    thread: Thread | None = yield from get_existing_thread(state, thread_id, resource_id)
-    found: dict[str, Thread] = {}
-    while thread is not None and thread.id not in found:
-        found[thread.id] = thread
-        thread = yield from _read_source(state, thread)
-    return list(found.values())[::-1]
-
-
-def source(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
-    """Read the thread that this one was cloned from. Two round trips, one for a thread that is not a clone."""
-    thread = yield from get_existing_thread(state, thread_id, resource_id)
-    return (yield from _read_source(state, thread))
-
-
 def get_existing_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
     """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
     thread = yield from get_thread(state, thread_id, resource_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread
-
-
-def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
-    """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
-    if thread.clone_of is None or thread.clone_of == thread.id:
-        return None
-    found = yield from get_thread(state, thread.clone_of, None)
-    if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
-        return None
-    return found
-
-
-def clones(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[list[Thread]]:
-    """List the clones of a thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-    thread = yield from get_thread(state, thread_id, resource_id)
-    owner = resource_id if thread is None else thread.resource_id
-    return (yield from all_threads(state, owner, clone_of=thread_id))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._redis.core import Operations
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
 
-class Users:
+class Users(Operations):
     """All data of a resource, usually a user: deleted, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
@@ -23,9 +24,6 @@ class Users:
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     def delete(
         self,

@@ -14,11 +14,12 @@ from langchain_workingmem._engine.effects import Emit, Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.sections import header, load_sections, paths_of
+from langchain_workingmem.users.sections import header, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,13 +89,7 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
         (reply,) = yield from run_script(thread_id, resource_id, call)
     if has_log:
-        yield from _export_rooms(state, thread_id, resource_id)
-
-
-def _export_rooms(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Emit what optional rooms keep of a thread."""
-    for section in load_sections():
-        yield Emit((yield from section.export(state, thread_id, resource_id)))
+        yield Emit((yield from load("observations").exported(state, thread_id, resource_id)))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

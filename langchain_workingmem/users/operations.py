@@ -18,7 +18,7 @@ from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.sections import SECTIONS, paths_of
+from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,8 +180,7 @@ class _Deletion:
             if again - rooms.LOADERS.keys():
                 yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
-                rooms.load(name)
-                self.counts.update((yield from SECTIONS[name].delete(self.state, self.resource_id)))
+                self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
             items = yield from store_items.items_below(self.state, self.paths, seen)
             if items:
                 self.counts["items"] += yield from store_items.delete(self.state, items)

@@ -1,11 +1,10 @@
 """The format of archives: header, namespaces of items, the base of all records, and what optional rooms add.
 
-An optional room subclasses `Record` for its kinds of records and puts a `Section` into `SECTIONS`, both when it is imported.
+An optional room subclasses `Record` for its kinds of records when it is imported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
 
@@ -19,10 +18,9 @@ from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Plan
-    from langchain_workingmem._redis.state import MemoryState
 
 T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
@@ -70,31 +68,13 @@ class Record(BaseModel):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """What an optional room adds to the data of a user."""
-
-    # returns the records of a thread, given its owner
-    export: Callable[[MemoryState, str, str], Plan[list[dict[str, Any]]]]
-    # deletes what a user has beside the threads; returns counts, by the fields of `DeletionReport`
-    delete: Callable[[MemoryState, str], Plan[dict[str, int]]]
-
-
 MODELS: dict[str, type[Record]] = {}  # by kind
-SECTIONS: dict[str, Section] = {}  # by the name of the room
-
-
-def load_sections() -> Iterable[Section]:
-    """Import the optional rooms, because something of them was met."""
-    for name in rooms.LOADERS:
-        rooms.load(name)
-    return SECTIONS.values()
 
 
 def model_of(kind: str) -> type[Record]:
     """Return the model of a kind of record; only an optional room may have it."""
     if kind not in MODELS:
-        load_sections()
+        rooms.load("observations")
     return MODELS[kind]
 
 

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from langchain_workingmem._documents.formats import Mode
+from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem.checks import at_least, one_of
+from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
-from langchain_workingmem.working_memory import operations as plans
+from langchain_workingmem.working_memory.operations import (
+    change_working_memory,
+    check_writable,
+    find_scope_key,
+    read_working_memory,
+    reader_of,
+    revisions_of,
+)
+from langchain_workingmem.working_memory.revisions import write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_workingmem._documents.formats import Mode
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import WorkingMemoryState
 
 
-class WorkingMemory:
+class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
     The scope of the options says which id counts: `resource_id` for the memory of a user, `thread_id` for that of a
     conversation. In resource scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
     In thread scope, a thread of another resource raises `ThreadOwnershipError`.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     @property
     def format(self) -> Literal["markdown", "json", "text"]:
@@ -45,14 +54,14 @@ class WorkingMemory:
         """Return the schema as it was passed, None without one."""
         return self._core.state.remembering.schema
 
-    def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
+    @operation
+    def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
-        return self._core.run(plans.read_working_memory(self._core.state, thread_id, resource_id))
+        return read_working_memory(self._core.state, thread_id, resource_id)
 
-    async def aget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Async twin of `get`."""
-        return await self._core.arun(plans.read_working_memory(self._core.state, thread_id, resource_id))
+    aget = twin(get)
 
+    @operation
     def update(
         self,
         content: Any,
@@ -61,7 +70,7 @@ class WorkingMemory:
         resource_id: str | None = None,
         mode: Mode | None = None,
         expected_revision: int | None = None,
-    ) -> WorkingMemoryState:
+    ) -> Plan[WorkingMemoryState]:
         """Update working memory and return its new state; an update that changes nothing makes no revision.
 
         With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
@@ -73,50 +82,51 @@ class WorkingMemory:
         after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
         lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
         """
-        state = self._core.state
-        return self._core.run(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
+        check_writable(self._core.state)
+        if mode is not None:
+            one_of(mode, get_args(Mode), "mode")
+        if expected_revision is not None:
+            at_least(expected_revision, 0, "expected_revision")
 
-    async def aupdate(
-        self,
-        content: Any,
-        *,
-        thread_id: str | None = None,
-        resource_id: str | None = None,
-        mode: Mode | None = None,
-        expected_revision: int | None = None,
-    ) -> WorkingMemoryState:
-        """Async twin of `update`."""
-        state = self._core.state
-        return await self._core.arun(plans.update(state, thread_id, resource_id, content, mode, expected_revision))
+        def change(form: Format, text: str) -> str:
+            return form.apply(text, content, mode)
 
-    def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
+        state = self._core.state
+        _, after = yield from change_working_memory(state, thread_id, resource_id, change, "update", expected_revision)
+        return after
+
+    aupdate = twin(update)
+
+    @operation
+    def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Empty working memory; `revert` restores it. One round trip."""
-        return self._core.run(plans.clear(self._core.state, thread_id, resource_id))
+        check_writable(self._core.state)
+        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        _, row = yield from write_revision(self._core.state, scope_key, "", "clear", "write", "")
+        return reader_of(self._core.state, scope_key)(row)
 
-    async def aclear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> WorkingMemoryState:
-        """Async twin of `clear`."""
-        return await self._core.arun(plans.clear(self._core.state, thread_id, resource_id))
+    aclear = twin(clear)
 
+    @operation
     def revisions(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
-    ) -> list[WorkingMemoryState]:
+    ) -> Plan[list[WorkingMemoryState]]:
         """Return the kept revisions, the present one first, with time and origin. One round trip."""
-        return self._core.run(plans.revisions(self._core.state, thread_id, resource_id, limit))
+        return revisions_of(self._core.state, thread_id, resource_id, limit)
 
-    async def arevisions(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
-    ) -> list[WorkingMemoryState]:
-        """Async twin of `revisions`."""
-        return await self._core.arun(plans.revisions(self._core.state, thread_id, resource_id, limit))
+    arevisions = twin(revisions)
 
+    @operation
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> WorkingMemoryState:
+    ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
-        return self._core.run(plans.revert(self._core.state, revision, thread_id, resource_id))
+        check_writable(self._core.state)
+        at_least(revision, 1, "revision")
+        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        status, row = yield from write_revision(self._core.state, scope_key, "", "revert", "revert", revision)
+        if status < 0:
+            raise RevisionNotFoundError(revision)
+        return reader_of(self._core.state, scope_key)(row)
 
-    async def arevert(
-        self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> WorkingMemoryState:
-        """Async twin of `revert`."""
-        return await self._core.arun(plans.revert(self._core.state, revision, thread_id, resource_id))
+    arevert = twin(revert)

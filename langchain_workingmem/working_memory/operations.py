@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._documents.formats import Format, Mode
+from langchain_workingmem._documents.formats import Format
 from langchain_workingmem._documents.schemas import check_utf8
 from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem.checks import at_least, one_of
+from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
     ReadOnlyError,
-    RevisionNotFoundError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
@@ -64,7 +63,7 @@ def read_commands(scope_key: ScopeKey) -> list[Command]:
 
 def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
     """Read a working memory from the replies to `read_commands`."""
-    return _reader(state, scope_key)(as_dict(_owned(scope_key, replies)))
+    return reader_of(state, scope_key)(as_dict(_owned(scope_key, replies)))
 
 
 def _with_owner(scope_key: ScopeKey, command: Command) -> list[Command]:
@@ -82,7 +81,7 @@ def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
     return as_dict(_owned(scope_key, (yield from send(*read_commands(scope_key)))))
 
 
-def _reader(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
+def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
     """Return the function that reads stored rows of a working memory; template and instructions are made once."""
     options = state.remembering
     template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
@@ -141,7 +140,7 @@ def change_at_scope_key(
     reply was lost repeats the call, and the revision after `expected` tells whether the first call was stored.
     """
     row = yield from _read_row(scope_key)
-    read = _reader(state, scope_key)
+    read = reader_of(state, scope_key)
     before = read(row)
     form = state.remembering.format_for(before.template)
     for attempt in range(1, ATTEMPTS + 1):
@@ -195,35 +194,7 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     return options
 
 
-def update(
-    state: MemoryState,
-    thread_id: str | None,
-    resource_id: str | None,
-    content: Any,
-    mode: Mode | None,
-    expected: int | None,
-) -> Plan[WorkingMemoryState]:
-    """Update working memory in a mode. Two round trips without concurrent writers."""
-    check_writable(state)
-    if mode is not None:
-        one_of(mode, get_args(Mode), "mode")
-    if expected is not None:
-        at_least(expected, 0, "expected_revision")
-    _, after = yield from change_working_memory(
-        state, thread_id, resource_id, lambda form, text: form.apply(text, content, mode), "update", expected
-    )
-    return after
-
-
-def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
-    """Empty working memory, whatever its revision. One round trip."""
-    check_writable(state)
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    _, row = yield from write_revision(state, scope_key, "", "clear", "write", "")
-    return _reader(state, scope_key)(row)
-
-
-def revisions(
+def revisions_of(
     state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
 ) -> Plan[list[WorkingMemoryState]]:
     """Read the kept revisions, the newest first. One round trip."""
@@ -231,18 +202,5 @@ def revisions(
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     newest: Command = ("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit)
     entries = _owned(scope_key, (yield from send(*_with_owner(scope_key, newest))))
-    read = _reader(state, scope_key)
+    read = reader_of(state, scope_key)
     return [read(as_dict(fields)) for _, fields in entries]
-
-
-def revert(
-    state: MemoryState, revision: int, thread_id: str | None, resource_id: str | None
-) -> Plan[WorkingMemoryState]:
-    """Store an old revision, byte for byte, as a new one. One round trip."""
-    check_writable(state)
-    at_least(revision, 1, "revision")
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
-    status, row = yield from write_revision(state, scope_key, "", "revert", "revert", revision)
-    if status < 0:
-        raise RevisionNotFoundError(revision)
-    return _reader(state, scope_key)(row)

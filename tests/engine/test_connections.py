@@ -313,7 +313,7 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
 
         async def read() -> list[Any]:
             async with Memory(server.url, key_prefix=prefix) as other:
-                return await asyncio.gather(*(other.history.amessages("t", last=1) for _ in range(300)))
+                return [*await asyncio.gather(*(other.history.amessages("t", last=1) for _ in range(300)))]
 
         with ThreadPoolExecutor(150) as pool:
             list(pool.map(save, range(300)))

@@ -21,13 +21,14 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.effects import Masters, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.threads import clones
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import operations as resources
-from langchain_workingmem.working_memory import operations as working_memory
+from langchain_workingmem.working_memory import WorkingMemory
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
+from tests.helpers.plans import plan_of
 from tests.helpers.proxy import Fault
 
 pytestmark = pytest.mark.in_turn("face")
@@ -79,7 +80,8 @@ def losing(plan: Plan[Any], event: Callable[[], object]) -> Plan[Any]:
 
 
 def replacing(memory: Memory, text: str, expected: int | None = None) -> Plan[Any]:
-    return working_memory.update(memory._core.state, None, "ann", text, "replace", expected)
+    plan: Plan[Any] = plan_of(WorkingMemory.update, memory, text, mode="replace", expected_revision=expected, **ANN)
+    return plan
 
 
 def write(memory: Memory, *texts: str) -> None:
@@ -179,7 +181,8 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
 
 def cloning(memory: Memory) -> Plan[Any]:
-    return clones.clone(memory._core, "t", "c", "u", *[None] * 6)
+    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
+    return plan
 
 
 @pytest.mark.parametrize("after", [4, 6])

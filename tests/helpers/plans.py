@@ -60,3 +60,8 @@ def _is_ours(value: object) -> bool:
 
 def _makes_a_plan(function: FunctionType) -> bool:
     return str(function.__annotations__.get("return", "")).startswith("Plan[")
+
+
+def plan_of(operation: Any, memory: Any, *args: Any, **options: Any) -> Any:
+    """Return the plan that an operation, such as `Threads.transfer`, runs for a memory: a test may drive it by hand."""
+    return operation.__wrapped__(memory, *args, **options)

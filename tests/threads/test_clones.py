@@ -23,7 +23,8 @@ from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.threads import clones
+from langchain_workingmem.threads import Threads
+from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 from tests.threads.test_threads import all_threads, ids
 
@@ -153,7 +154,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
     with Memory(server.url, key_prefix=prefix) as memory:
         append(memory, *map(str, range(450)))
         runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
-        plan = clones.clone(memory._core, "t", "c", *[None] * 7)
+        plan = plan_of(Threads.clone, memory, "t", new_thread_id="c")
 
         def drive() -> None:
             effect = next(plan)

@@ -17,12 +17,15 @@ from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, Wo
 from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
 from langchain_workingmem._redis.access import Sweeping
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history import History
 from langchain_workingmem.history import operations as history
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.threads import operations as threads
 from langchain_workingmem.users import operations as resources
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.plans import plan_of
 
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices
@@ -114,8 +117,8 @@ OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
     "delete": lambda memory: threads.delete(memory._core.state, "t", "u"),
     "clear": lambda memory: history.delete(memory._core.state, "t", "u", None),
     "some": lambda memory: history.delete(memory._core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
-    "truncate": lambda memory: history.truncate(memory._core.state, "t", "u", "m4"),
-    "transfer": lambda memory: threads.transfer(memory._core.state, "t", "u", "v"),
+    "truncate": lambda memory: plan_of(History.truncate, memory, "t", after="m4", resource_id="u"),
+    "transfer": lambda memory: plan_of(Threads.transfer, memory, "t", resource_id="u", to="v"),
     "delete_resource": lambda memory: resources.delete(memory._core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on

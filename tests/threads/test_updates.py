@@ -15,7 +15,7 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.threads import operations as plans
+from langchain_workingmem.threads import api as plans
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.working_memory.samples import Person, with_memory

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_workingmem"
 MOST = 14
 # A walk goes down this list and never up.
-# These two only run the plan that they are given.
-WRAPPERS = {"_redis/core.py: Core.run", "_engine/tracing.py: traced"}
+# These only run the plan that they are given.
+WRAPPERS = {"_redis/core.py: operation.<locals>.run", "_redis/core.py: Core.run", "_engine/tracing.py: traced"}
 FLOORS = ["memory", "turn", "recall", "_redis", "_engine"]
 
 

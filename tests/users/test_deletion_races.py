@@ -20,7 +20,8 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.threads import clones
+from langchain_workingmem.threads import Threads
+from tests.helpers.plans import plan_of
 
 
 class Writer(threading.Thread):
@@ -138,7 +139,8 @@ def noted(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
 
 
 def clone(memory: Memory) -> Plan[Any]:
-    return clones.clone(memory._core, "t", "c", "u", *[None] * 6)
+    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
+    return plan
 
 
 @pytest.mark.parametrize("step", range(STEPS))

@@ -31,7 +31,9 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.effects import Pause, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.working_memory import WorkingMemory
 from langchain_workingmem.working_memory import operations as plans
+from tests.helpers.plans import plan_of
 
 ANY = {"type": "object"}
 
@@ -213,7 +215,10 @@ def run(memory: Memory, plan: Plan[Any]) -> Any:
 
 
 def merging(memory: Memory, patch: dict[str, Any], expected: int | None = None) -> Plan[WorkingMemoryState]:
-    return plans.update(memory._core.state, None, "ann", patch, None, expected)
+    plan: Plan[WorkingMemoryState] = plan_of(
+        WorkingMemory.update, memory, patch, resource_id="ann", expected_revision=expected
+    )
+    return plan
 
 
 def test_without_a_rival_an_update_is_two_round_trips(memory: Memory) -> None:
@@ -282,7 +287,7 @@ def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory) ->
     notes.working_memory.update("x", thread_id="other")  # the scripts are loaded
     for number in (2, 3):  # in front of the write; in front of making the thread
         theirs = f"t{number}"
-        change = plans.update(notes._core.state, theirs, "ann", "mine", None, None)
+        change = plan_of(WorkingMemory.update, notes, "mine", thread_id=theirs, resource_id="ann")
         take = {number: partial(notes.working_memory.update, "theirs", thread_id=theirs, resource_id="bob")}
         with pytest.raises(ThreadOwnershipError):
             run(notes, Watched(before=take).through(change))
@@ -292,7 +297,7 @@ def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory) ->
 def test_a_thread_that_is_deleted_meanwhile_keeps_nothing_of_its_old_memory(notes: Memory) -> None:
     notes.working_memory.update("old", thread_id="t", resource_id="ann")
     watched = Watched(before={2: lambda: notes.threads.delete("t")})
-    state = run(notes, watched.through(plans.update(notes._core.state, "t", "ann", "new", None, None)))
+    state = run(notes, watched.through(plan_of(WorkingMemory.update, notes, "new", thread_id="t", resource_id="ann")))
     assert (state.text, state.revision) == ("new", 1)
 
 
