@@ -172,15 +172,12 @@ def exchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[
     """Send commands over a connection of a client in one write, give it back, and return all replies, errors among them.
 
     A pipeline of redis-py does the same for callers who also watch, measure and decode: with it, a turn takes a twentieth
-    longer. As there, a connection whose replies were not read to the end is closed.
+    longer. A connection whose replies were not read to the end closes itself.
     """
 
-    def once() -> list[Any]:
-        connection.send_packed_command(connection.pack_commands(commands))
-        return [_reply(connection) for _ in commands]
-
     try:
-        replies = connection.retry.call_with_retry(once, lambda _: connection.disconnect())
+        connection.send_packed_command(connection.pack_commands(commands))
+        replies = [_reply(connection) for _ in commands]
     finally:
         client.connection_pool.release(connection)
     return _read_as(client, commands, replies)
@@ -189,12 +186,9 @@ def exchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[
 async def aexchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Async twin of `exchange`."""
 
-    async def once() -> list[Any]:
-        await connection.send_packed_command(connection.pack_commands(commands))
-        return [await _areply(connection) for _ in commands]
-
     try:
-        replies = await connection.retry.call_with_retry(once, lambda _: connection.disconnect())
+        await connection.send_packed_command(connection.pack_commands(commands))
+        replies = [await _areply(connection) for _ in commands]
     finally:
         await client.connection_pool.release(connection)
     return _read_as(client, commands, replies)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _APOSTROPHE = "['\u2019]"
+_COUPLE = 2
 _RESOURCES = 10_000  # whose authors are remembered
 
 
@@ -39,6 +40,15 @@ def named(question: str, authors: Collection[str]) -> frozenset[str]:
     words = _WORD.findall(question.lower())
     spoken = {tuple(words[at : at + size]) for size in (1, 2, 3) for at in range(len(words))}
     return frozenset(author for author in authors if author and not spoken.isdisjoint(_names(author)))
+
+
+def put_to(question: str, known: Collection[str]) -> tuple[frozenset[str], str]:
+    """Return the authors whom a question names, and how it is embedded: in the first person, if at most two are known.
+
+    Of several, the others say "I" as well: then the question as it was asked finds .07 more of the evidence.
+    """
+    meant = named(question, known)
+    return meant, in_first_person(question, meant) if sum(map(bool, known)) <= _COUPLE else question
 
 
 def in_first_person(question: str, authors: Collection[str]) -> str:

@@ -27,11 +27,12 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
+from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import Authors, in_first_person, named, without
+from langchain_workingmem.recall.authors import Authors, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
@@ -126,12 +127,15 @@ def find_candidates(
     depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
     depth = min(max(CANDIDATES if hybrid else NEAREST, depth), DEEPEST)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    meant = named(question, state.room(Authors).get(owner) or ())
-    vector = yield from embed_query(state, in_first_person(question, meant))
+    telling = {*telling_words(question)}
+    known = state.room(Authors).get(owner) or frozenset()
+    meant, put = put_to(question, known)
+    vector = yield from embed_query(state, put)
     others: list[Any] | None = None
 
     while True:
         words = words_of(without(question, meant)) if hybrid else []
+        words = [word for word in words if word in telling] or words  # the others are in messages about anything
         after = [word_search(name, words, where, depth, fields)] if words else []
         more = (*after, *(beside if others is None else ()))
 
@@ -149,9 +153,9 @@ def find_candidates(
             worded = read(*columns(replies[1], "score", content=bool(fields)))
             trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
         known = state.room(Authors).note(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
-        if (now_known := named(question, known)) != meant:
-            meant = now_known
-            vector = yield from embed_query(state, in_first_person(question, meant))
+        if (now := put_to(question, known)) != (meant, put):
+            meant, put = now
+            vector = yield from embed_query(state, put)
             continue
         choose = partial(
             rank,

@@ -28,6 +28,7 @@ NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its 
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
 STANDING_OUT = 20  # see `trust_in_words`
+NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
@@ -148,6 +149,7 @@ def rank(
     said = around = np.zeros(len(found))
     if trust:
         words = np.array([scores.get(key, 0.0) for key in found])
+        trust *= _sense_of_words(words, meaning, len(similarities))
         said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
@@ -190,6 +192,17 @@ def rank(
         )
         for at in order[:limit].tolist()
     ]
+
+
+def _sense_of_words(words: Numbers, meaning: Numbers, near: int) -> float:
+    """Return from 0 to 1 how near the best three matches of words are: those that are far from the question's sense are accidents.
+
+    What only words found is taken as near as the last of the `near` messages.
+    """
+    if not near:
+        return 1.0
+    best = (-words).argsort()[:3]
+    return min(1.0, float(meaning[best].clip(meaning[near - 1]).mean()) / NEAR_ENOUGH)
 
 
 def _around(thread: Places, seqs: Places, evidence: Numbers, weights: HybridWeights) -> Numbers:

@@ -16,7 +16,7 @@ from langchain_workingmem import Memory
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_workingmem"
-MOST = 14
+MOST = 15
 # A walk goes down this list and never up.
 # These only run the plan that they are given.
 WRAPPERS = {"_redis/core.py: operation.<locals>.run", "_redis/core.py: Core.run", "_engine/tracing.py: traced"}
