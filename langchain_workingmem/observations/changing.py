@@ -25,7 +25,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.models import ObservationUsage
-from langchain_workingmem.observations.documents import change_documents
+from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     COVERAGE,
     Chunk,
@@ -251,32 +251,31 @@ def _changed(
 ) -> Plan[ObservationLog]:
     """Change the log of a thread, again if others change it meanwhile. Three round trips.
 
-    With recall one more for each 100 observations that are new in the log.
+    With recall one more, and two for each 100 observations that are new in the log.
     """
-    before: list[Observation] | None = None
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         found = yield from read_thread_log(state, where)
-        present, is_first = found.known.present, before is None
-        before = found.known.ordered() if before is None else before
+        present = found.known.present
         try:
             manifest, new = make(found)
         except ObservationNotFoundError:
-            if is_first or origin != "delete":
+            if not attempt or origin != "delete":
                 raise
             manifest = present  # it is deleted: by this call, whose reply was lost, or by another
-        if manifest == present:
-            if not is_first:
-                yield from change_documents(state, before, found.known.ordered())
-            return found.log
-        status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
-        if status < 0 and revision is not None:
-            raise RevisionNotFoundError(revision, "history")
-        if status:
+        if manifest != present:
+            wanted = manifest if revision is None else f"#{revision}"
+            status, left = yield from change(where, origin, present, wanted, new)
+            if status < 0:
+                raise RevisionNotFoundError(revision or 0, "history")
+            if not status:
+                continue
             yield from continue_sweep(state, where.thread_id or "", left)
-            after = yield from read_thread_log(state, where)
-            if manifest:  # else nothing is covered, and all documents are gone
-                yield from change_documents(state, before, after.known.ordered())
-            return after.log
+            found = yield from read_thread_log(state, where)
+        elif not attempt:
+            return found.log
+        if state.recall is not None and found.log.observations:
+            yield from reindex_documents(state, where.thread_id or "", log=found.log)
+        return found.log
     raise ObservationConflictError
 
 

@@ -9,7 +9,7 @@ from langchain_workingmem._engine.effects import Later, send
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
-from langchain_workingmem.observations.archive import as_copy, copy_command, is_still, renamed, restore_log
+from langchain_workingmem.observations.archive import copy_command, copy_log
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import OBSERVED_WINDOWS, add_to_user, read_observation, remove_from_user
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
@@ -17,17 +17,18 @@ from langchain_workingmem.observations.reading import named, scope_of
 from langchain_workingmem.observations.view import ObservedTurn, note_coverage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation, Thread
+    from langchain_workingmem.models import Observation
 
 turn = ObservedTurn
 windows = OBSERVED_WINDOWS.call
 reindex = reindex_documents
 copying = copy_command
+copied = copy_log
 
 
 def saving(
@@ -76,16 +77,6 @@ def found(state: MemoryState, value: bytes) -> Observation:
     """Read an observation by which recall has found a message."""
     one = read_observation(0, value)
     return named(one.positions[0][0], one) if scope_of(state) == "r" else one
-
-
-def copied(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
-    """Write the log of a copied thread. Three round trips, none where the thread has none or it is the log of a user.
-
-    It was read before the messages, and it is left out if it has changed since: then all messages are shown as they are.
-    """
-    log = as_copy(source, reply)
-    if log.scope == "t" and log.parts and (yield from is_still(state, source, log)):
-        yield from restore_log(state, copy.id, copy.resource_id, renamed(log, copy.id, new_ids), "clone")
 
 
 HOOKS["observations"] = cast("Room", sys.modules[__name__])

@@ -51,20 +51,61 @@ local function drop_documents(is_gone)
   end
 end
 
--- Returns what is covered on the current branch.
-local function shown_ranges()
-  local covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'covered', 'hidden'))
-  return subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
-end
-
 -- Deletes the documents of observations of which a source is not covered any more, or on another branch.
 local function drop_uncovered_documents()
-  local shown = shown_ranges()
+  local shown = shown_ranges(KEYS[12])
   drop_documents(function(sources)
     for _, seq in ipairs(sources) do
       if not range_with(shown, seq) then return true end
     end
   end)
+end
+
+-- Deletes the documents of observations that a manifest lists and the next one does not; with a condensed observation those of what
+-- it stands for, too.
+local function drop_replaced_documents(manifest, next_one)
+  local _, before = ranges_in(manifest)
+  local _, after = ranges_in(next_one)
+  local exact, condensed = {}, {}
+  for _, range in ipairs(subtract_ranges(join_ranges(before), join_ranges(after))) do
+    for number = range[1], range[2] do
+      local value = redis.call('HGET', KEYS[12], 'o:' .. as_integer(number))
+      local seqs, body = string.match(value or '', '^[^|]*|[^:|]*:([%d,]*)|(.*)$')
+      local level = seqs and cjson.decode(body).level
+      if level == 0 then exact[seqs .. '|' .. cjson.decode(body).text] = true end
+      if level and level > 0 then condensed[#condensed + 1] = join_ranges(parse_ranges(seqs)) end
+    end
+  end
+  drop_documents(function(sources, key)
+    if exact[table.concat(sources, ',') .. '|' .. (redis.call('HGET', key, 'text') or '')] then return true end
+    for _, ranges in ipairs(condensed) do
+      local is_in = true
+      for _, seq in ipairs(sources) do is_in = is_in and range_with(ranges, seq) end
+      if is_in then return true end
+    end
+  end)
+end
+
+-- Notes what a manifest covers, and returns it. An older revision may have lost a message that is cited with others: an observation
+-- counts with all of its sources only.
+local function cover(manifest)
+  local ranges, listed = ranges_in(manifest)
+  local covered, names, cited, lost = join_ranges(ranges), {}, {}, {}
+  for _, range in ipairs(listed) do
+    for number = range[1], range[2] do names[#names + 1] = 'o:' .. as_integer(number) end
+  end
+  for start = 1, #names, 1000 do
+    for _, value in ipairs(redis.call('HMGET', KEYS[12], unpack(names, start, math.min(start + 999, #names)))) do
+      local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
+      if seqs and string.find(seqs, ',', 1, true) then cited[#cited + 1] = seqs end
+    end
+  end
+  local groups = table.concat(cited, ';')
+  for seq in string.gmatch(groups, '%d+') do lost[tonumber(seq)] = not range_with(covered, tonumber(seq)) or nil end
+  add_cocited(lost, groups)
+  covered = write_ranges(subtract_ranges(covered, ranges_of(lost)))
+  redis.call('HSET', KEYS[12], 'covered', covered, 'groups', groups)
+  return covered
 end
 
 -- Finds out again which covered messages are on other branches.
@@ -114,7 +155,7 @@ end
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
 -- until it returns true.
 local function each_raw(visit)
-  local covered, low = shown_ranges(), '-inf'
+  local covered, low = shown_ranges(KEYS[12]), '-inf'
   while true do
     local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end
