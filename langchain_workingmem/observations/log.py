@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.scripts import COMMON, TELLING
+from langchain_workingmem._redis.scripts import COMMON, TELLING, note_covered
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
@@ -201,3 +201,11 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     learned = KnownLog(version, int(revision), present.decode(), kept)
     state.room(Remembered).logs.put(key, learned)
     return learned
+
+
+def note_coverage(state: MemoryState, thread_id: str, version: bytes) -> None:
+    """Note the version of what observations cover in a thread, as a script has just replied it."""
+    if version:
+        note_covered(state.keys.of(thread_id).thread)
+    if state.observations is not None:
+        state.room(Remembered).coverage.put(thread_id, version)

@@ -166,12 +166,12 @@ def covered_until(covered: Mapping[str, str]) -> dict[str, int]:
 
 
 def as_log(
-    found: Kept[Observation],
+    found: Sequence[Observation],
     revision: int,
     pending: int,
     until: dict[str, int],
     usage: Sequence[bytes],
-    made: Sequence[bytes],
+    made: Sequence[bytes] = (b"", b""),
 ) -> ObservationLog:
     """Return the record that callers see."""
     return ObservationLog(
@@ -314,12 +314,12 @@ def read_reply(
     names = [tag.decode() for tag in tags]
     owner, own = encode(resource_id), encode(without)
     found = dict(asked.known)
-    if is_spread:
-        wanted = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
-        rows = yield from _read_parts(state, owner, wanted)
     unknown = _learn_parts(state, rows, found)
-    if unknown:
-        _learn_parts(state, (yield from _read_parts(state, owner, unknown)), found)
+    if is_spread:
+        unknown = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
+    for _ in range(2):
+        if unknown:
+            unknown = _learn_parts(state, (yield from _read_parts(state, owner, unknown)), found)
     found = {tag: found[tag] for tag in names if tag in found}
     state.room(Remembered).users.put(resource_id, found)
     return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
@@ -351,7 +351,7 @@ def _read_parts(state: MemoryState, owner: str, parts: Mapping[str, Part]) -> Pl
         READ_PART.call(state.keys.of(one.thread_id), tag, owner, one.known.version, one.known.next_number, one.hidden)
         for tag, one in parts.items()
     ]
-    return (yield from send(*calls)) if calls else []
+    return (yield from send(*calls))
 
 
 def read_user(state: MemoryState, resource_id: str) -> Plan[UserLog]:

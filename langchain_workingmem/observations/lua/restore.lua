@@ -3,9 +3,8 @@
 --       seq of each, then <id>|<sources>|<JSON> of each
 --       observation, which are numbered from 1
 -- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; WMOWNER, WMNOTHREAD.
-local refusal = wrong_owner(ARGV[1])
+local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
-if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
 local key = KEYS[12]
 if redis.call('HEXISTS', key, 'scope') == 1 then return {0, 0} end
