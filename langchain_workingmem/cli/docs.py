@@ -191,9 +191,12 @@ def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
         for number, line in enumerate(_read(f"{page.name}.md").splitlines(), 1)
         if all(word in line.lower() for word in words)
     ]
-    if not found and not as_json:
+    if as_json:
+        show(found, as_json=True)
+    elif not found:
         raise OptionError(f"no line holds {search!r}", remedy="pass fewer words, or see `workingmem docs`")
-    show((found, "\n".join(f"{one['page']}:{one['line']}: {one['text']}" for one in found)), as_json=as_json)
+    for one in () if as_json else found:
+        typer.echo(f"{one['page']}:{one['line']}: {one['text']}")
 
 
 def _open(path: Path) -> None:

@@ -58,24 +58,13 @@ def application(
         check_id(resource_id, "resource_id")
     known = check_tokens(tokens.items()) if tokens is not None else None
 
-    return _Application(memory, resource_id, known, read_only=read_only)
+    server = build(memory, _owner, read_only=read_only)
 
-
-class _Application:
-    """Finds the resource of each request, and lets the server answer it."""
-
-    def __init__(
-        self, memory: Memory, resource_id: str | None, known: list[tuple[bytes, str]] | None, *, read_only: bool
-    ) -> None:
-        self._resource = resource_id
-        self._known = known
-        self._server = build(memory, _owner, read_only=read_only)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             msg = f"this application answers HTTP, not {scope['type']}"
             raise RuntimeError(msg)
-        resource = self._resource if self._known is None else _resource_of(scope, self._known)
+        resource = resource_id if known is None else _resource_of(scope, known)
         if resource is None:
             said = "Refused: send a known token as `Authorization: Bearer TOKEN`.\n"
             await PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
@@ -91,9 +80,11 @@ class _Application:
             async def again() -> Message:
                 return next(parts, None) or await receive()
 
-            manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
+            manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, **_OPTIONS)
             async with manager.run():
                 await manager.handle_request({**scope, _RESOURCE: resource}, again, send)
+
+    return answer
 
 
 async def _body(request: Request) -> bytes | None:
@@ -125,7 +116,7 @@ def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
             seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
             raise OptionError(seen, remedy=_MAKE)
-        digest = _digest(token.encode())
+        digest = sha256(token.encode()).digest()
         if digest in known:
             raise OptionError(f"token {number} stands there twice", remedy="give each token one resource")
         known[digest] = check_id(resource, f"the resource of token {number}")
@@ -139,10 +130,6 @@ def _resource_of(scope: Scope, known: list[tuple[bytes, str]]) -> str | None:
     scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
     if scheme.lower() != b"bearer":
         return None
-    digest = _digest(token.strip())
+    digest = sha256(token.strip()).digest()
     matching = [resource for one, resource in known if compare_digest(one, digest)]  # each is compared, in equal time
     return matching[0] if matching else None
-
-
-def _digest(token: bytes) -> bytes:
-    return sha256(token).digest()

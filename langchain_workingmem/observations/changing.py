@@ -29,6 +29,7 @@ from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     COVERAGE,
     Chunk,
+    KnownLog,
     parse_manifest,
     read_observation,
     write_manifest,
@@ -159,10 +160,10 @@ class Revision(NamedTuple):
     threads: Mapping[str, tuple[int, str]]
 
 
-def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, Mapping[int, Observation]]]]:
+def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, dict[int, Observation]]]]:
     """Return the kept revisions of a log, the newest first, and all observations of its threads. One round trip."""
     replies = (yield from send(*(("HGETALL", own.name) for own in threads))) if threads else []
-    found: dict[str, Mapping[int, Observation]] = {}
+    found: dict[str, dict[int, Observation]] = {}
     changes: list[tuple[int, str, int, str, str]] = []  # time, thread, number, origin, manifest
     present: dict[str, tuple[int, str]] = {}
     for own, reply in zip(threads, replies, strict=True):
@@ -199,8 +200,7 @@ def history(
         until = {}
         for thread, (_, manifest) in one.threads.items():
             chunks = parse_manifest(manifest)
-            numbers = (number for chunk in chunks for number in numbers_in(chunk.numbers))
-            own = [found[thread][number] for number in numbers if number in found[thread]]
+            own = KnownLog(present=manifest, observations=found[thread]).ordered()
             shown += own if where.thread_id is not None else [named(thread, each) for each in own]
             if last := max((chunk.seqs[-1][1] for chunk in chunks if chunk.seqs), default=0):
                 until[thread] = last

@@ -28,14 +28,12 @@ from langchain_workingmem.observations.log import (
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
-    READ,
     Asked,
     Part,
     as_log,
     ask_user,
     merged,
     named,
-    of_thread,
     read_reply,
     scope_of,
 )
@@ -110,8 +108,7 @@ class ObservedTurn:
     def view(self, replies: Sequence[Any]) -> Plan[View | None]:
         """Return what the turn is shown, from the replies to `calls`; None without the option.
 
-        No round trip; one where this process knows too little of a log, as after a revert, and one in a cluster in scope
-        "resource".
+        No round trip; one in a cluster in scope "resource".
         """
         state, thread_id, told = self._state, self._thread_id, replies[0][12]
         if not told:
@@ -120,10 +117,6 @@ class ObservedTurn:
         note_coverage(state, thread_id, version)
         key = state.keys.of(thread_id).observations
         known = learn(state, key, reply, self._known)
-        if not known.is_whole:
-            where = of_thread(state, thread_id, None)
-            (found,) = yield from where.run(READ.call(where.keys, "", "", 0))
-            known = learn(state, key, found[0], KnownLog())
         own = Part(thread_id, known, "", covered.decode())
         shown: Sequence[Observation] = own.shown()
         revision = known.revision

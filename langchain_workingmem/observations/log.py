@@ -115,13 +115,6 @@ class KnownLog:
         """Return the number from which on observations are not known."""
         return max(self.observations, default=0) + 1
 
-    @cached_property  # each turn asks for it
-    def is_whole(self) -> bool:
-        """Tell whether each observation of the manifest is known."""
-        return all(
-            number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
-        )
-
     def ordered(self) -> list[Observation]:
         """Return the observations of the present revision, in the order of the manifest."""
         known = self.observations
@@ -180,7 +173,7 @@ def known_log(state: MemoryState, key: str) -> KnownLog:
 
 
 def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
-    """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`).
+    """Take in the reply of `read_log`, and return what is known now.
 
     `known` is what was known when the log was asked for: other callers may have learned more since.
     """

@@ -18,6 +18,7 @@ local revision = string.match(manifest, '^#(%d+)$')
 if revision then
   manifest = string.match(redis.call('HGET', key, 'rev:' .. revision) or '', '|([^|]*)$')
   if not manifest then return {-1, 0} end
+  redis.call('HDEL', key, 'version') -- as a log made anew: what it lists again, readers may have forgotten
 end
 if count > 0 then
   local number = redis.call('HINCRBY', key, 'next', count) - count + 1

@@ -16,8 +16,8 @@ local function log_refusal(resource)
   return wrong_owner(resource)
 end
 
--- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what they have read of a log, and a log that
--- was deleted and made again has the same numbers for other observations.
+-- Gives a log a new version: <when the log was made or reverted, us>-<number>. Readers keep what the present revision of a log
+-- lists, and a log that was deleted and made again has the same numbers for other observations.
 local function raise_version(key)
   redis.call('HDEL', key, 'commit') -- so no later commit is taken for that one
   local born, number = string.match(redis.call('HGET', key, 'version') or as_integer(now()) .. '-0', '(%d+)-(%d+)')
