@@ -189,9 +189,8 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     for number, value in zip(rows[::2], rows[1::2], strict=True):
         if value:
             found[int(number)] = read_observation(int(number), value)
-    listed = {number for chunk in parse_manifest(present.decode()) for number in numbers_in(chunk.numbers)}
-    kept = {number: one for number, one in found.items() if number in listed}
-    learned = KnownLog(version, int(revision), present.decode(), kept)
+    learned = KnownLog(version, int(revision), present.decode(), found)
+    learned.observations = {one.number: one for one in learned.ordered()}  # the others are not listed any more
     state.room(Remembered).logs.put(key, learned)
     return learned
 

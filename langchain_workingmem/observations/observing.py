@@ -95,22 +95,16 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
         state.room(Remembered).observing.discard(_running(where))
 
 
-class Outcome(NamedTuple):
-    """What came of observing a thread."""
-
-    log: ObservationLog
-    failed: bool  # the model gave no usable answer; `log.usage.last_error` says why
-
-
 def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.observe`."""
-    return (yield from observe_now(state, thread_id, resource_id)).log
+    log, _ = yield from observe_now(state, thread_id, resource_id)
+    return log
 
 
 def observe_now(
     state: MemoryState, thread_id: str, resource_id: str | None, *, is_newest: bool = True, total: int = 0
-) -> Plan[Outcome]:
-    """Observe a thread, and tell whether the model could do it. Reports the tokens that are observed, of `total`.
+) -> Plan[tuple[ObservationLog, bool]]:
+    """Observe a thread, and tell whether the model failed: then `usage.last_error` of the log says why. Reports the tokens that are observed, of `total`.
 
     Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
     """
@@ -121,7 +115,7 @@ def observe_now(
     where = log_key(state, thread_id, resource_id or owner)
     keep = options.keep_tokens if is_newest else None
     done = yield from _observe(state, where, thread_id, keep, wait=True, total=total)
-    return Outcome((yield from read(state, where)), failed=not done)
+    return (yield from read(state, where)), not done
 
 
 def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:

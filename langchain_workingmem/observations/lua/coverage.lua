@@ -26,7 +26,8 @@ local function write_document(seqs, value, digest, first, last)
   redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
--- Deletes the documents of observations for which is_gone(sources, key) is true; `sources` is a list of numbers.
+-- Deletes the documents of observations for which is_gone(sources, key, listed) is true: the sources as ranges, and as they are
+-- listed (12,13).
 local function drop_documents(is_gone)
   if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
   local fields = redis.call('HGETALL', KEYS[12])
@@ -34,9 +35,8 @@ local function drop_documents(is_gone)
     local first, kept, is_any_gone = string.match(fields[at], '^d:(%d+)$'), {}, false
     for document in string.gmatch(first and fields[at + 1] or '', '[^;]+') do
       local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
-      local key, sources = KEYS[4] .. first .. ':' .. suffix, {}
-      for seq in string.gmatch(listed, '%d+') do sources[#sources + 1] = tonumber(seq) end
-      if is_gone(sources, key) then
+      local key = KEYS[4] .. first .. ':' .. suffix
+      if is_gone(join_ranges(parse_ranges(listed)), key, listed) then
         redis.call('UNLINK', key)
         is_any_gone = true
       else
@@ -54,11 +54,7 @@ end
 -- Deletes the documents of observations of which a source is not covered any more, or on another branch.
 local function drop_uncovered_documents()
   local shown = shown_ranges(KEYS[12])
-  drop_documents(function(sources)
-    for _, seq in ipairs(sources) do
-      if not range_with(shown, seq) then return true end
-    end
-  end)
+  drop_documents(function(sources) return #subtract_ranges(sources, shown) > 0 end)
 end
 
 -- Deletes the documents of observations that a manifest lists and the next one does not; with a condensed observation those of what
@@ -76,13 +72,10 @@ local function drop_replaced_documents(manifest, next_one)
       if level and level > 0 then condensed[#condensed + 1] = join_ranges(parse_ranges(seqs)) end
     end
   end
-  drop_documents(function(sources, key)
-    if exact[table.concat(sources, ',') .. '|' .. (redis.call('HGET', key, 'text') or '')] then return true end
-    for _, ranges in ipairs(condensed) do
-      local is_in = true
-      for _, seq in ipairs(sources) do is_in = is_in and range_with(ranges, seq) end
-      if is_in then return true end
-    end
+  drop_documents(function(sources, key, listed)
+    local is_gone = exact[listed .. '|' .. (redis.call('HGET', key, 'text') or '')]
+    for _, ranges in ipairs(condensed) do is_gone = is_gone or #subtract_ranges(sources, ranges) == 0 end
+    return is_gone
   end)
 end
 
@@ -139,16 +132,12 @@ local function reopen(seqs)
   end
   if not next(set) then return end
   add_tied(set, covered, groups)
-  local kept = {}
-  for group in string.gmatch(groups or '', '[^;]+') do
-    if not set[tonumber(string.match(group, '^%d+'))] then kept[#kept + 1] = group end
-  end
   local out = ranges_of(set)
-  redis.call('HSET', KEYS[12], 'covered', write_ranges(subtract_ranges(covered, out)), 'known',
-    write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'))
+  redis.call('HSET', KEYS[12], 'known', write_ranges(subtract_ranges(known, out)))
   redis.call('HDEL', KEYS[1], 'pending')
-  drop_uncovered_documents()
   purge_log(KEYS[12], out)
+  cover(redis.call('HGET', KEYS[12], 'present'))
+  drop_uncovered_documents()
   refresh_hidden()
 end
 

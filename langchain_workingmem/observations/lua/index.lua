@@ -11,16 +11,12 @@ check_key_types()
 local exact, new, shown, digest, argument = {}, {}, shown_ranges(KEYS[12]), ARGV[2], 3
 while argument <= #ARGV do
   local seqs, value, text, first = ARGV[argument], ARGV[argument + 1], ARGV[argument + 2], argument + 4
-  local is_shown = true
-  for seq in string.gmatch(seqs, '%d+') do is_shown = is_shown and range_with(shown, tonumber(seq)) end
   argument = first + ARGV[argument + 3]
-  if is_shown then
+  if #subtract_ranges(join_ranges(parse_ranges(seqs)), shown) == 0 then
     exact[seqs .. '|' .. text] = true
     new[#new + 1] = {seqs, value, digest, first, argument - 1}
   end
 end
-drop_documents(function(sources, key)
-  return exact[table.concat(sources, ',') .. '|' .. (redis.call('HGET', key, 'text') or '')]
-end)
+drop_documents(function(_, key, listed) return exact[listed .. '|' .. (redis.call('HGET', key, 'text') or '')] end)
 for _, document in ipairs(new) do write_document(unpack(document)) end
 return #new
