@@ -14,7 +14,8 @@ from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line, noted
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Lines, Part, Picture, Shown, Table, counted, label, minutes
+from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
+from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Picture, Row, Shown, Table
+from langchain_workingmem.display.pictures import Picture, Row, Table
+from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

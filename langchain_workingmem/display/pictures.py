@@ -49,25 +49,6 @@ class Picture:
         self.facts = {name: value for name, value in facts.items() if value is not None}
 
 
-class Shown:
-    """Shows its picture in notebooks, and in terminals through rich."""
-
-    __slots__ = ()
-
-    def _picture(self) -> Picture:
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        from langchain_workingmem.display.html import html
-
-        return html(self._picture())
-
-    def __rich__(self) -> Any:
-        from langchain_workingmem.display.terminal import rich
-
-        return rich(self._picture())
-
-
 Row: TypeAlias = "tuple[Mapping[str, str], float | None]"
 Part: TypeAlias = Table | Lines | Picture
 

@@ -137,7 +137,7 @@ class Observations:
         return await self._core.arun(changing.history(self._core.state, thread_id, resource_id, limit))
 
     def revert(self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None) -> ObservationLog:
-        """Store an old revision as a new one, and return it. Four round trips, with recall five or more. Raises `RevisionNotFoundError`.
+        """Store an old revision as a new one, and return it. Five round trips, with recall six or more. Raises `RevisionNotFoundError`.
 
         Messages that it does not cover are shown as they are again.
         """

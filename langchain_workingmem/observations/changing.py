@@ -134,12 +134,7 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
     """Plan `Observations.clear`."""
     where = yield from find_log_key(state, thread_id, resource_id)
     threads = [where] if where.thread_id is not None else (yield from _read(state, where))[1]
-    for own in threads:
-        log = yield from _changed(state, own, "clear", partial(_whole, ""))
-    if where.thread_id is not None:
-        return log
-    yield from recount(state, where, [own.thread_id or "" for own in threads])
-    return (yield from read(state, where))
+    return (yield from _change_each(state, where, "clear", [(own, 0, "") for own in threads]))
 
 
 def _read(state: MemoryState, where: LogKey) -> Plan[tuple[ObservationLog, list[LogKey]]]:
@@ -229,12 +224,23 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     wanted = next((one for one in revisions if one.number == revision), None)
     if wanted is None:
         raise RevisionNotFoundError(revision, "history")
-    for own in threads:
-        number, manifest = wanted.threads[own.thread_id or ""]
-        # messages may be deleted meanwhile, so the script looks up what an older revision holds
-        yield from _changed(state, own, "revert", partial(_whole, manifest), number or None)
-    if where.thread_id is None:
-        yield from recount(state, where, [own.thread_id or "" for own in threads])
+    # messages may be deleted meanwhile, so the script looks up what an older revision holds
+    return (
+        yield from _change_each(
+            state, where, "revert", [(own, *wanted.threads[own.thread_id or ""]) for own in threads]
+        )
+    )
+
+
+def _change_each(
+    state: MemoryState, where: LogKey, origin: str, threads: Sequence[tuple[LogKey, int, str]]
+) -> Plan[ObservationLog]:
+    """Give each thread of a log a manifest, that of a revision (0: none), and return the log."""
+    for own, revision, manifest in threads:
+        log = yield from _changed(state, own, origin, partial(_whole, manifest), revision)
+    if where.thread_id is not None:
+        return log
+    yield from recount(state, where, [own.thread_id or "" for own, _, _ in threads])
     return (yield from read(state, where))
 
 
@@ -247,7 +253,7 @@ def _changed(
     where: LogKey,
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
-    revision: int | None = None,
+    revision: int = 0,
 ) -> Plan[ObservationLog]:
     """Change the log of a thread, again if others change it meanwhile. Three round trips.
 
@@ -263,10 +269,10 @@ def _changed(
                 raise
             manifest = present  # it is deleted: by this call, whose reply was lost, or by another
         if manifest != present:
-            wanted = manifest if revision is None else f"#{revision}"
+            wanted = f"#{revision}" if revision else manifest
             status, left = yield from change(where, origin, present, wanted, new)
             if status < 0:
-                raise RevisionNotFoundError(revision or 0, "history")
+                raise RevisionNotFoundError(revision, "history")
             if not status:
                 continue
             yield from continue_sweep(state, where.thread_id or "", left)
